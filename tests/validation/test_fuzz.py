@@ -156,7 +156,7 @@ def test_a_clean_reader_passes_and_the_same_seed_reads_the_same(folder, monkeypa
     for number in ("5", "5 again", "6"):
         documents = read[number] = []
         (folder / "net.json").write_bytes(seed)
-        reader = Reader((lambda path: documents.append(Path(path).read_bytes()) or clean(path),), "net.json")  # noqa: B023
+        reader = Reader((lambda path, to=documents: to.append(Path(path).read_bytes()) or clean(path),), "net.json")
         tally = run(reader, number[0], 0.0, folder)
         assert not tally.failures
         assert tally.examples == tally.accepted + tally.refused > 50

@@ -53,10 +53,6 @@ def keys_of(sections):
     return [key for part in sections for key in part.items]
 
 
-def held(store):
-    return {key: store[key] for key in store}
-
-
 def tiny(folder, backend=None, **options):
     """A campaign of the tiny plan on what stands for a device."""
     store = Store(folder)
@@ -101,13 +97,13 @@ def test_sections_are_measured_in_order_each_in_its_share_of_the_time(tmp_path, 
 def test_a_failed_item_is_a_named_skip_tried_in_two_processes_and_the_rest_goes_on(tmp_path):
     """What waits for another item is no attempt."""
     clock, lines = Clock(), []
+    errors = {"bad": BackendError("out of memory"), "odd": ZeroDivisionError("oh"), "later": NotYetError("not yet")}
+    items = dict(clock.item(key, error=errors.get(key)) for key in (*errors, "good"))
     for _ in range(4):
-        errors = {"bad": BackendError("out of memory"), "odd": ZeroDivisionError("oh"), "later": NotYetError("not yet")}
-        items = (*(clock.item(key, error=error) for key, error in errors.items()), clock.item("good"))
-        sections = [Section("a", 1.0, dict(items)), clock.section("b", [1.0])]
+        sections = [Section("a", 1.0, items), clock.section("b", [1.0])]
         Campaign(Store(tmp_path), sections, 100.0, clock=clock, tell=lines.append).run()
     assert clock.done == ["good", "b0"]
-    assert [clock.tried.count(key) for key in ("bad", "odd", "later")] == [MOST_ATTEMPTS, 2, 4]
+    assert [clock.tried.count(key) for key in errors] == [MOST_ATTEMPTS, 2, 4]
     reasons = {"bad": "out of memory", "odd": "ZeroDivisionError: oh", "later": "not yet"}
     assert Store(tmp_path).header["unmeasured"] == reasons
     assert {"skipped bad: out of memory", "skipped odd: ZeroDivisionError: oh"} <= set(lines)
@@ -117,13 +113,14 @@ def test_a_failed_item_is_a_named_skip_tried_in_two_processes_and_the_rest_goes_
 def test_a_device_that_no_longer_answers_ends_the_process(tmp_path, monkeypatch, capsys):
     """What was measured is kept, what failed is named, nothing else is tried; another process is asked for."""
     clock = Clock()
-    sections = [Section("a", 1.0, dict([clock.item("a0"), clock.item("bad", error=BackendError("illegal address"))]))]
+    items = dict([clock.item("a0"), clock.item("bad", error=BackendError("illegal address"))])
+    sections = [Section("a", 1.0, items), clock.section("b", [1.0] * 3)]
 
     def check():
         raise RuntimeError("illegal address was encountered")
 
     with pytest.raises(DeviceLostError, match=r"does not answer after bad: illegal address was") as lost:
-        Campaign(Store(tmp_path), [*sections, clock.section("b", [1.0] * 3)], 99.0, check, clock=clock).run()
+        Campaign(Store(tmp_path), sections, 99.0, check, clock=clock).run()
     assert list(Store(tmp_path)) == ["a0"] == clock.done
     assert Store(tmp_path).header["skipped"] == {"bad": {"attempts": 1, "reason": "illegal address"}}
     monkeypatch.setattr(Campaign, "run", lambda _campaign: (_ for _ in ()).throw(lost.value))
@@ -155,9 +152,8 @@ def test_the_tiny_plan_is_measured_whole(whole):
     assert {run.program.execution for run in held.values()} == {*EXECUTIONS}
     seen = [digest(run.program) for run in runs["profiles/simulated/dag"]]
     assert not any(digest(run.program) in seen for way, run in held.items() if way.startswith("random-"))
-    assert [run.name for run in runs["hios-fig1/simulated/8"]] == [
-        "events/sequential", "events/parallel", "graph/sequential", "graph/parallel",
-    ]  # fmt: skip
+    ways = ["events/sequential", "events/parallel", "graph/sequential", "graph/parallel"]
+    assert [run.name for run in runs["hios-fig1/simulated/8"]] == ways
     assert sorted(path.name for path in whole.folder.iterdir()) == [HEADER, ITEMS]
 
 
@@ -173,14 +169,14 @@ def test_a_run_that_is_interrupted_goes_on_where_it_stopped(tmp_path, whole, n):
 
     with pytest.raises(KeyboardInterrupt):
         tiny(tmp_path, SimulatedBackend(before=before)).run()
-    kept = held(Store(tmp_path))
+    kept = {**Store(tmp_path)}
     assert len(kept) < len(whole)
     for _ in range(2):
         backend = SimulatedBackend()
         tiny(tmp_path, backend).run()
         found = Store(tmp_path)
         assert list(found) == list(whole)
-        assert kept.items() <= held(found).items()
+        assert kept.items() <= {**found}.items()
         assert found.header["skipped"] == {}
     assert backend.ran == []
 
@@ -213,11 +209,11 @@ def test_values_are_held_against_numpy_where_a_backend_shows_them(tmp_path):
             return {op.name: (inputs, {}, output) for op in graph.operators}
 
     backend = Shown()
-    (kernels, *_) = sections_of([Bench(backend, Store(tmp_path), TINY)])
-    assert next(iter(kernels.items.values()))()["check"]["reference_error"] < 1e-12
+    (measure, *_) = sections_of([Bench(backend, Store(tmp_path), TINY)])[0].items.values()
+    assert measure()["check"]["reference_error"] < 1e-12
     backend.wrong = 1e-3
     with pytest.raises(BackendError, match=r"add 2: 'op.a' is wrong by 0.001 of its largest value"):
-        next(iter(kernels.items.values()))()
+        measure()
 
 
 # Command line
@@ -244,9 +240,8 @@ def test_a_second_backend_is_left_out_that_cannot_be_used_or_is_on_another_devic
 def script(folder, *words, **environment):
     """The script's command line and its environment."""
     here = {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "tests"), "WORK": str(folder / "work")}
-    words = [str(ROOT / "validation/hardware/run_all.sh"), *words]
-    pipes = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return {"args": words, "env": {**os.environ, **here, **environment}} | pipes
+    return {"args": [str(ROOT / "validation/hardware/run_all.sh"), *words], "env": os.environ | here | environment,
+            "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}  # fmt: skip
 
 
 def test_the_script_says_in_one_line_why_it_cannot_measure(tmp_path):
@@ -265,8 +260,8 @@ def stored(folder):
     """Items by key as the file holds them; both files are whole."""
     for path in folder.glob(HEADER):
         assert json.loads(path.read_text())["format"] == "simsched.campaign"
-    lines = [line for path in folder.glob(ITEMS) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    return dict(map(json.loads, lines))
+    text = b"".join(gzip.decompress(path.read_bytes()) for path in folder.glob(ITEMS))
+    return dict(map(json.loads, text.splitlines()))
 
 
 def test_a_killed_run_leaves_whole_files_and_goes_on(tmp_path):
