@@ -16,10 +16,7 @@ from simsched.schedulers import SCHEDULERS
 SMALL = "random:layered,n_ops=12,n_layers=4"
 MINE = """
 import simsched as ss
-
-def picky(graph, cluster, cost):
-    raise ss.SimschedError("too [/green]")
-
+def picky(graph, cluster, cost): raise ss.SimschedError("too [/green]")
 def dealing(graph, cluster, cost, *, streams=4):
     return ss.Schedule(graph, [ss.Placement(n, stream=i % streams) for i, n in enumerate(graph.order)])
 """
@@ -84,9 +81,9 @@ def test_schedulers_of_the_current_folder(said):
     """One that refuses has a row with the reason, and no box."""
     Path("mine_here.py").write_text(MINE)
     line = f"{SMALL} --schedulers lios,mine_here:dealing,mine_here:picky"
-    lios, dealing, picky = rows(said, f"{line} --samples 2 --box b.svg")
-    assert (lios["reason"], dealing["reason"]) == (None, None)
-    assert (picky["reason"], picky["makespan_us"], picky["p50_us"]) == ("too [/green]", None, None)
+    found = rows(said, f"{line} --samples 2 --box b.svg")
+    assert [row["reason"] for row in found] == [None, None, "too [/green]"]
+    assert found[2]["makespan_us"] is found[2]["p50_us"] is None
     assert "too [/green]" in said(f"compare {line}")
     assert "dealing" in Path("b.svg").read_text(encoding="utf-8")
     assert "picky" not in Path("b.svg").read_text(encoding="utf-8")
@@ -136,9 +133,7 @@ def test_simulate_says_where_the_time_goes(said, diamond):
     assert found.keys() == FULL
     assert found["blame_us"]["compute"] == pytest.approx(40.0)
     assert sum(found["blame_us"].values()) == pytest.approx(found["makespan_us"])
-    out = said("simulate", diamond, "--scheduler", "sequential")
-    assert "diamond: 4 operators, 4 edges" in out
-    assert "critical path   4 operators: compute " in out
+    assert "critical path   4 operators: compute " in said("simulate", diamond, "--scheduler", "sequential")
 
 
 def test_simulate_in_brief(said, diamond, monkeypatch):
