@@ -152,7 +152,7 @@ NESTED, KEY, NAMED = "{path}: nested too deeply", "a key in it has 64 parts or m
         ("a.dot", f"digraph {{ a [time={LONG}] }}", NAMED),
         ("a.json", f'{{"format": "simsched.graph", "version": {LONG}}}', NAMED),
         ("a.json", f'{{"traceEvents": [{{"ph": "X", "ts": {LONG}}}]}}', NAMED),
-        ("wirings", f'{{"stages": [{{"nodes": {10**12}, "edges": []}}, {ONE}, {ONE}, {ONE}]}}', "from 1 to 100000"),
+        ("wirings", f'{{"stages": [{{"nodes": {10**12}, "edges": []}}, {ONE}, {ONE}, {ONE}]}}', "from 1 to 100,000"),
     ],
     ids=lambda value: value[:30],
 )  # fmt: skip

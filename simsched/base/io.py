@@ -210,11 +210,18 @@ def parse_json(text: str, source: str = "JSON") -> Any:
             found[key] = value
         return found
 
-    try:
+    with json_errors(source):
         data = json.loads(text, parse_constant=refuse, parse_float=finite, object_pairs_hook=unique)
         if "\\ud" in text.lower():  # an escaped half of a character: text that nothing can print
             json.dumps(data, ensure_ascii=False).encode()
         return data
+
+
+@contextmanager
+def json_errors(source: str) -> Iterator[None]:
+    """Let what goes wrong with a JSON text within a ``with`` block be a `FormatError` that names the line."""
+    try:
+        yield
     except json.JSONDecodeError as error:
         raise FormatError(
             f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"

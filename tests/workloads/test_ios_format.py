@@ -228,7 +228,7 @@ def ranked(*stages):
     ("block 0", {"stages": None}, "field 'stages' is missing"),
     ("block 0", ranked(None), "field 'stages' leaves out operator '2'"),
     ("block 0", ranked(([["1"]], [["4"]], [["4"]]), None), "field 'stages' names '4' twice"),
-    ("block 0", ranked(([["1"]], [["4"]], [["5"]]), None), "names '5', which is no operator of the block"),
+    ("block 0", ranked(([["1"]], [["4"]], [["5"]]), None), "names '5' and it is no operator of the block"),
 ])  # fmt: skip
 def test_files_of_hios_that_are_refused(file, where, fields, message):
     with pytest.raises(FormatError, match=message):

@@ -224,7 +224,7 @@ def test_what_ifs(two_streams):
     other = changed(program, "device=v100")
     assert other.simulated_us < other.other_us
     assert other.other_us / 208 == pytest.approx(1555 / 900, rel=0.05)
-    for change, said in (("gpus=2", "no preset|a replayed trace"), ("operators.conv.speed=2", "no such operator")):
+    for change, said in (("gpus=2", "no preset|a replayed trace"), ("operators.conv.speed=2", "unknown kind")):
         with pytest.raises(SimschedError, match=said):
             changed(program, change)
     with pytest.raises(WhatIfError, match="host must be one of"):

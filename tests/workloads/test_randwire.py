@@ -16,7 +16,7 @@ RELEASED = Path(__file__).resolve().parents[3] / "shared" / "data" / "randwire_g
 def ends(wiring):
     """Operators that read the input of the stage, and operators that nothing in it reads."""
     src, dst = {a for a, _ in wiring.edges}, {b for _, b in wiring.edges}
-    return wiring.n_ops - len(dst), wiring.n_ops - len(src)
+    return wiring.nodes - len(dst), wiring.nodes - len(src)
 
 
 def test_ends_of_the_stages():
@@ -47,10 +47,10 @@ def test_wiring_from_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(("stages", "message"), [
-    ([LINE] * 3, "needs 4 stages, not 3"),
+    ([LINE] * 3, "stages must be a list of 4"),
     ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
     ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
-    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], "an edge must be a pair of whole numbers"),
+    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], r"edges\[0\]\[1\] must be a whole number"),
 ])  # fmt: skip
 def test_bad_files(stages, message, tmp_path):
     with pytest.raises(FormatError, match=message):

@@ -28,7 +28,7 @@ References
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -91,23 +91,22 @@ def read_hios(
     reader = GraphReader(read_json(path), str(path), batch, dtype, device, ranked=True)
     queues: dict[int, list[Placement]] = {}
     for block in reader.blocks:
-        placed: dict[str, int | None] = dict.fromkeys(block.names)
+        ran: list[str] = []
         for rank, stages in _by_rank(block):
             queue = queues.setdefault(rank, [])
-            name = _device(block, rank, on)
+            name, elsewhere = _device(block, rank, on), set(ran)
             stage = queue[-1].stage + 1 if queue else 0
             for groups in stages:
                 rows = [
                     Placement(op, name, j, stage, j)
                     for j, group in enumerate(groups)
                     for op in group
-                    if _is_here(op, rank, placed, block, reader.ranks)
+                    if _runs_here(op, rank, elsewhere, block, reader.ranks)
                 ]
                 queue += rows
+                ran += [row.op for row in rows]
                 stage += bool(rows)
-        missing = next((op for op, rank in placed.items() if rank is None), None)
-        if missing is not None:
-            raise FormatError(f"{block.where}: field 'stages' leaves out operator {missing!r}")
+        block.require_once(ran)
     return Schedule(reader.graph, _launches(reader.graph, [queues[rank] for rank in sorted(queues)]), "stages",
                     scheduler="hios")  # fmt: skip
 
@@ -134,20 +133,15 @@ def _device(block: Block, rank: int, on: Sequence[str] | None) -> str:
     return on[rank]
 
 
-def _is_here(op: str, rank: int, placed: dict[str, int | None], block: Block, ranks: Mapping[str, int]) -> bool:
-    """Note where an operator is listed; return whether this is the first place, which is where it runs."""
-    if op not in placed:
-        raise FormatError(f"{block.where}: field 'stages' names {op!r}, which is no operator of the block")
-    shared = ranks[op] < 0 and op == block.names[-1]
-    if not shared and ranks[op] != rank:
-        raise FormatError(f"{block.where}: field 'stages' has operator {op!r} on rank {rank}; its own is {ranks[op]}")
-    if ranks[op] < _LOWEST_RANK:
-        raise FormatError(f"{block.where}: operator {op!r}: field 'rank' is {ranks[op]}; below 0 are -1, -2 and -3")
-    if placed[op] is not None:
-        if shared and placed[op] != rank:
-            return False
-        raise FormatError(f"{block.where}: field 'stages' names {op!r} twice")
-    placed[op] = rank
+def _runs_here(op: str, rank: int, elsewhere: Set[str], block: Block, ranks: Mapping[str, int]) -> bool:
+    """Return whether an operator runs where it is listed: an exit of several devices does so on the first of them."""
+    own = ranks.get(op, rank)
+    if own < 0 and op == block.names[-1]:
+        if own < _LOWEST_RANK:
+            raise FormatError(f"{block.where}: operator {op!r}: field 'rank' is {own}; below 0 are -1, -2 and -3")
+        return op not in elsewhere
+    if own != rank and op in block.names:
+        raise FormatError(f"{block.where}: field 'stages' has operator {op!r} on rank {rank}; its own is {own}")
     return True
 
 

@@ -120,12 +120,5 @@ def _stages(block: Block) -> Stages:
     if block.stages is None:
         raise FormatError(f"{block.where}: field 'stages' is missing; a graph alone is read with read_ios_graph")
     stages = stage_lists(block.stages, block.where)
-    left = dict.fromkeys(block.names)
-    for op in (op for groups in stages for group in groups for op in group):
-        if op not in left:
-            why = "twice" if op in block.names else "and it is no operator of the block"
-            raise FormatError(f"{block.where}: field 'stages' names {op!r} {why}")
-        del left[op]
-    if left:
-        raise FormatError(f"{block.where}: field 'stages' leaves out operator {next(iter(left))!r}")
+    block.require_once(op for groups in stages for group in groups for op in group)
     return stages

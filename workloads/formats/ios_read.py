@@ -1,6 +1,6 @@
 """Operators of IOS's graph JSON, and of HIOS's, which extends it, as operators of an `OpGraph`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -33,6 +33,17 @@ class Block(NamedTuple):
     where: str
     names: tuple[str, ...]
     stages: Any
+
+    def require_once(self, ops: Iterable[str]) -> None:
+        """Refuse stages in which not each operator of the block runs once."""
+        left = dict.fromkeys(self.names)
+        for op in ops:
+            if op not in left:
+                why = "twice" if op in self.names else "and it is no operator of the block"
+                raise FormatError(f"{self.where}: field 'stages' names {op!r} {why}")
+            del left[op]
+        if left:
+            raise FormatError(f"{self.where}: field 'stages' leaves out operator {next(iter(left))!r}")
 
 
 class GraphReader:

@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any, Final, NoReturn
 
 from simsched.base.errors import FormatError
-from simsched.base.io import decode_text, read_bytes
+from simsched.base.io import decode_text, json_errors, read_bytes
 from simsched.base.limits import limits
 from simsched.base.signals import without_collector
 
@@ -98,23 +98,12 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool) -> dict[str, 
     def refuse(constant: str) -> NoReturn:
         raise FormatError(f"{source}: {constant} is not a number that can be used")
 
+    number = Decimal if exact else None
     try:
-        with without_collector():
-            found = json.loads(
-                text, object_hook=read_object, parse_float=Decimal if exact else None, parse_constant=refuse
-            )
-    except json.JSONDecodeError as error:
-        raise FormatError(
-            f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
-        ) from error
-    except RecursionError as error:
-        raise FormatError(f"{source}: nested too deeply") from error
+        with json_errors(source), without_collector():
+            found = json.loads(text, object_hook=read_object, parse_float=number, parse_constant=refuse)
     except InvalidOperation as error:
         raise FormatError(f"{source}: a number is beyond all bounds") from error
-    except ValueError as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"{source}: {error}") from error  # e.g. an integer of over 4,300 digits
     if not isinstance(found, dict) or EVENTS not in found:
         raise FormatError(f"{source}: expected an object with {EVENTS!r}, as torch.profiler writes it")
     events = found.pop(EVENTS)

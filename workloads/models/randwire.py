@@ -4,8 +4,9 @@ from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
+from simsched.base.codec import read
 from simsched.base.errors import FormatError, GraphError
-from simsched.base.io import Record, read_json
+from simsched.base.io import read_json
 from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
 from workloads.checks import whole
@@ -17,14 +18,19 @@ SMALLEST_IMAGE: Final = 32  # five times halved
 _STAGE_SIZES: Final = (16, 32, 32, 32)
 # With these 6, 4, 5 and 6 operators begin the stages, and 1, 5, 2 and 4 end them.
 _USUAL_SEEDS: Final = (340, 22, 100, 26)
-_MOST_PER_STAGE: Final = 100_000
 
 
 class Wiring(NamedTuple):
-    """Which of a stage's `n_ops` operators read from which: pairs (src, dst), src < dst, in rising order."""
+    """Which of a stage's operators, so many `nodes`, read from which: pairs (src, dst), src < dst, in rising order."""
 
-    n_ops: int
+    nodes: Annotated[int, Range(1, 100_000)]
     edges: tuple[tuple[int, int], ...]
+
+
+class _Wirings(NamedTuple):
+    """What a file of wirings holds: one for each stage."""
+
+    stages: tuple[Wiring, Wiring, Wiring, Wiring]
 
 
 @workload(Network)
@@ -116,42 +122,27 @@ def draw_wirings(seed: int | None = None) -> list[Wiring]:
 
 def read_wirings(path: str) -> list[Wiring]:
     """Return the wirings that a JSON file holds; see `randwire`."""
-    stages = Record(read_json(path), path).records("stages")
-    if len(stages) != len(_STAGE_SIZES):
-        raise FormatError(f"{path}: needs {len(_STAGE_SIZES)} stages, not {len(stages)}")
-    return [_read_wiring(stage) for stage in stages]
-
-
-def _read_wiring(stage: Record) -> Wiring:
-    n_ops = stage.take("nodes", int)
-    if not 1 <= n_ops <= _MOST_PER_STAGE:
-        raise FormatError(f"{stage.where}: field 'nodes' must be from 1 to {_MOST_PER_STAGE}, not {n_ops}")
-    edges = []
-    for edge in stage.take("edges", list):
-        if not (isinstance(edge, list) and len(edge) == 2 and all(type(end) is int for end in edge)):
-            raise FormatError(f"{stage.where}: an edge must be a pair of whole numbers, not {edge!r}")
-        src, dst = edge
-        if not 0 <= src < dst < n_ops:
-            raise FormatError(f"{stage.where}: edge {edge} must lead from a lower to a higher number below {n_ops}")
-        edges.append((src, dst))
-    if len(set(edges)) != len(edges):
-        raise FormatError(f"{stage.where}: an edge stands twice")
-    return Wiring(n_ops, tuple(sorted(edges)))
+    stages = read(_Wirings, read_json(path), path).stages
+    for i, (nodes, edges) in enumerate(stages):
+        wrong = next((edge for edge in edges if not 0 <= edge[0] < edge[1] < nodes), None)
+        if wrong is not None:
+            what = f"edge {list(wrong)} must lead from a lower to a higher number below {nodes}"
+            raise FormatError(f"{path}: stages[{i}]: {what}")
+        if len(set(edges)) != len(edges):
+            raise FormatError(f"{path}: stages[{i}]: an edge stands twice")
+    return [Wiring(nodes, tuple(sorted(edges))) for nodes, edges in stages]
 
 
 def _stage(net: Network, name: str, x: Tensor, wiring: Wiring, channels: int) -> Tensor:
-    reads: list[list[int]] = [[] for _ in range(wiring.n_ops)]
-    is_read = [False] * wiring.n_ops
+    reads: list[list[int]] = [[] for _ in range(wiring.nodes)]
     for src, dst in wiring.edges:
         reads[dst].append(src)
-        is_read[src] = True
     outputs: list[Tensor] = []
     for i, sources in enumerate(reads):
-        if sources:
-            outputs.append(_separable(net, f"{name}.op{i}", [outputs[src] for src in sources], channels, stride=1))
-        else:
-            outputs.append(_separable(net, f"{name}.op{i}", [x], channels, stride=2))
-    return net.add(f"{name}.sum", [y for y, read in zip(outputs, is_read, strict=True) if not read])
+        xs, stride = ([outputs[src] for src in sources], 1) if sources else ([x], 2)
+        outputs.append(_separable(net, f"{name}.op{i}", xs, channels, stride=stride))
+    is_read = {src for src, _ in wiring.edges}
+    return net.add(f"{name}.sum", [y for i, y in enumerate(outputs) if i not in is_read])
 
 
 def _separable(net: Network, name: str, xs: list[Tensor], channels: int, *, stride: int) -> Tensor:
