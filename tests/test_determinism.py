@@ -41,6 +41,7 @@ rows = ss.compare(graph, cluster, ["lios-rand", "hios-lp", "nimble"]).to_dict()
 for row in rows["rows"]:
     del row["search_s"]
 answer["compare"] = rows
+answer["drawn"] = [draw(each) for draw in (ss.to_svg, ss.to_dot) for each in (graph, plan)]
 net = workloads.load("squeezenet", granularity="operator")
 for name in ("autograph", "opara", "ios"):
     answer[f"{name} of a network"] = ss.schedule(net, cluster, name).to_dict()
