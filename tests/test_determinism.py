@@ -1,11 +1,13 @@
-"""The same input gives the same answer, whatever the hash seed of the process."""
+"""The same input gives the same answer, whatever the hash seed of the process, and on a machine with few packages."""
 
 import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import simsched as ss
 from simsched.schedulers import SCHEDULERS
 
 # All operators take 10 us and all tensors are equal: whatever is not decided by order is decided by chance.
@@ -60,3 +62,39 @@ def test_answers_do_not_depend_on_the_hash_seed(capsys):
     there = json.loads(done.stdout)
     assert [name for name in there if here[name] != there[name]] == []
     assert all(here[name][part] for name in SCHEDULERS for part in ("plan", "program", "spans", "jittered"))
+
+
+EVERY_SCHEDULER = """
+import simsched as ss, workloads
+from quick import quick
+graph, cluster = workloads.random_layered(n_ops=12, n_layers=4, rng=0), ss.Cluster.preset("a100", 2)
+for name in ss.SCHEDULERS:
+    plan = ss.schedule(graph, cluster, name, **quick(name, graph))
+    print(name, ss.simulate(plan, cluster, engine="compiled").makespan)
+"""
+OTHERS = """
+import sys
+print(*sorted({"simpy", "scipy", "networkx", "matplotlib", "rich", "typer"} & set(sys.modules)))
+try:
+    ss.simulate(plan, cluster, engine="reference")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_numpy_and_llvmlite_are_enough(tmp_path, capsys):
+    """As on many machines with GPUs: with nothing else every scheduler and the compiled engine work (G1)."""
+    homes = {name: Path(find_spec(name).submodule_search_locations[0]).parent for name in ("numpy", "llvmlite")}
+    root = Path(ss.__file__).parent.parent
+    needed = [path for name, home in homes.items() for path in home.glob(f"{name}*")]
+    for path in (*needed, root / "simsched", root / "workloads", Path(__file__).parent / "quick.py"):
+        (tmp_path / path.name).symlink_to(path)
+    exec(EVERY_SCHEDULER, {})
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": "", "SIMSCHED_CACHE_DIR": str(tmp_path / "kept")}
+    command = [sys.executable, "-S", "-c", EVERY_SCHEDULER + OTHERS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stderr == ""
+    *found, others, refused = done.stdout.splitlines()
+    assert found == capsys.readouterr().out.splitlines()
+    assert others == ""
+    assert "pip install simpy" in refused
