@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache, partial
+from math import prod
 from mmap import PAGESIZE, mmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ import pytest
 from rewriting.interpreter import ACTIVATIONS, computed, parts_of
 
 from hwbackend import cuda_launches as cuda
+from simsched.model import Operator
 
 HERE = Path(__file__).resolve().parent / "emulation"
 TOLERANCE = 1e-4
@@ -152,6 +154,10 @@ def drawn(parameter):
     return rng.normal(parameter.mean, parameter.spread, parameter.shape)
 
 
+def operator(kind, shapes, output, **attributes):
+    return Operator("op", kind, input_shapes=shapes, output_shape=output, attributes=attributes)
+
+
 def ran(op, xs, *, sms=132, reads=None, **options):
     """Output of an operator, run on arrays, in its shape."""
     run = Run(cuda.launches_of(op, sms, reads), xs, cuda.output_size(op), **options)
@@ -205,7 +211,7 @@ def expected_of(kind, xs, given, output, parameters):
 
 
 def expected(op, xs, parameters):
-    """Output of an operator in float64, from what it reads, and its parameters by part and name."""
+    """Output of an operator in float64, from what it reads or more, and its parameters by part and name."""
     own = {}
     for (part, name), values in parameters.items():
         own.setdefault(part, {})[name] = np.asarray(values, np.float32).astype(float)
@@ -213,7 +219,7 @@ def expected(op, xs, parameters):
     made = []
     for i, (part, shapes) in enumerate(parts_of(op)):
         sources = [xs[~r] if r < 0 else made[r] for r in part["inputs"]]
-        sources = [x.reshape(shape) for x, shape in zip(sources, shapes, strict=True)]
+        sources = [x.ravel()[: prod(shape)].reshape(shape) for x, shape in zip(sources, shapes, strict=True)]
         mine = own.get(i if "parts" in op.attributes else None, {})
         made.append(expected_of(part["kind"], sources, part, part["output_shape"], mine))
     return made[-1]

@@ -1,13 +1,15 @@
-"""What every backend promises, on every backend that can be used here."""
+"""Which backends there are, and what every one promises, on each that can be used here."""
 
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from fake_cuda import FakeCuda
 
-from hwbackend import get
+from hwbackend import BACKENDS, available, get, torch_backend, torch_compile
 from hwbackend.cupy_backend import CupyBackend
+from simsched.base.errors import BackendError, MissingDependencyError, UnknownNameError
 from simsched.testing import check_backend, diamond, schedules_of
 
 
@@ -45,3 +47,60 @@ CANDIDATES = {  # how each is made, and by how many us its clocks may err
 def test_a_backend_keeps_its_promises(name):
     make, clock = CANDIDATES[name]
     check_backend(make(), clock_us=clock).require()
+
+
+def test_each_backend_says_whether_it_can_be_used():
+    found = {entry.name: entry for entry in available()}
+    assert list(found) == list(BACKENDS)
+    assert found["synthetic"].usable
+    assert all(entry.reason for entry in found.values())
+
+
+def broken_driver():
+    """Fail as a library does of which a part is missing."""
+    raise OSError("libcuda.so: no such file")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("gpu", {}, r"unknown backend 'gpu'; known are: cupy, .*package.module:factory"),
+        ("synthetic", {"colour": "red"}, "'synthetic': unknown option 'colour'; known are: gpu, gpus, "),
+        ("json:loads", {}, "'json:loads' cannot be made: .*argument"),
+        (f"{__name__}:broken_driver", {}, "cannot be made: OSError: libcuda.so: no such file"),
+        ("no_such_module:make", {}, "cannot be imported"),
+        ("math:nothing", {}, "cannot be imported"),
+        ("builtins:dict", {}, "is not one: it has no realise, microbenchmarks, profile, replay, name, cluster"),
+    ],
+)
+def test_what_is_no_backend_is_refused(name, options, text):
+    with pytest.raises(UnknownNameError if name == "gpu" else BackendError, match=text):
+        get(name, **options)
+
+
+def test_what_to_install_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'simsched\[torch\]'"):
+        torch_backend.TorchBackend()
+
+
+def test_one_that_cannot_be_loaded_is_said(monkeypatch):
+    """As where a library that it was built with is gone."""
+
+    class Broken:
+        def find_spec(self, name, path=None, target=None):
+            if name == "torch":
+                raise OSError("libcudart.so.12: cannot open shared object file")
+
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    with pytest.raises(MissingDependencyError, match=r"PyTorch cannot be loaded \(libcudart.so.12: cannot open"):
+        torch_backend.availability()
+    found = next(entry for entry in available() if entry.name == "torch")
+    assert not found.usable
+    assert "cannot be loaded" in found.reason
+
+
+def test_the_compile_backend_is_a_plain_function():
+    assert callable(torch_compile.simsched_backend)
+    assert "torch" not in vars(torch_compile)

@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from emulated import operator
 
 from hwbackend import cuda_launches as cuda
 from hwbackend.cuda_steps import ACTIVATIONS
@@ -14,10 +15,6 @@ from workloads import WORKLOADS, load
 
 NETWORKS = [name for name in WORKLOADS if not name.startswith("random:")]
 CONV = {"kernel": [3, 3], "stride": [1, 1], "padding": [1, 1], "groups": 1}
-
-
-def operator(kind, shapes, output, **attributes):
-    return Operator("op", kind, input_shapes=shapes, output_shape=output, attributes=attributes)
 
 
 def launched(*graphs):
@@ -95,24 +92,11 @@ def test_parts_of_a_unit_write_scratch_buffers():
     op = operator("sequential", [(400,), (400,)], (400,), parts=parts)
     first, second = cuda.launches_of(op, 1)
     between = cuda.Scratch(0, 1600)
-    assert first.arguments[0] == cuda.Input(0)
-    assert first.arguments[3] == between
-    assert second.arguments[0] == cuda.Table((between, cuda.Input(1)))
-    assert second.arguments[2] == cuda.Output()
+    assert first.arguments[:4:3] == (cuda.Input(0), between)
+    assert second.arguments[:3:2] == (cuda.Table((between, cuda.Input(1))), cuda.Output())
     assert cuda.scratch_of([first, second]) == (between,)
     assert cuda.tables_of([first, second]) == (second.arguments[0],)
     assert [kernel.share for kernel in cuda.kernels_of([first, second])] == pytest.approx([0.4, 0.6])
-
-
-def test_parts_of_tensors():
-    """Channels 3 to 5 of 8 of an image of 2 x 2 lie 12 numbers behind its begin; those of two images are copied."""
-    one = operator("relu", [(1, 2, 2, 2)], (1, 2, 2, 2), slices={"0": [1, 3, 5]})
-    (launch,) = cuda.launches_of(one, 1, [(1, 8, 2, 2)])
-    assert launch.arguments[0] == cuda.Input(0, 12)
-    two = operator("relu", [(2, 2, 2, 2)], (2, 2, 2, 2), slices={"0": [1, 3, 5]})
-    copy, launch = cuda.launches_of(two, 1, [(2, 8, 2, 2)])
-    assert copy.kernel == "gather"
-    assert copy.arguments[1] == launch.arguments[0] == cuda.Scratch(0, 64)
 
 
 def test_a_synthetic_operator():
@@ -179,13 +163,8 @@ def test_which_edge_brings_which_input():
 )
 def test_what_has_no_kernel_is_refused(op, reads, reason):
     """In one line, that names the operator and its kind and what to do instead."""
-    with pytest.raises(BackendError) as caught:
+    with pytest.raises(BackendError, match=rf"operator 'op' of kind {op.kind!r}.*{reason}.*\Z"):
         cuda.launches_of(op, 132, reads)
-    text = str(caught.value)
-    assert reason in text
-    assert "operator 'op'" in text
-    assert f"kind {op.kind!r}" in text
-    assert "\n" not in text
 
 
 def test_a_billion_elements_can_be_counted():
@@ -216,9 +195,7 @@ def test_grids_cover_the_output():
 def test_the_last_kernel_of_a_synthetic_operator_alone_writes_its_output():
     """800 FLOP, a quarter of them by the first kernel: 200, and 600."""
     kernels = (Kernel(2, 32, share=0.25), Kernel(2, 32, share=0.75))
-    op = Operator("op", "synth", flops=800.0, nbytes=1600.0, kernels=kernels)
-    first, last = cuda.launches_of(op, 132, ())
+    first, last = cuda.launches_of(Operator("op", "synth", flops=800.0, nbytes=1600.0, kernels=kernels), 132, ())
     assert [first.flops, last.flops] == [200.0, 600.0]
-    assert cuda.Output() not in first.arguments
-    assert cuda.Output() in last.arguments
-    assert cuda.scratch_of((first, last)) == (cuda.Scratch(0, 4 * cuda.output_size(op)),)
+    assert [cuda.Output() in launch.arguments for launch in (first, last)] == [False, True]
+    assert cuda.scratch_of((first, last)) == (cuda.Scratch(0, 4 * 256),)
