@@ -1,18 +1,17 @@
 """A backend that is the simulator itself, with parameters that the calibration does not see, and noise."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
 from math import ceil
 
 import numpy as np
+from stand_ins import SimulatedBackend
 
 import simsched as ss
 from hwbackend import profiling
-from hwbackend.synth import realised
+from simsched.calibration.evidence import times_of
 from simsched.model.backend import prepared
 from simsched.model.cluster import occupancy
 from simsched.model.profile import Replay
-from simsched.model.trace import COPY, KERNEL, measured_trace
+from simsched.model.trace import measured_trace
 from simsched.simulator.workload import solo_units
 
 PRIOR = ss.Cluster.preset("a100").replace_devices(saturating_warps=24.0)
@@ -23,30 +22,19 @@ HIDDEN = {
 }  # fmt: skip
 
 
-@dataclass
-class HiddenDevice:
+class HiddenDevice(SimulatedBackend):
     """Replays are simulations on `truth`; `factor` is what the time of an operator really is, over what it says."""
 
-    cluster: ss.Cluster = PRIOR
-    truth: ss.Cluster = field(default_factory=lambda: PRIOR.replace_devices(**HIDDEN))
-    noise: float = 0.01
-    factor: dict = field(default_factory=dict)
-    name: str = "hidden"
+    name = "hidden"
 
-    @cached_property
-    def rng(self):
-        return np.random.default_rng(7)
-
-    def realise(self, graph):
-        return realised(graph, self.cluster)
+    def __init__(self, cluster=PRIOR, truth=None, noise=0.01, factor=None):
+        self.cluster, self.truth = cluster, truth or PRIOR.replace_devices(**HIDDEN)
+        self.jitter, self.factor, self.rng = noise or None, factor or {}, np.random.default_rng(7)
 
     def microbenchmarks(self):
         return profiling.microbenchmarks(self)
 
-    def profile(self, graph, *, in_situ=8, rng=0):
-        return profiling.profile(self, graph, in_situ, rng)
-
-    def time(self, op, device):
+    def cost(self, op, device):
         """Return the true time: what its operator says by its factor, or what a kernel of known work takes."""
         if op.time is not None:
             return op.time * self.factor.get(op.name, 1.0)
@@ -66,22 +54,9 @@ class HiddenDevice:
 
     def replay(self, schedule, *, repeats=20, warmup=3):
         program = prepared(self, schedule)
-        jitter = self.noise or None
-        traces = [ss.simulate(program, self.truth, self.time, jitter=jitter, rng=self.rng) for _ in range(repeats)]
+        traces = [ss.simulate(program, self.truth, self.cost, jitter=self.jitter, rng=self.rng) for _ in range(repeats)]
         latency = [trace.makespan for trace in traces]
-        middle = traces[int(np.argsort(latency)[len(latency) // 2])]
-        launches, copies = (_spans(middle, kind, n) for kind, n in _counts(program))
+        _, launches, copies = times_of(traces[int(np.argsort(latency)[len(latency) // 2])])
         trace = measured_trace(program, self.cluster, launches, copies)
         name = program.graph.name if isinstance(schedule, type(program)) else schedule.scheduler
         return Replay(tuple(latency), trace, {"backend": self.name, "device": "hidden a100"}, name=name)
-
-
-def _counts(program):
-    return (KERNEL, len(program.launch_op)), (COPY, len(program.copies.op))
-
-
-def _spans(trace, kind, count):
-    rows = np.flatnonzero(trace.kind == kind)
-    found = np.zeros((count, 2))
-    found[trace.item[rows]] = np.column_stack([trace.start[rows], trace.end[rows]])
-    return found

@@ -49,6 +49,10 @@ def calibrated(profile):
     return calibrate(None, profile, rng=0)
 
 
+def replayed(graph, device=None):
+    return (device or HiddenDevice()).replay(ss.schedule(graph, PRIOR, "sequential"), repeats=2)
+
+
 PAIR = "pair/compute-108-compute-108"
 """Kernels of one block of 256 threads an SM."""
 
@@ -68,12 +72,14 @@ def test_overheads_are_found(by_microbenchmarks, name):
 
 def test_what_kernels_share_is_found(by_microbenchmarks):
     """29 warps saturate an SM, DRAM moves 1.25 TB/s, compute slows compute by 12 %, 20 % of slots interleave."""
-    assert row(by_microbenchmarks, "saturating_warps").value == pytest.approx(29.0, rel=0.05)
-    assert row(by_microbenchmarks, "bandwidth").value == pytest.approx(1.25e6, rel=0.08)
-    assert row(by_microbenchmarks, "interference.compute.compute").value == pytest.approx(0.12, abs=0.03)
     assert row(by_microbenchmarks, "interleave").value < 0.4
-    for name, true in (("saturating_warps", 29.0), ("bandwidth", 1.25e6), ("interference.compute.compute", 0.12)):
-        assert row(by_microbenchmarks, name).low <= true <= row(by_microbenchmarks, name).high
+    for name, true, away in (
+        ("saturating_warps", 29.0, 0.05 * 29.0), ("bandwidth", 1.25e6, 0.08 * 1.25e6),
+        ("interference.compute.compute", 0.12, 0.03),
+    ):  # fmt: skip
+        found = row(by_microbenchmarks, name)
+        assert found.value == pytest.approx(true, abs=away)
+        assert found.low <= true <= found.high
 
 
 def test_what_nothing_was_measured_of_keeps_its_prior(by_microbenchmarks):
@@ -157,7 +163,7 @@ def test_rates_above_the_devices_own_are_warned_of(by_microbenchmarks):
 
 def test_times_of_operators_are_found_in_place(device, calibrated):
     """Each operator takes 0.6 to 2 times what it says; all are found within 3 %, on average within 1 %."""
-    errors = [abs(calibrated.times[op.name] / device.time(op, None) - 1) for op in calibrated.graph.operators]
+    errors = [abs(calibrated.times[op.name] / device.cost(op, None) - 1) for op in calibrated.graph.operators]
     assert max(errors) < 0.03
     assert np.mean(errors) < 0.01
 
@@ -264,7 +270,7 @@ def test_runs_of_a_graph_with_the_same_names_are_refused(device, profile, calibr
     """Of one that reads from others, and of one that takes longer."""
     longer = OpGraph([replace(op, time=2 * op.time) for op in GRAPH.operators], GRAPH.edges)
     for graph, words in ((OTHER, "other operators read from each other"), (longer, "operator 'op0' is another one")):
-        replay = device.replay(ss.schedule(graph, PRIOR, "sequential"), repeats=2)
+        replay = replayed(graph, device)
         with pytest.raises(CalibrationError, match=f"the profile is of another graph than .*: {words}"):
             calibrate(None, profile, graph)
         with pytest.raises(CalibrationError, match=f"run 'sequential' is of another graph than .*: {words}"):
@@ -276,7 +282,6 @@ def test_runs_of_a_graph_with_the_same_names_are_refused(device, profile, calibr
 def test_foreign_operators_are_left_but_for_their_time(calibrated):
     other = OpGraph([Operator("x", time=12.0), Operator("y", kind="synth", flops=1e9)], [Edge("x", "y", 8.0)])
     found = calibrated.apply(other)
-    assert found["x"] is not None
     assert found["x"] == other["x"]
     assert found["y"].time == calibrated(other["y"], calibrated.cluster.devices[0])
     assert found.edges == other.edges
@@ -303,46 +308,26 @@ def test_a_profile_without_runs_gives_times(calibrated):
 
 
 REFUSED = {
-    "another graph": (lambda p: (None, p, OpGraph([Operator("x")])), "operator 'op0' is not in it"),
-    "a part of the graph": (lambda p: (None, p, OpGraph([*GRAPH.operators, Operator("z")])), "no operator 'z'"),
-    "another device": (lambda p: (ss.Cluster.preset("v100"), p), "measured on gpu0 (a100, 108 SMs), not on gpu0 (v100"),
-    "no device": (lambda p: (None, replace(p, cluster=None)), "give a cluster"),
-    "another number of SMs": (
-        lambda p: (PRIOR, replace(p, cluster=None, device=MeasuredDevice("tiny", sms=4))), "'tiny' with 4 SMs"
-    ),
-    "nothing": (lambda p: (None, replace(p, runs=(), graph=None)), "nothing to fit"),
-    "no profile": (lambda _: (None, ()), "no profile"),
+    "operator 'op0' is not in it": lambda p, _: calibrate(None, p, OpGraph([Operator("x")])),
+    "no operator 'z'": lambda p, _: calibrate(None, p, OpGraph([*GRAPH.operators, Operator("z")])),
+    "measured on gpu0 (a100, 108 SMs), not on gpu0 (v100": lambda p, _: calibrate(ss.Cluster.preset("v100"), p),
+    "give a cluster": lambda p, _: calibrate(None, replace(p, cluster=None)),
+    "'tiny' with 4 SMs": lambda p, _: calibrate(PRIOR, replace(p, cluster=None, device=MeasuredDevice("tiny", sms=4))),
+    "nothing to fit": lambda p, _: calibrate(None, replace(p, runs=(), graph=None)),
+    "no profile": lambda *_: calibrate(None, ()),
+    "held_out must be in [0, 1), not 1.0": lambda p, _: calibrate(None, p, held_out=1.0),
+    "held_out must be in [0, 1), not nan": lambda p, _: calibrate(None, p, held_out=float("nan")),
+    "operator 'x' is not in it": lambda _, c: recalibrate(c, [replayed(OpGraph([Operator("x", time=5.0)]))]),
+    "no replays": lambda _, c: recalibrate(c, []),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused_in_one_line(profile, case):
-    given, words = REFUSED[case]
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(profile, calibrated, words):
     with pytest.raises(CalibrationError) as caught:
-        calibrate(*given(profile))
+        REFUSED[words](profile, calibrated)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("part", [1.0, float("nan")])
-def test_parts_out_of_range_are_refused(profile, part):
-    with pytest.raises(CalibrationError, match="held_out"):
-        calibrate(None, profile, held_out=part)
-
-
-def test_replays_of_another_graph_are_refused(calibrated):
-    graph = OpGraph([Operator("stranger", time=5.0)])
-    replay = HiddenDevice().replay(ss.schedule(graph, PRIOR, "sequential"), repeats=2)
-    with pytest.raises(CalibrationError, match="operator 'stranger' is not in it"):
-        recalibrate(calibrated, [replay])
-    with pytest.raises(CalibrationError, match="no replays"):
-        recalibrate(calibrated, [])
-
-
-def test_a_run_that_took_no_time_is_refused(profile):
-    run = replace(profile.runs[0], latency=(0.0, 0.0))
-    with pytest.raises(CalibrationError, match="'in-situ/sequential-0' is said to have taken no time"):
-        calibrate(None, replace(profile, runs=(run,)))
 
 
 def test_it_says_what_it_is(calibrated):
@@ -381,10 +366,9 @@ def test_a_broken_file_is_refused_in_one_line(calibrated, case):
 
 def test_many_runs_make_a_small_file():
     """40 runs of 120 operators on six streams stay below 2 MB."""
-    graph = load("random:layered", n_ops=120, n_layers=12, n_edges=240)
-    graph = OpGraph([replace(op, time=op.time / 20) for op in graph.operators], graph.edges)
     device = HiddenDevice(noise=0.0)
-    plan = random_schedule(device.realise(graph), PRIOR, rng=0, streams=6, execution="events")
+    graph = device.realise(load("random:layered", n_ops=120, n_layers=12, n_edges=240, time=(5.0, 20.0)))
+    plan = random_schedule(graph, PRIOR, rng=0, streams=6, execution="events")
     runs = runs_of([device.replay(plan, repeats=6)] * 40)
-    found = Calibration(PRIOR, PRIOR, device.realise(graph), {}, {}, (), (), runs=runs, held_out=(False,) * 40)
+    found = Calibration(PRIOR, PRIOR, graph, {}, {}, (), (), runs=runs, held_out=(False,) * 40)
     assert len(json.dumps(found.to_dict())) < 2_000_000
