@@ -195,7 +195,9 @@ def from_exported(
     parameters = [given[node.name] is not user_input for node in placeholders]
     arguments = None
     if example_inputs is not None:
-        inputs = iter(torch.utils._pytree.tree_leaves(_inputs(example_inputs)))
+        leaves = torch.utils._pytree.tree_leaves(_inputs(example_inputs))
+        # of a tensor that it was exported with, a program remembers sizes that are not fixed
+        inputs = iter([leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
         known = zip(placeholders, parameters, strict=True)
         arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in known]
         arguments += inputs
