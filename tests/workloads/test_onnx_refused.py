@@ -1,6 +1,7 @@
 """What is not an ONNX model, or one that cannot be imported: one line that says what to do."""
 
 import sys
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,13 +11,10 @@ pytest.importorskip("onnx")
 
 import onnx
 from onnx import defs, helper
-from onnx_makers import MODELS, conv_norm_relu, model
+from onnx_makers import MODELS, branches, conv_norm_relu, model
 
 from simsched.base.errors import FileError, FormatError, MissingDependencyError, SimschedError
 from workloads.formats.onnx_models import from_onnx, read_onnx
-
-VALID = {name: make().SerializeToString() for name, make in MODELS.items()}
-fuzzed = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def refused(read, error=FormatError):
@@ -78,7 +76,7 @@ def test_a_size_that_is_given_holds_wherever_its_name_stands():
 def test_files_that_are_no_models(tmp_path):
     """Of other formats, empty, cut off anywhere; of 3 GB none of which is read; a folder."""
     path = tmp_path / "model.onnx"
-    whole = VALID["branches"]
+    whole = branches().SerializeToString()
     others = [b"\x00" * 50, b"PK\x03\x04 a zip file", b'{"format": "x"}']
     for content in (*others, *(whole[:length] for length in range(1, len(whole), len(whole) // 60))):
         path.write_bytes(content)
@@ -110,33 +108,20 @@ def test_names_that_are_not_text_or_of_several_lines():
     assert "the inputs are: x\\ny" in refused(lambda: from_onnx(made, shapes={"x\ny": [2], "foo": [2], "z": [2]}))
 
 
-def outcome(name, read, model):
-    """Import a model that may be none: a graph or one line."""
-    shapes = {"x": (2, 6, 32)} if name == "attention" else {}
-    for granularity in ("unit", "operator"):
-        try:
-            graph = read(model, granularity=granularity, shapes=shapes)
-        except SimschedError:
-            continue
-        assert len(graph) >= 1
-        assert (graph.flops >= 0).all()
-
-
 NUMBERS = st.sampled_from([0, 1, -1, 2, 3, 7, 10**12, 2**31, 2**62, -(2**63)])
 OPERATORS = sorted({schema.name for schema in defs.get_all_schemas() if schema.domain == ""})
 ATTRIBUTES = (
     "axis", "axes", "pads", "strides", "kernel_shape", "dilations", "group", "auto_pad", "perm", "to", "value",
     "equation", "num_groups", "q_num_heads", "start", "end", "transA", "mode", "ceil_mode", "allowzero",
 )  # fmt: skip
-VALUES = st.one_of(
-    NUMBERS, st.lists(NUMBERS, min_size=1, max_size=5), st.sampled_from(["", "SAME_UPPER", "ij,jk->ik", "..."]),
-    st.sampled_from([0.5, float("nan"), float("inf")]), st.just([0.5, 1e30]),
-)  # fmt: skip
+TEXTS_AND_FLOATS = ["", "SAME_UPPER", "ij,jk->ik", "...", 0.5, float("nan"), float("inf"), [0.5, 1e30]]
+VALUES = NUMBERS | st.lists(NUMBERS, min_size=1, max_size=5) | st.sampled_from(TEXTS_AND_FLOATS)
 
 
-@fuzzed
-@given(name=st.sampled_from(sorted(VALID)), data=st.data())
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(name=st.sampled_from(sorted(MODELS)), data=st.data())
 def test_fields_that_are_changed(name, data):
+    """A graph or one line."""
     model = MODELS[name]()
     graph = model.graph
     tensors = [*(x for node in graph.node for x in (*node.input, *node.output)), "none", ""]
@@ -163,4 +148,8 @@ def test_fields_that_are_changed(name, data):
             weights = data.draw(st.sampled_from(list(graph.initializer)))
             weights.dims.append(data.draw(NUMBERS))
             weights.data_type = data.draw(st.integers(0, 30))
-    outcome(name, from_onnx, model)
+    for granularity in ("unit", "operator"):
+        with suppress(SimschedError):
+            graph = from_onnx(model, granularity=granularity, shapes={"x": (2, 6, 32)} if name == "attention" else {})
+            assert len(graph) >= 1
+            assert (graph.flops >= 0).all()
