@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import cache
 from html import escape
 from importlib.resources import files
-from string import Template
 
 
 def read_resource(path: str) -> str:
@@ -16,19 +15,19 @@ def read_resource(path: str) -> str:
 def pieces(path: str) -> Callable[..., str]:
     """Return what fills in a piece of a file, each of which stands below a comment with its name.
 
-    What is filled in is escaped, unless its name ends with an underscore: it is markup already.
+    Texts that are filled in for ``{name}`` are escaped, unless it ends with an underscore: they are markup already.
 
     >>> pieces("report/page.html")("pair", name="a<b", text="c")
     '<div><dt>a&lt;b</dt><dd>c</dd></div>'
     """
 
     @cache
-    def templates() -> dict[str, Template]:
+    def templates() -> dict[str, str]:
         _, *parts = re.split(r"<!-- (\w+) -->\n", read_resource(path))
-        return {name: Template(text.rstrip("\n")) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+        return {name: text.rstrip("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
     def piece(name: str, /, **given: object) -> str:
-        texts = {key: value if key.endswith("_") else escape(str(value)) for key, value in given.items()}
-        return templates()[name].substitute(texts)
+        texts = {k: escape(v) if isinstance(v, str) and not k.endswith("_") else v for k, v in given.items()}
+        return templates()[name].format_map(texts)
 
     return piece
