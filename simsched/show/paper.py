@@ -17,17 +17,8 @@ from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, PARTS, Chart, broken, number
 from simsched.show.looks import Look, luminance
 
-_TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points
-# fixed, so that the same data gives the same bytes
-_STYLE: Final[Any] = {
-    "savefig.dpi": 200, "svg.hashsalt": "simsched", "svg.fonttype": "none", "pdf.fonttype": 42,
-    "text.parse_math": False,  # a $ in a name is a $
-    "axes.titlesize": _TITLE, "axes.titlelocation": "left", "axes.labelsize": 8, "xtick.labelsize": _TICK,
-    "ytick.labelsize": _TICK, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "axes.grid": True, "grid.color": "#E6E6E6", "grid.linewidth": 0.5, "hatch.linewidth": 0.4,
-    "legend.fontsize": _TICK, "legend.frameon": False, "legend.handlelength": 2.8, "legend.handletextpad": 0.5,
-    "legend.labelspacing": 0.3, "legend.columnspacing": 1.2,
-}  # fmt: skip
+_TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, the first two those of the style
+_STYLE: Final = Path(__file__).with_name("paper.mplstyle")
 _METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
                     "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
 # of each shape of `simsched.show.looks`
@@ -85,7 +76,8 @@ def style(grid: str = "y") -> Iterator[None]:
     with interrupt_later():
         import matplotlib
 
-    with matplotlib.rc_context(_STYLE | {"axes.grid.axis": grid}):
+    settings = matplotlib.rc_params_from_file(_STYLE, use_default_template=False)
+    with matplotlib.rc_context({**settings, "axes.grid.axis": grid}):
         yield
 
 
