@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Kind = TypeVar("Kind", bound=np.generic)
+Key, Value = TypeVar("Key"), TypeVar("Value")
 LARGEST_COUNT = 2**53
 """Counts beyond this are no longer exact as floats."""
 
@@ -44,6 +45,18 @@ def plain_value(text: str) -> Any:
         with suppress(ValueError):
             return kind(text)
     return text
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values of each key, keys in the order of their first use.
+
+    >>> grouped([("a", 1), ("b", 2), ("a", 3)])
+    {'a': [1, 3], 'b': [2]}
+    """
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def twice(names: Iterable[str]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from simsched.base.numeric import grouped
 from simsched.base.units import format_time
 from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
@@ -110,9 +111,8 @@ def _schedule(plan: Schedule) -> Iterator[str]:
 
 def _placements(plan: Schedule) -> str:
     """Return a row per stream: how many operators it has, and the first of them."""
-    streams: dict[tuple[int, int], list[int]] = {}
-    for device, stream, op in zip(plan.device.tolist(), plan.stream.tolist(), plan.op.tolist(), strict=True):
-        streams.setdefault((device, stream), []).append(op)
+    where = zip(plan.device.tolist(), plan.stream.tolist(), strict=True)
+    streams = grouped(zip(where, plan.op.tolist(), strict=True))
     rows: list[tuple[Any, ...]] = []
     for (device, stream), ops in sorted(streams.items())[:_LISTED]:
         names = ", ".join(plan.graph.names[i] for i in ops[:_NAMED]) + ", ..." * (len(ops) > _NAMED)

@@ -14,7 +14,7 @@ from simsched.base.codec import Checked, read
 from simsched.base.errors import FormatError, StudyError
 from simsched.base.io import file_errors
 from simsched.base.kinds import Among, Filled, Name, Range, Rate
-from simsched.base.numeric import is_number, twice
+from simsched.base.numeric import grouped, is_number, twice
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.show.chart import Axis, Chart
 from simsched.show.paper import draw, require_format
@@ -273,11 +273,9 @@ def _values(rows: Sequence[Row], column: str) -> list[Any]:
 def _over(rows: Sequence[Row], column: str, varied: Sequence[str], y: str, numeric: bool) -> list[StudyFigure]:
     """Return figures over a column, one for each setting of the others."""
     others = [other for other in varied if other != column]
-    seen: dict[tuple[Any, ...], set[Any]] = {}
-    for row in rows:
-        if row.get(column) is not None:
-            seen.setdefault(tuple(row.get(other) for other in others), set()).add(row[column])
-    settings = [setting for setting, places in seen.items() if len(places) > 1]
+    seen = grouped((tuple(row.get(other) for other in others), row[column]) for row in rows
+                   if row.get(column) is not None)  # fmt: skip
+    settings = [setting for setting, places in seen.items() if len(set(places)) > 1]
     if not 0 < len(settings) <= _MOST_CONTEXTS:
         settings = [()]
     found = []
@@ -409,21 +407,19 @@ def pick(
     """
     rows = [row for row in rows if scheduler in (None, row["scheduler"])]
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
-    cells: dict[Any, dict[Any, list[Row]]] = {value: {} for value in _values(rows, by)}
-    for row, lack in zip(rows, lacks, strict=True):
-        if lack is None:
-            cells[row[by]].setdefault(None if x is None else row[x], []).append(row)
+    cells = grouped((row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True)
+                    if lack is None)  # fmt: skip
+    places = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
     values = {value: {at: [float(row[y]) for row in found] for at, found in given.items()}
-              for value, given in cells.items() if given}  # fmt: skip
-    points = [found for given in cells.values() for found in given.values()]
+              for value, given in places.items()}  # fmt: skip
+    points = [found for given in places.values() for found in given.values()]
     averaged = []
     for column in swept:
         among = [dict.fromkeys(str(row.get(column)) for row in found) for found in points]
         texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
-            many = len(texts) > _MOST_NAMED
-            what = words(column)
-            averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")
+            what, n = words(column), len(texts)
+            averaged.append(f"{n} values of {what}" if n > _MOST_NAMED else f"{what} {', '.join(texts)}")
     low, high = (extreme(map(len, points), default=0) for extreme in (min, max))
     n = f"{low}" if low == high else f"{low} to {high}"
     of = f"{n} instances a point" if high > 1 else "one instance a point"

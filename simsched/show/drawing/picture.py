@@ -1,12 +1,12 @@
 """What the pictures of a graph or schedule say, whichever format they are written in."""
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from simsched.base.errors import GraphError
+from simsched.base.numeric import grouped
 from simsched.base.units import format_bytes, format_time
 from simsched.model import Indices, Ints, Operator, OpGraph, Schedule
 from simsched.show.looks import PALETTE, kind_colours, paint, tinted
@@ -70,7 +70,7 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     boxes = [_box(op, _size(op), paint(code)) for op, code in zip(graph.operators, colour.tolist(), strict=True)]
     number = np.bincount(colour)
     legend = [(paint(code), f"{printable(kind)} ({number[code]})") for code, kind in enumerate(kinds)]
-    groups = _grouped(op.block for op in graph.operators)
+    groups = grouped((op.block, i) for i, op in enumerate(graph.operators) if op.block is not None)
     return Picture(printable(graph.name), counts, boxes, _lines(graph, boxes), legend, groups, None)
 
 
@@ -107,20 +107,12 @@ def _of_schedule(plan: Schedule, counts: str) -> Picture:
     if plan.estimate is not None:
         subtitle += f", estimate {format_time(plan.estimate)}"
     title = f"{printable(graph.name)} by {printable(plan.scheduler)}"
-    groups = _grouped(stages if banded else [names[d] for d, _ in lane])
+    groups = grouped((label, i) for i, label in enumerate(stages if banded else [names[d] for d, _ in lane]))
     return Picture(title, subtitle, boxes, lines, legend, groups, stage if banded else None)
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _grouped(labels: Iterable[str | None]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for i, label in enumerate(labels):
-        if label is not None:
-            found.setdefault(label, []).append(i)
-    return found
 
 
 def _size(op: Operator) -> str:
@@ -143,9 +135,8 @@ def _box(op: Operator, detail: str, fill: str, *where: str) -> Box:
 
 
 def _lines(graph: OpGraph, boxes: list[Box], device: Indices | None = None) -> list[Line]:
-    sizes: dict[tuple[int, int], list[float]] = {}
-    for u, v, nbytes in zip(graph.src.tolist(), graph.dst.tolist(), graph.edge_nbytes.tolist(), strict=True):
-        sizes.setdefault((u, v), []).append(nbytes)
+    ends = zip(graph.src.tolist(), graph.dst.tolist(), strict=True)
+    sizes = grouped(zip(ends, graph.edge_nbytes.tolist(), strict=True))
     found = []
     for (u, v), tensors in sizes.items():
         crosses = device is not None and bool(device[u] != device[v])

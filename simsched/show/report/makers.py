@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from simsched.base.errors import ReportError, SimschedError
+from simsched.base.numeric import grouped
 from simsched.base.units import format_time
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
@@ -201,14 +202,13 @@ def _study(results: "study.Results") -> Sequence[Section]:
     about, status = Section("Parameters", (Pairs.of("The study", facts),)), printed(results.status())
     if not done:
         return (Section(results.study.name, (Text(text, "warning"), status)), about)
-    speedups: dict[str, list[float]] = {}
-    said: dict[tuple[str, str], list[float]] = {}
-    for row in done:
-        if row.get("speedup") is not None:
-            speedups.setdefault(row["scheduler"], []).append(row["speedup"])
-        for key, value in row.items():
-            if key.startswith("search.") and isinstance(value, int | float):
-                said.setdefault((row["scheduler"], key.removeprefix("search.")), []).append(float(value))
+    speedups = grouped((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
+    said = grouped(
+        ((row["scheduler"], key.removeprefix("search.")), float(value))
+        for row in done
+        for key, value in row.items()
+        if key.startswith("search.") and isinstance(value, int | float)
+    )
     if speedups:
         best = max(speedups, key=lambda name: fmean(speedups[name]))
         text = f"{best} has the best mean speedup over all points, {fmean(speedups[best]):.2f}. {text}"
