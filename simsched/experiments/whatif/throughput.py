@@ -157,16 +157,8 @@ def throughput(
     >>> round(found.requests_per_s), found.latency_us, found.bound_by
     (80000, 50.0, 'latency: nothing is busy all the time')
     """
-    if not is_count(in_flight, 1):
-        raise WhatIfError(f"in_flight must be a whole number of at least 1, not {in_flight!r}")
-    asked, bare = upon(cluster, plan)
-    program = program_for(asked, bare)
-    least = _FEWEST * in_flight
-    if least * len(program) > _MOST:
-        fit = _MOST // (_FEWEST * len(program))
-        raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
-    alone, many = _in_flight(program, bare, in_flight, cost)
-    requests, most = max(_LEAST, _ROUNDS * in_flight), max(least, _ENOUGH // len(program))
+    program, bare, alone, many = _in_flight(plan, cluster, in_flight, cost)
+    requests, most = max(_LEAST, _ROUNDS * in_flight), max(_FEWEST * in_flight, _ENOUGH // len(program))
     while True:
         requests = min(requests, most)
         trace = simulate(many(requests), bare)
@@ -177,13 +169,12 @@ def throughput(
         requests *= 2
     if not settled:
         _logger.info("throughput of %s: the period had not settled after %d requests", program.graph.name, requests)
-    if not period > 0:
-        raise WhatIfError(f"requests of graph {program.graph.name!r} take no time: there is no throughput to speak of")
+    rate = _rate(1, period, program)
     shares = _busy(trace, float(ends[first]), float(ends[-1]), requests * period) | _link_shares(program, bare, period)
     if program.execution == "graph":
         shares = {"host thread": min(1.0, bare.devices[program.device[0]].graph_launch / period)} | shares
     return Throughput(
-        program.graph.name, bare.name, int(in_flight), SECOND / period, period, in_flight * period, alone,
+        program.graph.name, bare.name, int(in_flight), rate, period, in_flight * period, alone,
         _bound_by(shares, program.execution), shares, requests, settled, trace,
     )  # fmt: skip
 
@@ -204,26 +195,36 @@ def requests_per_s(
         Requests per s: of five requests for each in flight, and twelve at least, those after the first two of each,
         over the time that they add.
     """
-    asked, bare = upon(cluster, plan)
-    program = program_for(asked, bare)
-    _, many = _in_flight(program, bare, in_flight, cost)
+    program, bare, _, many = _in_flight(plan, cluster, in_flight, cost)
     few, all_ = max(4, 2 * in_flight), max(12, 5 * in_flight)
     added = simulate(many(all_), bare).makespan - simulate(many(few), bare).makespan
-    if not added > 0:
+    return _rate(all_ - few, added, program)
+
+
+def _rate(requests: int, us: float, program: Program) -> float:
+    """Return requests per s."""
+    if not us > 0:
         raise WhatIfError(f"requests of graph {program.graph.name!r} take no time: there is no throughput to speak of")
-    return SECOND * (all_ - few) / added
+    return SECOND * requests / us
 
 
 def _in_flight(
-    program: Program, cluster: Cluster, in_flight: int, cost: CostModel | None
-) -> tuple[float, Callable[[int], Program]]:
-    """Return the makespan of one request in us, and what makes the program of many of them."""
+    plan: Schedule | Program, target: Target, in_flight: int, cost: CostModel | None
+) -> tuple[Program, Cluster, float, Callable[[int], Program]]:
+    """Return the program of one request, the cluster, its makespan in us, and what makes the program of many."""
+    if not is_count(in_flight, 1):
+        raise WhatIfError(f"in_flight must be a whole number of at least 1, not {in_flight!r}")
+    asked, cluster = upon(target, plan)
+    program = program_for(asked, cluster)
+    if _FEWEST * in_flight * len(program) > _MOST:
+        fit = _MOST // (_FEWEST * len(program))
+        raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
     alone = simulate(program, cluster, cost).makespan
     times, starts = placed_operator_times(program, cluster, cost), np.arange(in_flight) * alone / in_flight
     launch, first = None, cluster.devices[program.device[0]]
     if program.execution == "graph" and first.graph_launch > 0:  # `graph_node` comes before the operator of a launch
         launch = max(0.0, float(first.graph_launch - first.graph_node))
-    return alone, lambda requests: repeated(program, times, starts, requests, launch)
+    return program, cluster, alone, lambda requests: repeated(program, times, starts, requests, launch)
 
 
 def _ends(trace: Trace, requests: int, n_ops: int) -> Floats:
