@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 Kind = TypeVar("Kind", bound=np.generic)
-Key, Value = TypeVar("Key"), TypeVar("Value")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 LARGEST_COUNT = 2**53
 """Counts beyond this are no longer exact as floats."""
 

@@ -418,8 +418,8 @@ def pick(
         among = [dict.fromkeys(str(row.get(column)) for row in found) for found in points]
         texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
-            what, n = words(column), len(texts)
-            averaged.append(f"{n} values of {what}" if n > _MOST_NAMED else f"{what} {', '.join(texts)}")
+            many, what = len(texts) > _MOST_NAMED, words(column)
+            averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")
     low, high = (extreme(map(len, points), default=0) for extreme in (min, max))
     n = f"{low}" if low == high else f"{low} to {high}"
     of = f"{n} instances a point" if high > 1 else "one instance a point"

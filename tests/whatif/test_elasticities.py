@@ -8,7 +8,7 @@ from small import made, placements
 from strategies import clusters, shapes
 
 import simsched as ss
-from simsched.experiments.whatif.parameters import numeric_parameters
+from simsched.experiments.whatif.question import numeric_parameters
 from simsched.experiments.whatif.sensitivity import sensitivity
 from simsched.experiments.whatif.whatif import what_if
 

@@ -12,8 +12,7 @@ from strategies import clusters, graphs
 
 import simsched as ss
 from simsched.base.errors import WhatIfError
-from simsched.experiments.whatif.in_flight import repeated
-from simsched.experiments.whatif.throughput import _bound_by, steady_period, throughput
+from simsched.experiments.whatif.throughput import _bound_by, repeated, steady_period, throughput
 from simsched.simulator.baking import placed_operator_times
 
 A100 = ss.Cluster.preset("a100")

@@ -4,7 +4,7 @@ from simsched.experiments.whatif.answer import Answer, Case
 from simsched.experiments.whatif.breakeven import BreakEven, Crossing, breakeven
 from simsched.experiments.whatif.changes import Change, absolute, parse_change
 from simsched.experiments.whatif.explain import Explanation, Suggestion, explain
-from simsched.experiments.whatif.parameters import numeric_parameters, value_of
+from simsched.experiments.whatif.question import numeric_parameters, value_of
 from simsched.experiments.whatif.robust import Robust, Robustness, robust
 from simsched.experiments.whatif.sensitivity import Elasticity, Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep

@@ -13,8 +13,7 @@ from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
-from simsched.experiments.whatif.parameters import value_of
-from simsched.experiments.whatif.question import Question
+from simsched.experiments.whatif.question import Question, value_of
 from simsched.experiments.whatif.world import Ground
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler, scheduler_name

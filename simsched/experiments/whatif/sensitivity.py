@@ -11,8 +11,7 @@ from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, absolute, with_unit
-from simsched.experiments.whatif.parameters import numeric_parameters, value_of
-from simsched.experiments.whatif.question import Question
+from simsched.experiments.whatif.question import Question, numeric_parameters, value_of
 from simsched.experiments.whatif.world import Ground
 from simsched.model import Schedule, Target
 

@@ -10,12 +10,11 @@ import numpy as np
 from simsched.base.units import format_time
 from simsched.experiments.whatif.answer import Answer, Case
 from simsched.experiments.whatif.changes import speed_of
-from simsched.experiments.whatif.costs import rates
 from simsched.experiments.whatif.explain import Explanation, explain
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.sensitivity import Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep
-from simsched.experiments.whatif.world import Ground
+from simsched.experiments.whatif.world import Ground, rates
 from simsched.model import CostModel, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler
 
