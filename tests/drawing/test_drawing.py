@@ -13,8 +13,7 @@ from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import GraphError
-from simsched.show.drawing import to_dot, to_svg
-from simsched.show.drawing.picture import LARGEST
+from simsched.show.drawing import LARGEST, to_dot, to_svg
 from simsched.show.looks import PALETTE
 from simsched.show.svg import printable, shortened, text_width
 from workloads import random_layered

@@ -19,9 +19,8 @@ from simsched.show.looks import luminance
 from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, write_report
 from simsched.show.report.figures import figure_of
 from simsched.show.report.gantt import critical_spans, gantt_data
-from simsched.show.report.html import Writer, json_text
 from simsched.show.report.makers import replay_sections
-from simsched.show.report.page import library, quick
+from simsched.show.report.page import Writer, json_text, library, quick
 
 CLUSTER = ss.Cluster.preset("a100")
 

@@ -1,5 +1,6 @@
 """Charts as Plotly takes them."""
 
+from html import escape
 from typing import Any, Final
 
 import numpy as np
@@ -7,7 +8,6 @@ import numpy as np
 from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
 from simsched.show.looks import Look
-from simsched.show.report.html import plain
 from simsched.show.report.sections import Figure
 
 # of each shape of `simsched.show.looks`
@@ -23,6 +23,15 @@ _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the 
 _LEGEND: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11},
                   "traceorder": "normal"}  # fmt: skip
 _SKIP: Final = {"hoverinfo": "skip", "showlegend": False}
+
+
+def plain(text: str) -> str:
+    """Return a text for Plotly, to which ``<``, ``&`` and ``%{`` mean something.
+
+    >>> plain("a<b> %{y}")
+    'a&lt;b&gt; &#37;{y}'
+    """
+    return escape(text, quote=False).replace("%{", "&#37;{")
 
 
 def figure_of(chart: Chart) -> Figure:
