@@ -1,6 +1,8 @@
 """Graphs and schedulers of which every number is known, importable by other processes."""
 
+import os
 import sys
+import threading
 import time
 
 import simsched as ss
@@ -51,6 +53,47 @@ def sleeps(graph, cluster, cost):
 def draws(graph, cluster, cost, *, rng, scale=1.0):
     plan = schedule(graph, cluster, "lios")
     return ss.Schedule(graph, plan.placements, estimate=scale * rng % 1000, search={"rng": rng, "share": 0.5})
+
+
+# `test_chaos` runs those below, too, and ends whatever process there is meanwhile.
+
+
+def hangs(graph, cluster, cost):
+    return sum(range(10**15))
+
+
+def forks(graph, cluster, cost):
+    os.fork()
+    return schedule(graph, cluster, "lios")
+
+
+def forks_and_stays(graph, cluster, cost):
+    if os.fork() == 0:
+        time.sleep(600)
+    return schedule(graph, cluster, "lios")
+
+
+def exits(graph, cluster, cost):
+    os._exit(0)
+
+
+def allocates(graph, cluster, cost):
+    return bytearray(10**17)
+
+
+def closes(graph, cluster, cost):
+    os.closerange(3, 256)
+    return schedule(graph, cluster, "lios")
+
+
+def threads(graph, cluster, cost):
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return schedule(graph, cluster, "lios")
+
+
+def clock_set_back(graph, cluster, cost):
+    time.time = lambda: 0.0
+    return schedule(graph, cluster, "lios")
 
 
 def study(*schedulers, **fields):

@@ -33,7 +33,7 @@ everyone = []  # processes that this one started
 BOUND = 480.0
 STUDY = f"""
 name = "chaos"
-schedulers = ["sequential", "lios", {", ".join(f'"chaos_cases:{name}"' for name in CASES)}]
+schedulers = ["sequential", "lios", {", ".join(f'"study_cases:{name}"' for name in CASES)}]
 seeds = {SEEDS}
 [workload]
 kind = "layered"
@@ -50,13 +50,11 @@ time_limit = 1.0
 def marked(mark):
     """Processes that carry a mark in their environment, those that have ended aside."""
     found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            own = folder.name.isdigit() and mark in (folder / "environ").read_bytes()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            own = f"CHAOS_MARK={mark}\0".encode() in (folder / "environ").read_bytes()
             if own and (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
                 found.append(int(folder.name))
-        except OSError:
-            pass
     return found
 
 
@@ -103,7 +101,13 @@ class Apart:
         kill(process.pid for process in self.processes)
         for process in self.processes:
             process.wait(10)
-        kill(marked(f"CHAOS_MARK={self.mark}\0".encode()))
+        kill(marked(self.mark))
+
+
+def study_run(folder, mark, *how, **options):
+    """A process that runs the study of a folder into it."""
+    words = ["-m", "simsched", "study", "run", str(folder / "study.toml"), "-o", str(folder / "rows"), *how]
+    return started(words, mark, folder / "output", cwd=HERE, **options)
 
 
 def limited():
@@ -116,19 +120,12 @@ def round_of(seed, way, folder):
     rng = random.Random(seed)
     folder.mkdir()
     (folder / "study.toml").write_text(STUDY)
-    mark, dask_mark = f"{os.getpid()}-{seed}-main", f"{os.getpid()}-{seed}-dask"
-    mine, others = (f"CHAOS_MARK={text}\0".encode() for text in (mark, dask_mark))
-    apart = Apart(folder, dask_mark)
-    output = folder / "output"
-    seen = Counter()
+    mine, others = f"{os.getpid()}-{seed}-main", f"{os.getpid()}-{seed}-dask"
+    apart, seen = Apart(folder, others), Counter()
+    ways = {"processes": ["--workers", "2"], "dask": ["--dask", "local", "--workers", "2"]}
 
     def run(**options):
-        how = {"processes": ["--workers", "2"], "dask": ["--dask", "local", "--workers", "2"]}.get(way)
-        how = how or ["--dask", apart.address()]
-        return started(
-            ["-m", "simsched", "study", "run", str(folder / "study.toml"), "-o", str(folder / "rows"), *how], mark,
-            output, cwd=HERE, **options,
-        )  # fmt: skip
+        return study_run(folder, mine, *(ways.get(way) or ["--dask", apart.address()]), **options)
 
     until = time.monotonic() + rng.uniform(5, 20)
     main = run()
@@ -201,9 +198,5 @@ def test_whatever_dies_every_row_is_there_once(tmp_path):
 def test_a_folder_that_is_read_only(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "rows").mkdir(mode=0o500)
-    run = started(
-        ["-m", "simsched", "study", "run", str(tmp_path / "study.toml"), "-o", str(tmp_path / "rows")], "read-only",
-        tmp_path / "output", cwd=HERE,
-    )  # fmt: skip
-    assert run.wait(60) == 2
+    assert study_run(tmp_path, "read-only").wait(60) == 2
     assert "cannot write" in (tmp_path / "output").read_text()

@@ -25,6 +25,13 @@ def results(tmp_path_factory):
     return run_study(STUDY, tmp_path_factory.mktemp("rows"), load=fork, executor="serial")
 
 
+def printed(table):
+    console = Console(width=160, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
 def test_columns(results):
     """What the row is, what it is of, results, counts of searches, wall times, whatever row names them first."""
     names = list(results.columns)
@@ -70,22 +77,7 @@ def test_means(results):
     assert mean == pytest.approx((a + b) / 2)
     assert deviation == pytest.approx(math.sqrt((a - b) ** 2 / 2))  # of a sample of two
     assert rows[2]["makespan_us"] is None
-
-
-def printed(table):
-    console = Console(width=160, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(table)
-    return capture.get()
-
-
-def test_tables(results):
-    text = printed(results.table())
-    assert "forks: 16 of 16 rows" in text
-    assert "width" in text
-    assert "jitter 0.01" in text  # the same for all: said once
-    assert text.count("lios streams=0") == 2
-    assert "±" in text
+    assert "jitter 0.01" in printed(results.table())  # the same for all: said once
 
 
 def test_status(results):
@@ -107,13 +99,6 @@ def test_a_study_of_which_there_are_no_rows_yet():
     assert (empty.columns, empty.to_csv(), len(empty.to_pandas())) == ((), "\n", 0)
     assert "0 of 16 rows" in printed(empty.table())
     assert [row["missing"] for row in empty.counts()] == [4, 4, 4, 4]
-
-
-def test_figures(results, tmp_path):
-    paths = results.plot(tmp_path, format="svg")
-    assert paths
-    assert all(path.suffix == ".svg" and path.stat().st_size for path in paths)
-    assert {path.parent for path in results.plot()} == {results.folder / "figures"}
 
 
 def test_columns_that_are_swept():
