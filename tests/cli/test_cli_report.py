@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from documents import accuracy, calibration, replay
+from documents import accuracy, calibration, document, replay
 
-import hwbackend
 import simsched as ss
 import workloads
 from simsched.base.errors import FileError, FormatError
@@ -37,22 +36,16 @@ def test_a_graph_is_compared_and_a_scheduler_recommended(reported):
 
 
 def test_files_are_told_apart_by_what_they_hold(reported):
-    """A schedule, a replay alone and beside a prediction, a comparison, a what-if and a sweep, all in one page."""
-    graph, cluster = workloads.from_spec(GRAPH), ss.Cluster.preset("a100")
-    plan = ss.schedule(graph, cluster, "lios")
-    asked, backend = ss.what_if(plan, cluster).overhead(launch=0), hwbackend.get("synthetic", gpu="a100")
-    run = backend.replay(ss.schedule(backend.realise(graph), backend.cluster, "lios"), repeats=2)
-    made = {"plan": plan, "comparison": ss.compare(graph, cluster, ["lios"]), "answer": asked.answer(),
-            "sweep": asked.sweep("overhead.launch", [0.5, 2.0]), "run": run}  # fmt: skip
-    for name, each in made.items():
-        each.save(f"{name}.json")
-    cluster.save("cluster.json")
-    _, page = reported(*(f"{name}.json" for name in made))
-    for part in ("what if overhead.launch*=0", "Makespans: layered-12 on a100", "What was measured",
-                 "lios is simulated fastest"):  # fmt: skip
+    """A schedule, a comparison, a what-if, a sweep and a replay, alone and beside a prediction, all in one page."""
+    names = ("schedule", "comparison", "whatif", "sweep", "replay", "cluster")
+    for name in names:
+        Path(f"{name}.json").write_text(json.dumps(document(f"simsched.{name}")))
+    _, page = reported(*(f"{name}.json" for name in names[:-1]), "--gpu", "a40", "--gpus", "2")
+    for part in ("by hand", "what if link.bandwidth*=2", "Makespans: two on 2 x a40", "What was measured",
+                 "is simulated fastest"):  # fmt: skip
         assert part in page
     assert "Simulated over measured" not in page
-    assert "Simulated over measured" in reported("run.json", "--cluster", "cluster.json")[1]
+    assert "Simulated over measured" in reported("replay.json", "--cluster", "cluster.json")[1]
 
 
 def test_folders_of_studies_and_validations(reported):
@@ -60,8 +53,7 @@ def test_folders_of_studies_and_validations(reported):
     study = ss.Study("small", ["sequential", "lios"], grid, {"gpu": "a40"})
     ss.run_study(study, "rows", load=workloads.load_kind, executor="serial")
     Path("val").mkdir()
-    traces = {"lios": (ss.simulate(replay().program, calibration()), replay())}
-    replace(accuracy(), traces=traces).save("val")
+    replace(accuracy(), traces={"lios": (ss.simulate(replay().program, calibration()), replay())}).save("val")
     _, page = reported("rows", "val")
     for part in ("has the best mean speedup", "After 2 rounds predictions", "predicted against measured",
                  "simulated over measured"):  # fmt: skip

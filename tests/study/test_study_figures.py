@@ -225,7 +225,7 @@ def test_a_scheduler_without_a_result_is_logged(caplog):
         ([row("lios", status="failed", speedup=None)], {"y": "speedup", "name": "b"},
          "there is nothing to draw: 1 of 1 rows left out: 1 failed"),
         (grid(), {"y": "speed"}, r"the rows have no column 'speed'; columns are: status, .*cluster\.gpus"),
-        ([row("lios", **{f"column{i}": 0 for i in range(40)})], {"y": "column41"}, ".*; closest of 51 columns: column4"),
+        ([row("lios", **{f"column{i}": 0 for i in range(40)})], {"y": "column41"}, ".*closest of 51 columns: column4"),
         (grid(**{"option.n_ops": 3}), {"y": "n_ops"}, r"'n_ops' may be workload\.n_ops or option\.n_ops: write the"),
         (grid(gpus=(2, 4)), {"where": {"gpus": 8}}, r"no row is left with cluster\.gpus = 8; there are: 2, 4"),
         (grid(("lios", "hios-lp w=2")), {"schedulers": ["hios"]}, "no row is of scheduler 'hios'; there are: lios, h"),
