@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from simsched.base.codec import Checked, Document, brief, fields_of, kind_of, read, schema_of, write
+from simsched.base.codec import Checked, Document, brief, fields_of, kind_of, read, schema_of
 from simsched.base.errors import FormatError, GraphError
 from simsched.base.kinds import Among, Amount, Bytes, Count, Gaps, Name, Part, Range, Rate, Refused, Share, Size
 from simsched.base.numeric import LARGEST_COUNT
@@ -182,7 +182,3 @@ def test_every_field_has_a_hint_that_is_known(cls):
     names = [each.name for each in fields_of(cls)]
     assert names == [each.name for each in fields(cls) if each.init and "aside" not in each.metadata]
     Draft202012Validator.check_schema(schema_of(cls))
-
-
-def test_rows_write_themselves():
-    assert write(Leaf("a", 2.0, 0.5)) == {"name": "a", "cost": 2.0, "share": 0.5}

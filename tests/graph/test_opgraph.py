@@ -127,11 +127,11 @@ def test_a_code_for_each_operator():
 
 def test_the_callers_arrays_stay_his():
     """The graph keeps copies: his arrays stay writable, and what he writes changes no graph."""
-    src, dst, time = np.array([0, 0]), np.array([1, 2]), np.array([1.0, 2.0, 3.0])
-    graph = OpGraph.from_columns(["a", "b", "c"], src, dst, time=time)
-    src[1], time[0] = 1, 9.0
+    src, dst, time, flops = np.array([0, 0]), np.array([1, 2]), np.array([1.0, 2.0, 3.0]), np.ones(3)
+    graph = OpGraph.from_columns(["a", "b", "c"], src, dst, time=time, flops=flops)
+    src[1], time[0], flops[:] = 1, 9.0, 9.0
     assert graph.src.tolist() == [0, 0]
-    assert graph.time.tolist() == [1.0, 2.0, 3.0]
+    assert (graph.time.tolist(), graph.flops.tolist()) == ([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
 
 
 def test_rows_are_a_sequence():

@@ -54,10 +54,6 @@ def test_columns_of_equal_rows_are_those_rows():
         assert found.tobytes() == given.tobytes()
         assert (found.strides == (0,)) == (len({value.tobytes() for value in given}) == 1)
         assert not found.flags.writeable
-    given = np.ones(4)
-    graph = chain(4, time=given)
-    given[:] = 2.0
-    assert graph.time.tolist() == [1.0] * 4
 
 
 def test_a_pickled_graph_is_as_small():

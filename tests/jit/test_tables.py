@@ -54,20 +54,16 @@ def test_columns_that_are_made_begin_with_zeros_and_do_not_overlap():
 
 
 def test_a_column_that_is_given_is_used_and_not_copied():
-    delays = np.zeros(4)
-    port = Airport(n=0, delays=delays)
+    """And may be replaced; what is missing is None, and what is empty is not."""
+    delays, other = np.zeros(4), np.ones(2)
+    port = Airport(n=0, width=0, delays=delays, names=np.zeros(0, np.int8))
     port.delays[1] = 2.5
     assert delays[1] == 2.5
-    other = np.ones(2)
     port["delays"] = other
     assert port.delays[0] == 1.0
     port["delays"] = None
     assert port.delays is None
-
-
-def test_what_is_missing_is_none_and_what_is_empty_is_not():
-    port = Airport(n=0, width=0, names=np.zeros(0, np.int8))
-    assert port.delays is None
+    assert Airport(n=0, width=0).delays is None
     assert port.names is not None
 
 

@@ -13,11 +13,13 @@ pytestmark = pytest.mark.usefixtures("both_engines")
 LINK = ss.Link(100.0, latency=2.0)
 UNLINKED = ss.Cluster((DEVICE, replace(DEVICE, name="gpu1")))
 SWITCH = replace(UNLINKED, links=(("gpu0", "switch", ss.Link(100.0, 1.0)), ("switch", "gpu1", ss.Link(50.0, 2.0))))
-NARROW = ss.Cluster(
-    tuple(replace(DEVICE, name=f"gpu{i}") for i in range(3)),
-    tuple((f"gpu{i}", "switch", ss.Link(rate)) for i, rate in enumerate((100.0, 30.0, 100.0))),
-)
 WIDE = ss.Link(500.0)
+
+
+def star(*rates):
+    """A device behind a link of each of the rates, and a switch between them."""
+    links = tuple((f"gpu{i}", "switch", ss.Link(rate)) for i, rate in enumerate(rates))
+    return ss.Cluster(tuple(replace(DEVICE, name=name) for name, _, _ in links), links)
 
 
 def near(*pair):
@@ -70,8 +72,11 @@ CASES = {
        for duplex, end in ((True, 22), (False, 32))},
     # gpu0 - switch carries 100, switch - gpu1 only 30: the copy to gpu1 gets 30, that to gpu2 the other 70.
     # 300 bytes at 30 and 700 at 70: both 10-20.
-    "max-min over two links": case("a=10 b=10 c=1 d=1", NARROW, "a b/1 c@1 d@2", "ac=300 bd=700",
+    "max-min over two links": case("a=10 b=10 c=1 d=1", star(100.0, 30.0, 100.0), "a b/1 c@1 d@2", "ac=300 bd=700",
                                    sent=[near(10, 20), near(10, 20)]),
+    # Three copies of 1,000 bytes into one link: 33.3 each, also where its capacity is a whole number.
+    "three into one link": case("a=1 b=1 c=1 d=1", star(100, 100, 100, 100), "a b@1 c@2 d@3", "ad=1000 bd=1000 cd=1000",
+                                d=(31, 32)),
     # Links of 100, an engine moves 50: 1,000 bytes to each of two devices take 20 us, or 40 with one engine.
     **{f"{n} copy engines": case("a=10 b=1 c=1", hand_made(3, copy_engines=n, copy_rate=50.0), "a b@1 c@2",
                                  "ab=1000 ac=1000", sent=[(10, end), (10, end)])

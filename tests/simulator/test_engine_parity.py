@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import simsched as ss
+import workloads
 from simsched.base.errors import ClusterError, DeadlockError, ProgramError
 from simsched.base.jit.pieces import running
 from simsched.model.program import COPY
@@ -161,3 +162,10 @@ def test_whole_numbers_where_floats_are_usual():
     )
     plan = chains(8, lambda i: f"o{i}=5#20x256", 4, 100)
     assert_parity((cluster, lower(*plan, "o0 o1/1 o2/2 o3/3 o4@1 o5/1@1 o6/2@1 o7/3@1", cluster), None))
+
+
+def test_a_cluster_of_many_nodes():
+    """64 devices behind NVSwitches and a network between nodes of 8: copies inside and between nodes."""
+    cluster, graph = ss.Cluster.preset("h100", n_gpus=64), workloads.random_layered(n_ops=300, n_layers=10, rng=3)
+    moved = ss.OpGraph(graph.operators, [ss.Edge(e.src, e.dst, 1e5 * (1 + i % 7)) for i, e in enumerate(graph.edges)])
+    assert_parity((cluster, ss.schedule(moved, cluster, "round-robin").lower(cluster), None))

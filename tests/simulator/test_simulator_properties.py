@@ -91,19 +91,18 @@ def test_scale_does_not_matter(plan):
     cluster, schedule, options = plan
     graph = schedule.graph
     factor = 8.0  # a power of two: every float scales exactly
-    ops = [
-        replace(op, time=op.time * factor, nbytes=op.nbytes * factor, flops=op.flops * factor) for op in graph.operators
-    ]
-    edges = [
-        replace(e, nbytes=e.nbytes * factor, transfer=None if e.transfer is None else e.transfer * factor)
-        for e in graph.edges
-    ]
-    costs = (*OVERHEADS, "kernel_latency")
+
+    def scaled(row, *names):
+        values = {name: getattr(row, name) for name in names}
+        return replace(row, **{name: None if value is None else value * factor for name, value in values.items()})
+
+    ops = [scaled(op, "time", "nbytes", "flops") for op in graph.operators]
+    edges = [scaled(edge, "nbytes", "transfer") for edge in graph.edges]
     slow = ss.Cluster(
-        tuple(replace(d, **{name: getattr(d, name) * factor for name in costs}) for d in cluster.devices),
-        tuple((a, b, replace(link, latency=link.latency * factor)) for a, b, link in cluster.links),
+        tuple(scaled(device, *OVERHEADS, "kernel_latency") for device in cluster.devices),
+        tuple((a, b, scaled(link, "latency")) for a, b, link in cluster.links),
     )
-    scaled = ss.Schedule(ss.OpGraph(ops, edges), schedule.placements, schedule.execution)
+    again = ss.Schedule(ss.OpGraph(ops, edges), schedule.placements, schedule.execution)
     before = simulate(schedule.lower(cluster, **options), cluster)
-    after = simulate(scaled.lower(slow, **options), slow)
+    after = simulate(again.lower(slow, **options), slow)
     assert (after.end / factor).tolist() == pytest.approx(before.end.tolist(), rel=1e-9)
