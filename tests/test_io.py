@@ -8,21 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from small import made, operators, placements
 
 from simsched.base.errors import FileError, FormatError, ProgramError, SimschedError
 from simsched.base.io import Record, dump_json, parse_json, read_bytes, read_json, read_text, reading_once, write_file
-from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Program, Schedule
+from simsched.model import Cluster, Kernel, Operator, OpGraph, Program, Schedule
 
-GRAPH = OpGraph(
-    [
-        Operator("a", time=2.0, kernels=(Kernel(3, share=0.5), Kernel(4, share=0.5))),
-        Operator("b", time=1.0),
-        Operator("c", time=1.0),
-    ],
-    [Edge("a", "b", 8.0), Edge("a", "c", 8.0, 1.5)],
-    "net",
-)
-SCHEDULE = Schedule(GRAPH, [Placement("a"), Placement("c", stream=1), Placement("b", "gpu1")])
+A = Operator("a", time=2.0, kernels=(Kernel(3, share=0.5), Kernel(4, share=0.5)))
+GRAPH = made([A, *operators("b=1 c=1")], "ab=8 ac=8:1.5")
+SCHEDULE = Schedule(GRAPH, placements("a c/1 b@1"))
 PROGRAM = SCHEDULE.lower(Cluster.preset("a100", 2)).to_dict()
 
 
@@ -100,7 +94,7 @@ def test_files_that_cannot_be_read(tmp_path, path, why):
         (OpGraph, ["operators", 1, "name"], "a", "operator 'a' stands twice"),
         (OpGraph, ["operators", 0, "kernels", 0, "share"], 0.25, "operators[0]: operator 'a': the shares of its"),
         (OpGraph, ["operators", 0, "kernels", 0, "blocks"], 10**30, "operators[0].kernels[0]: kernel: blocks must be"),
-        (Schedule, ["placements", 1, "op"], "x", "placement of 'x' names no operator of graph 'net'"),
+        (Schedule, ["placements", 1, "op"], "x", "placement of 'x' names no operator of graph 'graph'"),
         (Schedule, ["graph", "operators", 1, "time"], -1, "graph.operators[1]: operator 'b': time must be finite"),
     ],
 )
@@ -114,11 +108,8 @@ def test_what_cannot_be_is_named_with_its_place(reader, path, value, where):
 
 def first(action):
     """Path of the first instruction of a kind in the program document."""
-    for t, thread in enumerate(PROGRAM["threads"]):
-        for i, row in enumerate(thread):
-            if row["do"] == action:
-                return ["threads", t, i]
-    raise AssertionError(action)
+    threads = enumerate(PROGRAM["threads"])
+    return next(["threads", t, i] for t, thread in threads for i, row in enumerate(thread) if row["do"] == action)
 
 
 LAUNCH, RECORD, WAIT, COPY = map(first, ("launch", "record", "wait", "copy"))
@@ -130,7 +121,7 @@ LAUNCH, RECORD, WAIT, COPY = map(first, ("launch", "record", "wait", "copy"))
         ([*LAUNCH, "do"], "run", "threads[0][0]: run: do must be one of launch, record, wait, copy, barrier, sync"),
         ([*LAUNCH, "device"], "gpu7", "threads[0][0]: unknown device 'gpu7'; known are: gpu0, gpu1"),
         ([*LAUNCH, "stream"], ..., "threads[0][0]: launch: stream is missing"),
-        ([*LAUNCH, "op"], "x", "threads[0][0]: 'x' names no operator of graph 'net'"),
+        ([*LAUNCH, "op"], "x", "threads[0][0]: 'x' names no operator of graph 'graph'"),
         ([*LAUNCH, "kernel"], 2, "threads[0][0]: operator 'a' has no kernel 2"),
         ([*LAUNCH, "kernel"], 1, "launch of 'a' stands"),
         ([*LAUNCH, "priority"], 10**30, "priority"),
@@ -154,29 +145,29 @@ def on_event(do, **more):
     return {"do": do, "device": "gpu0", "event": 0} | more
 
 
-A, B = ({"do": "launch", "device": "gpu0", "stream": 0, "op": name} for name in "ab")
+RUN_A, RUN_B = ({"do": "launch", "device": "gpu0", "stream": 0, "op": name} for name in "ab")
 RECORDED, WAITED, SYNC = on_event("record", stream=0), on_event("wait", stream=1), on_event("sync")
 
 
 @pytest.mark.parametrize(
     ("threads", "execution", "message"),
     [
-        ([[A, RECORDED, WAITED, B]], "graph", None),
-        ([[A, RECORDED, SYNC, B]], "events", None),
-        ([[WAITED, A], [B, RECORDED]], "events", None),  # the record may be issued in time: only a run tells
-        ([[A, RECORDED, RECORDED, B]], "events", "event 0 is recorded twice"),
-        ([[A, WAITED, RECORDED, B]], "events", "event 0 is waited for before the same thread records it"),
-        ([[A, SYNC, RECORDED, B]], "events", "event 0 is waited for before the same thread records it"),
-        ([[A]], "events", "launch of 'b' stands nowhere"),
-        ([[A, B, A]], "events", "launch of 'a' stands twice"),
+        ([[RUN_A, RECORDED, WAITED, RUN_B]], "graph", None),
+        ([[RUN_A, RECORDED, SYNC, RUN_B]], "events", None),
+        ([[WAITED, RUN_A], [RUN_B, RECORDED]], "events", None),  # the record may be issued in time: only a run tells
+        ([[RUN_A, RECORDED, RECORDED, RUN_B]], "events", "event 0 is recorded twice"),
+        ([[RUN_A, WAITED, RECORDED, RUN_B]], "events", "event 0 is waited for before the same thread records it"),
+        ([[RUN_A, SYNC, RECORDED, RUN_B]], "events", "event 0 is waited for before the same thread records it"),
+        ([[RUN_A]], "events", "launch of 'b' stands nowhere"),
+        ([[RUN_A, RUN_B, RUN_A]], "events", "launch of 'a' stands twice"),
         # CUDA cannot capture a host that waits; passing over the instruction would be another program
-        ([[A, RECORDED, SYNC, B]], "graph", ""),
-        ([[A, RECORDED, {"do": "barrier", "device": "gpu0"}, B]], "graph", ""),
+        ([[RUN_A, RECORDED, SYNC, RUN_B]], "graph", ""),
+        ([[RUN_A, RECORDED, {"do": "barrier", "device": "gpu0"}, RUN_B]], "graph", ""),
     ],
 )
 def test_threads_that_can_be_and_cannot(threads, execution, message):
-    graph = OpGraph([Operator(name, time=1.0) for name in "ab"]).to_dict()
-    program = PROGRAM | {"execution": execution, "devices": ["gpu0"], "events": 1, "graph": graph, "threads": threads}
+    graph, devices = made("a=1 b=1").to_dict(), ["gpu0"]
+    program = PROGRAM | {"execution": execution, "devices": devices, "events": 1, "graph": graph, "threads": threads}
     if message is None:
         assert Program.from_dict(program).n_events == 1
     else:

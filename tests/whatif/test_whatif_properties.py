@@ -35,11 +35,8 @@ def on_devices(plan, cluster, **fields):
     """On other devices: measured times follow the roofline, the others are estimated anew."""
     old = cluster.devices[0]
     new = replace(old, **fields)
-
-    def time(op):
-        return op.time if op.time is None else op.time * (roofline(op, new) / roofline(op, old))
-
-    return scaled(plan, time), cluster.replace_devices(**fields)
+    plan = scaled(plan, lambda op: None if op.time is None else op.time * (roofline(op, new) / roofline(op, old)))
+    return plan, cluster.replace_devices(**fields)
 
 
 def with_half_the_sms(plan, cluster):
@@ -56,10 +53,8 @@ def on_h100s(plan, cluster):
 
 
 def quicker_convolutions(plan, cluster):
-    def time(op):
-        return default_cost(op, cluster.devices[0]) / (3.0 if op.kind == "conv" else 1.0)
-
-    return scaled(plan, time), cluster
+    device = cluster.devices[0]
+    return scaled(plan, lambda op: default_cost(op, device) / (3.0 if op.kind == "conv" else 1.0)), cluster
 
 
 def with_faster_links(plan, cluster):
@@ -67,8 +62,9 @@ def with_faster_links(plan, cluster):
     return plan, replace(cluster, links=links)
 
 
-def captured(plan, cluster):
-    return Schedule(plan.graph, plan.placements, "graph", None, plan.scheduler, plan.events), cluster
+def on_other(**fields):
+    """The same plan on devices with other fields."""
+    return lambda plan, cluster: (plan, cluster.replace_devices(**fields))
 
 
 def without_the_last(plan, cluster):
@@ -76,8 +72,7 @@ def without_the_last(plan, cluster):
     last = plan.graph.order[-1]
     rows = [op for op in plan.graph.operators if op.name != last]
     graph = OpGraph(rows, [edge for edge in plan.graph.edges if edge.dst != last], plan.graph.name)
-    kept = [row for row in plan.placements if row.op != last]
-    return Schedule(graph, kept, plan.execution, None, plan.scheduler, plan.events), cluster
+    return Schedule(graph, [row for row in plan.placements if row.op != last], plan.execution), cluster
 
 
 def with_half_of_each_overhead(plan, cluster):
@@ -87,18 +82,15 @@ def with_half_of_each_overhead(plan, cluster):
 
 CHANGES = {
     "link": (lambda asked: asked.link(bandwidth=2.0, latency=0.5), with_faster_links),
-    "launch": (lambda asked: asked.overhead(launch=0), lambda p, c: (p, c.replace_devices(launch=0.0))),
+    "launch": (lambda asked: asked.overhead(launch=0), on_other(launch=0.0)),
     "overhead": (lambda asked: asked.overhead(0.5), with_half_of_each_overhead),
-    "interference": (
-        lambda asked: asked.interference(0),
-        lambda p, c: (p, c.replace_devices(interference=((0.0, 0.0), (0.0, 0.0)))),
-    ),
-    "contention": (lambda asked: asked.contention(False), lambda p, c: (p, c.replace_devices(contention=False))),
+    "interference": (lambda asked: asked.interference(0), on_other(interference=((0.0, 0.0), (0.0, 0.0)))),
+    "contention": (lambda asked: asked.contention(False), on_other(contention=False)),
     "gpus": (lambda asked: asked.gpus(4), lambda p, c: (p, Cluster.preset(c.devices[0].model, 4))),
     "sms": (lambda asked: asked.device(sms=0.5), with_half_the_sms),
     "h100": (lambda asked: asked.device("h100"), on_h100s),
     "speed": (lambda asked: asked.set("operators.conv.speed", 3.0), quicker_convolutions),
-    "graph": (lambda asked: asked.execution("graph"), captured),
+    "graph": (lambda asked: asked.execution("graph"), lambda p, c: (Schedule(p.graph, p.placements, "graph"), c)),
     "remove": (lambda asked: asked.remove(asked.ground.graph.order[-1]), without_the_last),
 }
 
