@@ -113,25 +113,27 @@ def asked():
     return ss.what_if(plan(), CLUSTER)
 
 
-DOCUMENTS = {
-    "simsched.graph": lambda: GRAPH.to_dict(),
-    "simsched.cluster": lambda: CLUSTER.to_dict(),
-    "simsched.schedule": lambda: plan().to_dict(),
-    "simsched.program": lambda: timed(transfers="blocking").to_dict(),
-    "simsched.profile": lambda: profile().to_dict(),
-    "simsched.replay": lambda: replay().to_dict(),
-    "simsched.calibration": lambda: calibration().to_dict(),
+THINGS = {  # that have a format, by its name
+    "graph": lambda: GRAPH,
+    "cluster": lambda: CLUSTER,
+    "schedule": plan,
+    "program": lambda: timed(transfers="blocking"),
+    "profile": profile,
+    "replay": replay,
+    "calibration": calibration,
+    "comparison": comparison,
+    "whatif": lambda: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0).answer(),
+    "sweep": lambda: asked().sweep("gpus", [1, 2], "link.bandwidth", [0.5, ss.absolute(1e5)]),
+    "sensitivity": lambda: asked().sensitivity(),
+    "breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
+    "explanation": lambda: asked().explain(),
+    "robustness": lambda: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0),
+    "advice": lambda: ss.advise(plan().graph, CLUSTER, ["lios"]),
+    "throughput": lambda: ss.throughput(plan(), CLUSTER, in_flight=2),
+}
+DOCUMENTS = {f"simsched.{name}": lambda make=make: make().to_dict() for name, make in THINGS.items()} | {
     "simsched.study": study_folder,
     "simsched.accuracy": accuracy_file,
-    "simsched.comparison": lambda: comparison().to_dict(),
-    "simsched.whatif": lambda: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0).answer().to_dict(),
-    "simsched.sweep": lambda: asked().sweep("gpus", [1, 2], "link.bandwidth", [0.5, ss.absolute(1e5)]).to_dict(),
-    "simsched.sensitivity": lambda: asked().sensitivity(parameters=["overhead.launch", "link.latency"]).to_dict(),
-    "simsched.breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER).to_dict(),
-    "simsched.explanation": lambda: asked().explain().to_dict(),
-    "simsched.robustness": lambda: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0).to_dict(),
-    "simsched.advice": lambda: ss.advise(plan().graph, CLUSTER, ["lios"]).to_dict(),
-    "simsched.throughput": lambda: ss.throughput(plan(), CLUSTER, in_flight=2).to_dict(),
 }
 
 

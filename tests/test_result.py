@@ -7,7 +7,7 @@ from io import BytesIO, StringIO
 
 import pyarrow.parquet as pq
 import pytest
-from documents import CLUSTER, accuracy, asked, calibration, comparison, plan, replay
+from documents import CLUSTER, THINGS, accuracy, calibration, plan, replay
 
 import simsched as ss
 import workloads
@@ -26,27 +26,16 @@ def kinds(cls=Result):
     return {name for below in cls.__subclasses__() for name in kinds(below)} or {cls.__name__}
 
 
-RESULTS = {
-    "Comparison": lambda _: comparison(),
-    "Results": study,
-    "Accuracy": lambda _: replace(
+NAMES = ("comparison", "sweep", "sensitivity", "breakeven", "explanation", "robustness", "advice", "throughput")
+RESULTS = {name: lambda _, name=name: THINGS[name]() for name in NAMES} | {
+    "study": study,
+    "accuracy": lambda _: replace(
         accuracy(), traces={"lios": (ss.simulate(replay().program, calibration()), replay())}
     ),
-    "WhatIf": lambda _: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0),
-    "Answer": lambda _: ss.what_if(plan(), CLUSTER).gpus(4).answer(),
-    "Sweep": lambda _: asked().sweep("gpus", [1, 2], "link.bandwidth", [0.5, ss.absolute(1e5)]),
-    "Sensitivity": lambda _: asked().sensitivity(),
-    "BreakEven": lambda _: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
-    "Explanation": lambda _: asked().explain(),
-    "Robustness": lambda _: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0),
-    "Advice": lambda _: ss.advise(plan().graph, CLUSTER, ["lios"]),
-    "Throughput": lambda _: ss.throughput(plan(), CLUSTER, in_flight=2),
+    "what if": lambda _: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0),
+    "answer": lambda _: ss.what_if(plan(), CLUSTER).gpus(4).answer(),
 }
 each = pytest.mark.parametrize("name", RESULTS)
-
-
-def test_every_kind_is_here():
-    assert kinds() <= set(RESULTS)
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +50,15 @@ def made(tmp_path_factory):
     return get
 
 
+def test_every_kind_is_here(made):
+    assert kinds() <= {type(made(name)).__name__ for name in RESULTS}
+
+
 @each
 def test_it_goes_to_files_and_back(name, made, tmp_path):
     """A study and a validation are folders, all else is a file; what is read says the same."""
     result = made(name)
-    path = result.folder if name == "Results" else tmp_path if name == "Accuracy" else tmp_path / "result.json"
+    path = result.folder if name == "study" else tmp_path if name == "accuracy" else tmp_path / "result.json"
     result.save(path)
     back = type(result).load(path)
     assert back.records() == result.records()
@@ -89,7 +82,7 @@ def test_it_is_seen(name, made, tmp_path):
     result = made(name)
     assert result.table().title.split("\n")[0] in result._repr_html_()
     assert "<html" in ss.write_report(result)
-    if name == "Results":  # several pictures, in a folder
+    if name == "study":  # several pictures, in a folder
         assert all(path.stat().st_size > 1000 for path in result.plot(tmp_path))
         return
     result.plot(tmp_path / "result.png")

@@ -4,26 +4,16 @@ import pickle
 
 import numpy as np
 import pytest
-from documents import CLUSTER, GRAPH, asked, calibration, comparison, plan, profile, replay, timed
+from documents import CLUSTER, THINGS, plan
 
 import simsched as ss
 
-MADE = {
-    "graph": lambda: GRAPH,
-    "cluster": lambda: CLUSTER,
-    "schedule": plan,
-    "program": timed,
+MADE = THINGS | {
     "trace": lambda: ss.simulate(plan(), CLUSTER),
     "loads": lambda: ss.simulate(plan(), CLUSTER).loads,
     "makespans": lambda: ss.simulate_many(plan(), CLUSTER, 3, jitter=0.1, rng=0),
-    "replay": replay,
-    "profile": profile,
-    "calibration": calibration,
-    "comparison": comparison,
-    "sweep": lambda: asked().sweep("gpus", [1, 2]),
-    "breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
 }
-BY_IDENTITY = ("calibration", "comparison")  # that are equal to nothing but themselves
+BY_IDENTITY = ("calibration", "comparison", "whatif")  # that are equal to nothing but themselves
 each = pytest.mark.parametrize("name", MADE)
 
 
