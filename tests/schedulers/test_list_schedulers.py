@@ -1,4 +1,4 @@
-"""lios and its random variants: the table its paper prints, cases by hand, and its definition in plain Python."""
+"""LIOS, HEFT and its kin: the tables their papers print, and their definitions in plain Python."""
 
 from itertools import product
 
@@ -6,21 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from listing_oracle import listed
+from listing_oracle import Oracle, listed
 from small import made
 from strategies import clusters, graphs
 
 import workloads
-from simsched.model import Cluster, default_cost
+from simsched.model import Cluster, OpGraph, default_cost
 from simsched.model.cluster.device import OVERHEADS
 from simsched.schedulers import schedule
+from simsched.schedulers.etf import etf
+from simsched.schedulers.heft import heft
 from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
+from simsched.schedulers.list_scheduling import Draft, draft
+from simsched.schedulers.peft import peft
 from simsched.simulator import simulate
 
 ONE = Cluster.preset("a100")
 RANDOM = {"lios-rand1": lios_rand1, "lios-rand2": lios_rand2, "lios-rand": lios_rand}
-ALL = {"lios": lios, **RANDOM}
-each = pytest.mark.parametrize("scheduler", ALL.values(), ids=ALL)
 each_random = pytest.mark.parametrize("scheduler", RANDOM.values(), ids=RANDOM)
 
 
@@ -172,3 +174,146 @@ def test_rand_takes_any_of_both():
     seen = [tuple((row.op, row.stream) for row in plan.placements) for plan in plans]
     assert len(set(seen)) == 8
     assert all(abs(seen.count(one) - 100) < 50 for one in set(seen))
+
+
+ALL = {"heft": heft, "peft": peft, "etf": etf}
+each = pytest.mark.parametrize("scheduler", ALL.values(), ids=ALL)
+THREE = Cluster.preset("a100", 3)
+
+
+def placed(plan, cluster, cost=default_cost):
+    """{operator: (device number, start, finish)} by list evaluation."""
+    rows = listed(plan, cluster, cost)
+    return {name: (cluster.index[device], start, end) for name, (device, _, start, end) in rows.items()}
+
+
+# What the papers print ---------------------------------------------------------------------------
+
+
+def of_table(table, edges):
+    """A graph of operators 1 to n whose times on the three devices stand in a table, and what asks it."""
+    graph = made(" ".join(f"{i + 1}=1" for i in range(len(table))), edges)
+    return graph, lambda op, device: float(table[int(op.name) - 1][THREE.index[device.name]])
+
+
+TOPCUOGLU = of_table(
+    [(14, 16, 9), (13, 19, 18), (11, 13, 19), (13, 8, 17), (12, 13, 10),
+     (13, 16, 9), (7, 15, 11), (5, 11, 14), (18, 12, 20), (21, 7, 16)],
+    "1-2:18 1-3:12 1-4:9 1-5:11 1-6:14 2-8:19 2-9:16 3-7:23 4-8:27 4-9:23 5-9:13 6-8:15 7-10:17 8-10:11 9-10:13",
+)  # fmt: skip
+ARABNEJAD = of_table(
+    [(22, 21, 36), (22, 18, 18), (32, 27, 43), (7, 10, 4), (29, 27, 35),
+     (26, 17, 24), (14, 25, 30), (29, 23, 36), (15, 21, 8), (13, 16, 33)],
+    "1-2:17 1-3:31 1-4:29 1-5:13 1-6:7 2-8:3 2-9:30 3-7:16 4-8:11 4-9:7 5-9:57 6-8:5 7-10:9 8-10:42 9-10:7",
+)  # fmt: skip
+
+
+def test_heft_as_its_paper_prints_it():
+    """Topcuoglu et al., figures 2 and 3, tables 1 and 2: the ranks, and the schedule of length 80."""
+    graph, cost = TOPCUOGLU
+    rank = Draft("heft", graph, THREE, cost, 1).upward_rank()
+    assert rank == pytest.approx([108, 77, 80, 80, 69, 190 / 3, 128 / 3, 107 / 3, 133 / 3, 44 / 3])
+    plan = schedule(graph, THREE, heft, cost, streams=1)
+    assert plan.estimate == 80.0
+    assert placed(plan, THREE, cost) == {
+        "1": (2, 0, 9), "3": (2, 9, 28), "4": (1, 18, 26), "2": (0, 27, 40), "5": (2, 28, 38),
+        "6": (1, 26, 42), "9": (1, 56, 68), "7": (2, 38, 49), "8": (0, 57, 62), "10": (1, 73, 80),
+    }  # fmt: skip
+
+
+def test_peft_and_heft_as_the_paper_of_peft_prints_them():
+    """Arabnejad and Barbosa, figures 3 and 4: HEFT needs 133, PEFT 122. Of the outputs inwards: the row of 10 is zero,
+    that of 7 is min(13, 16 + 9, 33 + 9) on P1, min(13 + 9, 16) on P2, min(13 + 9, 16 + 9, 33) on P3."""
+    graph, cost = ARABNEJAD
+    table = Draft("heft", graph, THREE, cost, 1).optimistic_costs()[0]
+    assert table[9].tolist() == [0, 0, 0]
+    assert table[6].tolist() == [13, 16, 22]
+    assert table[0].tolist() == [64, 68, 86]
+    assert schedule(graph, THREE, heft, cost, streams=1).estimate == 133.0
+    plan = schedule(graph, THREE, peft, cost, streams=1)
+    assert plan.estimate == 122.0
+    assert plan.devices_used == ("gpu0", "gpu1", "gpu2")
+
+
+# By hand -----------------------------------------------------------------------------------------
+
+
+@each
+def test_streams_unless_told_otherwise(scheduler):
+    """Twenty independent operators of 1 us: on 8 streams of one device 3 us, on two of each of two devices 5."""
+    graph = made(" ".join(f"o{i}=1" for i in range(20)), "")
+    assert schedule(graph, Cluster.preset("a100"), scheduler).estimate == 3.0
+    assert schedule(graph, Cluster.preset("a100", 2), scheduler).estimate == 5.0
+    assert schedule(graph, Cluster.preset("a100", 2), scheduler, streams=10).estimate == 1.0
+
+
+# Devices without links ---------------------------------------------------------------------------
+
+
+# Promises ----------------------------------------------------------------------------------------
+
+
+def of_definition(scheduler, graph, cluster, streams, insertion=True, cost=default_cost):
+    """What the scheduler should give, by the oracle."""
+    oracle = Oracle(graph, cluster, streams, cost)
+    if scheduler is etf:
+        return oracle.place_earliest()
+    if scheduler is heft:
+        return oracle.place(oracle.upward(), insertion)
+    table = oracle.optimistic()
+    return oracle.place([float(np.mean(row)) for row in table], insertion, table)
+
+
+def assert_as_defined(scheduler, graph, cluster, streams, cost=default_cost, **options):
+    plan = schedule(graph, cluster, scheduler, cost, streams=streams, **options)
+    expected = of_definition(scheduler, graph, cluster, streams, **options, cost=cost)
+    assert {row.op: (row.device, row.stream) for row in plan.placements} == {
+        op: row[:2] for op, row in expected.items()
+    }
+    assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
+    found = listed(plan, cluster, cost)
+    for name, row in expected.items():
+        assert found[name][2:] == pytest.approx(row[2:], rel=1e-12), name
+
+
+@each
+@settings(max_examples=40)
+@given(graph=graphs(), cluster=clusters(), streams=st.integers(1, 3), insertion=st.booleans())
+def test_they_are_their_definitions(scheduler, graph, cluster, streams, insertion):
+    assert_as_defined(scheduler, graph, cluster, streams, **({} if scheduler is etf else {"insertion": insertion}))
+
+
+@each
+@pytest.mark.parametrize("seed", [1, 2])
+def test_they_are_their_definitions_on_larger_graphs(scheduler, seed):
+    """A hundred operators on unequal devices, where idle intervals are many, and transfers on the wire or exact."""
+    graph = workloads.random_layered(n_ops=100, n_layers=9 + 6 * seed, comm_ratio=0.3 + seed, rng=seed)
+    if seed % 2:
+        rng = np.random.default_rng(seed)
+        nbytes = rng.integers(0, 1000, len(graph.src)) * 1e6
+        graph = OpGraph.from_columns(graph.names, graph.src, graph.dst, time=graph.time, edge_nbytes=nbytes)
+    cluster, speed = Cluster.preset("a40", 3), {"gpu0": 1.0, "gpu1": 1.5, "gpu2": 0.75}
+
+    def cost(op, device):
+        return op.time * speed[device.name]
+
+    assert_as_defined(scheduler, graph, cluster, 2, cost)
+
+
+@pytest.mark.parametrize("name", ["heft", "peft", "etf", "inter-lp", "lios"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_estimates_come_true(name, seed):
+    """No overheads, one operator at a time on each device, exact transfers that load nothing: what is simulated."""
+    graph = workloads.random_layered(n_ops=150, n_layers=12, comm_ratio=0.8, rng=seed)
+    cluster = Cluster.preset("a40", 2 + seed).without_overheads()
+    plan = schedule(graph, cluster, name, **({} if name == "inter-lp" else {"streams": 1}))
+    assert simulate(plan, cluster).makespan == pytest.approx(plan.estimate, rel=1e-9)
+
+
+@each
+def test_heft_and_kin_go_on_where_machine_code_returned(scheduler, monkeypatch):
+    """It returns every so many steps, so that Ctrl-C is heard: after each operator here."""
+    graph = workloads.random_layered(n_ops=60, n_layers=8, rng=1)
+    at_once = schedule(graph, THREE, scheduler)
+    monkeypatch.setattr(draft, "_STEPS", 0)
+    assert schedule(graph, THREE, scheduler) == at_once
