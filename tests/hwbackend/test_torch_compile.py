@@ -38,14 +38,18 @@ def compiled(module, **options):
     return torch.compile(module, backend=simsched_backend, options=options or None)
 
 
+def said(log, module, *inputs, **options):
+    """What the backend says of a compiled module whose outputs are the module's own."""
+    run = compiled(module, **options)
+    with torch.no_grad():
+        assert all(agree(run(x), module(x)) for x in inputs)
+    return log.messages
+
+
 @each_network
 def test_outputs_are_equal_under_a_schedule(name, log):
     module, x = network(name)
-    with torch.no_grad():
-        run = compiled(module, scheduler="opara", always=True)
-        assert agree(run(x), module(x))
-        assert agree(run(-x), module(-x))
-    (line,) = log.messages
+    (line,) = said(log, module, x, -x, scheduler="opara", always=True)
     assert "us by opara on" in line
     assert line.endswith("runs under the schedule; not compared with Inductor")
 
@@ -53,37 +57,29 @@ def test_outputs_are_equal_under_a_schedule(name, log):
 @pytest.mark.parametrize("name", ["inception", "transformer"])
 def test_what_gains_is_run_and_what_does_not_is_not(name, log, monkeypatch):
     """One core, which runs a block at a time, gains nothing; branches gain on an A100, and run if that is enough."""
-    chosen = []
-    usual = backend.scheduled
+    chosen, usual = [], backend.scheduled
     monkeypatch.setattr(backend, "scheduled", lambda *args: chosen.append(args) or usual(*args))
     module, x = network(name)
-    with torch.no_grad():
-        assert agree(compiled(module)(x), module(x))
-        assert chosen == []
-        torch._dynamo.reset()
-        assert agree(compiled(module, calibration=A100, least_gain=1.0, always=True)(x), module(x))
-    first, second = log.messages
-    assert "(1.000 times as fast, 0.77-1.30 with 90 %); runs as it is; not compared with Inductor" in first
-    assert "runs under the schedule" in second
+    (line,) = said(log, module, x)
+    assert "(1.000 times as fast, 0.77-1.30 with 90 %); runs as it is; not compared with Inductor" in line
+    assert chosen == []
+    torch._dynamo.reset()
+    assert "runs under the schedule" in said(log, module, x, calibration=A100, least_gain=1.0, always=True)[1]
     assert len(chosen) == 1
 
 
 def test_the_prediction_is_the_simulator_s(log, tmp_path):
     """The schedule against one stream, both as captured graphs; the calibration is read from a file."""
-    module, x = network("inception")
     A100.save(tmp_path / "cluster.json")
-    with torch.no_grad():
-        compiled(module, calibration=str(tmp_path / "cluster.json"))(x)
-    (line,) = log.messages
+    (line,) = said(log, *network("inception"), calibration=str(tmp_path / "cluster.json"))
     scheduled, sequential = (float(line.split(before)[1].split(" us")[0]) for before in ("predicted ", "against "))
     assert 0 < scheduled < sequential
     assert float(line.split("(")[1].split(" times")[0]) == pytest.approx(sequential / scheduled, rel=0.01)
 
 
 def test_it_is_found_by_name_and_options_can_be_bound(log):
-    found = torch._dynamo.backends.registry
     if "simsched" not in torch._dynamo.list_backends(exclude_tags=()):
-        found.register_backend(simsched_backend, name="simsched")
+        torch._dynamo.register_backend(simsched_backend, name="simsched")
     module, x = network("residual")
     with torch.no_grad():
         for usual in ("simsched", partial(simsched_backend, scheduler="heft", always=True)):
@@ -96,12 +92,11 @@ def test_gradients_are_those_of_the_module(log):
     module, x = network("inception")
     run = compiled(module, always=True)
     run(x).square().sum().backward()
-    found = [p.grad.clone() for p in module.parameters()]
+    found = {p: p.grad.clone() for p in module.parameters()}
     module.zero_grad()
     module(x).square().sum().backward()
     assert found
-    for got, p in zip(found, module.parameters(), strict=True):
-        assert agree(got, p.grad)
+    assert all(agree(got, p.grad) for p, got in found.items())
     assert "autograd has to look into it" in log.messages[0]
 
 
@@ -123,22 +118,14 @@ def test_what_changes_how_others_run_keeps_its_place(log):
 
 def test_other_sizes_are_other_graphs(log):
     """Dynamo specialises at first, then hands over a graph of any size, which runs as it is."""
-    module, _ = network("residual")
-    with torch.no_grad():
-        run = compiled(module, always=True)
-        for size in (8, 12, 16):
-            x = torch.randn(1, 3, size, size)
-            assert agree(run(x), module(x))
-    assert "runs under the schedule" in log.messages[0]
-    assert any("sizes are not fixed" in line for line in log.messages)
+    first, *others = said(log, network("residual")[0], *(torch.randn(1, 3, n, n) for n in (8, 12, 16)), always=True)
+    assert "runs under the schedule" in first
+    assert any("sizes are not fixed" in line for line in others)
 
 
 def test_what_launches_nothing_runs_as_it_is(log):
     """Dynamo hands over such graphs between others; they are no reason for a warning."""
-    x = torch.randn(3, 4)
-    with torch.no_grad():
-        assert torch.equal(torch.compile(lambda x: x.t(), backend=partial(simsched_backend, always=True))(x), x.t())
-    (line,) = log.messages
+    (line,) = said(log, lambda x: x.t(), torch.randn(3, 4), always=True)
     assert line.endswith("runs as it is: it launches nothing")
 
 
@@ -151,9 +138,7 @@ def test_what_launches_nothing_runs_as_it_is(log):
     ],
 )
 def test_what_fails_runs_as_it_is(options, message, log):
-    module, x = network("residual")
-    with torch.no_grad():
-        assert agree(compiled(module, **options)(x), module(x))
+    said(log, *network("residual"), **options)
     (warning,) = warnings(log)
     assert message in warning
     assert "could not be scheduled, so it runs as it is" in warning
@@ -171,10 +156,7 @@ def test_an_unknown_option_is_an_error():
 def test_only_a_certain_gain_of_5_percent_is_run(gain, low, runs, log, monkeypatch):
     """Else the module's own forward is returned: a call costs nothing."""
     monkeypatch.setattr(backend, "predict", lambda *_: backend.Prediction(100.0, 100.0 * gain, low, low and 2.0))
-    module, x = network("inception")
-    with torch.no_grad():
-        compiled(module)(x)
-    (line,) = log.messages
+    (line,) = said(log, *network("inception"))
     assert ("runs under the schedule" in line) == runs
 
 

@@ -26,11 +26,14 @@ TOLERANCE = 1e-4
 CPU = Place(torch, torch.device("cpu"))
 
 
+def operator(name, kind, inputs, output, **attributes):
+    return Operator(name, kind, input_shapes=inputs, output_shape=output, attributes=attributes, kernels=(Kernel(1),))
+
+
 def values(graph, parameters=drawn_parameters):
     """What each operator computes, one after the other, by name."""
-    backend = TorchBackend("cpu")
-    plan = ss.Schedule(graph, [ss.Placement(name) for name in graph.order])
-    program = plan.lower(backend.cluster)
+    cluster = TorchBackend("cpu").cluster
+    program = ss.schedule(graph, cluster, "sequential").lower(cluster)
     with torch.no_grad():
         found = Values(torch, program, [CPU], parameters).sequential()
     return dict(zip(graph.names, found, strict=True))
@@ -56,8 +59,7 @@ def part_of(graph, *blocks):
     """Some blocks of a network, behind a copy of an input for each tensor that comes from outside."""
     keep = [op.name for op in graph.operators if op.block in blocks]
     outside = dict.fromkeys(edge.src for edge in graph.edges if edge.dst in keep and edge.src not in keep)
-    heads = [Operator(n, "copy", input_shapes=(graph[n].output_shape,), output_shape=graph[n].output_shape,
-                      kernels=(Kernel(1),)) for n in outside]  # fmt: skip
+    heads = [operator(name, "copy", [graph[name].output_shape], graph[name].output_shape) for name in outside]
     return OpGraph([*heads, *(graph[name] for name in keep)], [edge for edge in graph.edges if edge.dst in keep])
 
 
@@ -72,7 +74,7 @@ def test_a_layer_of_a_transformer(granularity):
     """Its input is read by several operators, beside what others wrote: made an operator, it is an edge."""
     graph = workloads.load("tiny_transformer", sequence_length=8, granularity=granularity)
     shape = graph.operator(0).input_shapes[0]
-    source = Operator("tokens", "copy", input_shapes=(shape,), output_shape=shape, kernels=(Kernel(1),))
+    source = operator("tokens", "copy", [shape], shape)
     n_edges = {op.name: sum(edge.dst == op.name for edge in graph.edges) for op in graph.operators}
     fed = [op.name for op in graph.operators if n_edges[op.name] < len(op.input_shapes)]
     assert len(fed) == 4
@@ -135,17 +137,12 @@ def test_elementwise_and_rows():
 def test_what_the_interpreter_has_not():
     """A look-up of rows floor(|x| * 1024) modulo 10; a transposed convolution; attention; a tensor twice."""
 
-    def op(name, kind, inputs, output, **attributes):
-        return Operator(
-            name, kind, input_shapes=inputs, output_shape=output, attributes=attributes, kernels=(Kernel(1),)
-        )
-
     graph = OpGraph([
-        op("copy", "copy", ((2, 3),), (2, 3)),
-        op("rows", "embedding", ((2, 3),), (2, 3, 4), rows=10, features=4),
-        op("up", "conv_transpose", ((1, 2, 4, 4),), (1, 3, 8, 8), kernel=[2, 2], stride=[2, 2], padding=[0, 0]),
-        op("attention", "attention", ((1, 5, 4),) * 3, (1, 5, 4)),
-        op("wide", "expand", ((2, 3),), (4, 3)),
+        operator("copy", "copy", ((2, 3),), (2, 3)),
+        operator("rows", "embedding", ((2, 3),), (2, 3, 4), rows=10, features=4),
+        operator("up", "conv_transpose", ((1, 2, 4, 4),), (1, 3, 8, 8), kernel=[2, 2], stride=[2, 2], padding=[0, 0]),
+        operator("attention", "attention", ((1, 5, 4),) * 3, (1, 5, 4)),
+        operator("wide", "expand", ((2, 3),), (4, 3)),
     ], [Edge("copy", "rows", 24.0), Edge("copy", "wide", 24.0)])  # fmt: skip
     found = values(graph)
     (piece,) = pieces(graph["rows"])
@@ -159,7 +156,7 @@ def test_what_the_interpreter_has_not():
 
 def test_a_synthetic_operator_depends_on_all_that_it_reads():
     """0.25 + (a + b) / 4, the shorter input again and again; beyond 256 elements 0.25."""
-    op = Operator("s", "synth", flops=2e6, nbytes=1e5, output_shape=(4,), kernels=(Kernel(1),))
+    op = replace(operator("s", "synth", (), (4,)), flops=2e6, nbytes=1e5)
     call = call_of(op, 16.0, CPU)
     a, b = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([8.0, 0.0])
     assert call([a, b]).tolist() == [2.5, 0.75, 3.0, 1.25]
@@ -191,17 +188,22 @@ def test_a_synthetic_operator_does_its_flop_and_moves_its_bytes(flops, nbytes, m
         assert done["nbytes"] <= nbytes
 
 
-def test_what_has_no_call_is_refused():
-    shape = (1, 4)
-    odd = Operator("odd", "wavelet", input_shapes=(shape,), output_shape=shape, kernels=(Kernel(1),))
-    with pytest.raises(BackendError, match="'odd': the torch backend has no call for kind 'wavelet'"):
-        call_of(odd, 16.0, CPU)
-    with pytest.raises(BackendError, match="'odd' of kind 'conv' cannot be computed by torch: KeyError: 'kernel'"):
-        call_of(replace(odd, kind="conv", input_shapes=((1, 2, 4, 4),), output_shape=(1, 2, 4, 4)), 16.0, CPU)
-    with pytest.raises(BackendError, match="'odd' of kind 'relu' has no output_shape"):
-        call_of(replace(odd, kind="relu", output_shape=None), 16.0, CPU)
-    with pytest.raises(BackendError, match="computes shape \\(1, 4\\), but its output_shape is \\(1, 5\\)"):
-        values(OpGraph([replace(odd, kind="relu", output_shape=(1, 5))]))
-    rows = [replace(odd, name=name, kind="relu") for name in ("odd", "a", "b")]
-    with pytest.raises(BackendError, match="'odd' has 1 input_shapes, but 2 edges lead to it"):
-        values(OpGraph(rows, [Edge("a", "odd", 16.0), Edge("b", "odd", 16.0)]))
+ODD = operator("odd", "wavelet", [(1, 4)], (1, 4))
+RELU = replace(ODD, kind="relu")
+
+
+@pytest.mark.parametrize(
+    ("operators", "says"),
+    [
+        ([ODD], "'odd': the torch backend has no call for kind 'wavelet'"),
+        ([operator("odd", "conv", [(1, 2, 4, 4)], (1, 2, 4, 4))],
+         "'odd' of kind 'conv' cannot be computed by torch: KeyError: 'kernel'"),
+        ([replace(RELU, output_shape=None)], "'odd' of kind 'relu' has no output_shape"),
+        ([replace(RELU, output_shape=(1, 5))], r"computes shape \(1, 4\), but its output_shape is \(1, 5\)"),
+        ([RELU, replace(RELU, name="a"), replace(RELU, name="b")], "'odd' has 1 input_shapes, but 2 edges lead to it"),
+    ],
+)  # fmt: skip
+def test_what_has_no_call_is_refused(operators, says):
+    edges = [Edge(other.name, "odd", 16.0) for other in operators[1:]]
+    with pytest.raises(BackendError, match=says):
+        values(OpGraph(operators, edges))
