@@ -5,12 +5,13 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from shortened import in_order
 
 import hwbackend
 import workloads
 from hwbackend.recorded_backend import RecordedBackend
 from hwbackend.synthetic_backend import SyntheticBackend
-from simsched import Edge, Operator, OpGraph, Placement, Schedule
+from simsched import Edge, Operator, OpGraph
 from simsched.base.errors import BackendError, FileError
 from simsched.model.profile import Profile, Replay
 
@@ -22,9 +23,7 @@ def chain(name="chain", time=50.0):
     return OpGraph(operators, [Edge("first", "second", nbytes=1024.0)], name)
 
 
-def plan(graph, streams=(0, 0), execution="events", name="plan"):
-    placements = [Placement(op, "gpu0", stream) for op, stream in zip(graph.names, streams, strict=True)]
-    return Schedule(graph, placements, execution=execution, scheduler=name)
+ONE, TWO = (in_order(chain(), stream=[0, n], scheduler="plan") for n in (0, 1))
 
 
 def run_of(schedule, backend=None, **changed):
@@ -35,16 +34,16 @@ def run_of(schedule, backend=None, **changed):
 def folder(tmp_path):
     """A folder with a profile of the chain and a replay of it on two streams."""
     DEVICE().profile(chain(), in_situ=1).save(tmp_path / "profile.json")
-    run_of(plan(chain(), (0, 1), name="two")).save(tmp_path / "two.json")
+    run_of(TWO, name="two").save(tmp_path / "two.json")
     return tmp_path
 
 
 def test_it_returns_what_was_measured(folder):
     backend = hwbackend.get("recorded", folder=str(folder))
     kept, profile = Replay.load(folder / "two.json"), Profile.load(folder / "profile.json")
-    found = backend.replay(plan(chain(), (0, 1), name="another name"), repeats=20)
+    found = backend.replay(in_order(chain(), stream=[0, 1], scheduler="another name"), repeats=20)
     assert (found.latency, found.environment) == (kept.latency, kept.environment)  # no more than there are
-    assert backend.replay(plan(chain(), (0, 1)), repeats=2).latency == kept.latency[:2]
+    assert backend.replay(TWO, repeats=2).latency == kept.latency[:2]
     assert backend.profile(chain()).operators == profile.operators
     assert backend.cluster == DEVICE().cluster
     assert backend.replay(profile.runs[0].program).latency in [run.latency for run in profile.runs]
@@ -55,11 +54,11 @@ def test_what_was_not_measured_is_refused_with_what_was(folder):
     backend, other = RecordedBackend(folder=folder), chain(time=80.0)
     there = r".*; there are profiles of 'chain'$"
     for ask, says in (
-        (lambda: backend.replay(plan(chain(), (0, 1), "graph", "nimble")),
+        (lambda: backend.replay(in_order(chain(), stream=[0, 1], execution="graph", scheduler="nimble")),
          "^no run of 'nimble' of graph 'chain' with the same instructions is in .*'in-situ/sequential-.*'two'"),
-        (lambda: backend.replay(plan(chain("other", 70.0))),
+        (lambda: backend.replay(in_order(chain("other", 70.0))),
          "no run of graph 'other' is in .*; there are runs of 'chain'$"),
-        (lambda: backend.replay(plan(other, (0, 1))), "no run of 'plan' of graph 'chain'"),
+        (lambda: backend.replay(in_order(other, stream=[0, 1], scheduler="plan")), "no run of 'plan' of graph 'chain'"),
         (lambda: backend.profile(chain("other", 70.0)), "'other' was not profiled in " + there),
         (lambda: backend.profile(other), "graph 'chain' was not profiled"),
         (backend.microbenchmarks, "there are no microbenchmarks in " + there),
@@ -75,31 +74,30 @@ def test_operators_whose_kernels_the_device_chose_are_found(tmp_path):
         replace(op, kernels=tuple(replace(k, blocks=k.blocks + 1) for k in op.kernels)) for op in graph.operators
     ]
     launched = OpGraph(operators, graph.edges, graph.name)
-    order = [graph.index[name] for name in graph.order]
-    run_of(Schedule.from_columns(launched, order, ("gpu0",))).save(tmp_path / "run.json")
+    run_of(in_order(launched)).save(tmp_path / "run.json")
     recorded = RecordedBackend(tmp_path / "run.json")
     assert recorded.realise(graph) == launched
-    assert len(recorded.replay(Schedule.from_columns(graph, order, ("gpu0",))).latency) == 3
+    assert len(recorded.replay(in_order(graph)).latency) == 3
 
 
 def test_microbenchmarks_are_the_profile_without_a_graph(tmp_path):
-    run = run_of(plan(chain("overhead/x")), name="overhead/x")
+    run = run_of(in_order(chain("overhead/x")), name="overhead/x")
     replace(DEVICE().profile(chain(), in_situ=0), graph=None, runs=(run,)).save(tmp_path / "micro.json")
     assert RecordedBackend([tmp_path / "micro.json"]).microbenchmarks().runs[0].latency == run.latency
 
 
 def test_of_several_runs_the_latest_counts(tmp_path):
-    backend, schedule, runs = DEVICE(), plan(chain()), []
+    backend, runs = DEVICE(), []
     for month in (2, 3, 1):
-        runs.append(run_of(schedule, backend, environment={"date": f"2026-0{month}-01T00:00:00Z", "device": "x"}))
+        runs.append(run_of(ONE, backend, environment={"date": f"2026-0{month}-01T00:00:00Z", "device": "x"}))
         runs[-1].save(tmp_path / f"{len(runs)}.json")
-    assert RecordedBackend(folder=tmp_path).replay(schedule).latency == runs[1].latency
+    assert RecordedBackend(folder=tmp_path).replay(ONE).latency == runs[1].latency
 
 
 def test_measurements_of_two_devices_are_refused(tmp_path):
     for options, other in (({"gpu": "v100"}, "1 x surrogate v100"), ({"gpus": 2}, "2 x surrogate k80")):
-        run_of(plan(chain())).save(tmp_path / "one.json")
-        run_of(plan(chain()), DEVICE(**options)).save(tmp_path / "other.json")
+        run_of(ONE).save(tmp_path / "one.json")
+        run_of(ONE, DEVICE(**options)).save(tmp_path / "other.json")
         says = f"other.json was measured on {other}, .*one.json on 1 x surrogate k80: "
         with pytest.raises(BackendError, match=says):
             RecordedBackend(folder=tmp_path)
@@ -108,12 +106,12 @@ def test_measurements_of_two_devices_are_refused(tmp_path):
 def test_other_files_are_left_alone(folder, caplog):
     (folder / "below").mkdir()
     (folder / "two.json").rename(folder / "below" / "two.json")
-    plan(chain()).save(folder / "schedule.json")
+    ONE.save(folder / "schedule.json")
     (folder / "list.json").write_text("[1, 2]")
     (folder / "notes.txt").write_text("{")
     with caplog.at_level(logging.INFO, "hwbackend.recorded_backend"):
         backend = RecordedBackend(folder=folder)
-    assert backend.replay(plan(chain(), (0, 1))).name == "two"
+    assert backend.replay(TWO).name == "two"
     assert [record.args[0].name for record in caplog.records] == ["list.json", "schedule.json"]
 
 
@@ -126,6 +124,6 @@ def test_files_that_hold_no_measurement_are_refused(tmp_path):
         RecordedBackend(folder=tmp_path)
     with pytest.raises(FileError, match=r"cannot read .*run.json"):
         RecordedBackend(tmp_path / "run.json")
-    plan(chain()).save(tmp_path / "schedule.json")
+    ONE.save(tmp_path / "schedule.json")
     with pytest.raises(BackendError, match=r"schedule.json is no profile and no replay"):
         RecordedBackend(tmp_path / "schedule.json")
