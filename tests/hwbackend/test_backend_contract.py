@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from fake_cuda import FakeCuda
 
-from hwbackend import BACKENDS, available, get, torch_backend, torch_compile
+from hwbackend import BACKENDS, available, get, torch_backend
 from hwbackend.cupy_backend import CupyBackend
 from simsched.base.errors import BackendError, MissingDependencyError, UnknownNameError
 from simsched.testing import check_backend, diamond, schedules_of
@@ -99,8 +99,3 @@ def test_one_that_cannot_be_loaded_is_said(monkeypatch):
     found = next(entry for entry in available() if entry.name == "torch")
     assert not found.usable
     assert "cannot be loaded" in found.reason
-
-
-def test_the_compile_backend_is_a_plain_function():
-    assert callable(torch_compile.simsched_backend)
-    assert "torch" not in vars(torch_compile)

@@ -1,6 +1,5 @@
 """What operators launch: kernels, grids, arguments and costs, as plain data."""
 
-import re
 from math import prod
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from emulated import operator
 
 from hwbackend import cuda_launches as cuda
-from hwbackend.cuda_steps import ACTIVATIONS
 from simsched.base.errors import BackendError
 from simsched.model.graph import Kernel, Operator
 from workloads import WORKLOADS, load
@@ -169,17 +167,6 @@ def test_what_has_no_kernel_is_refused(op, reads, reason):
 
 def test_a_billion_elements_can_be_counted():
     assert cuda.launches_of(operator("softmax", [(2**29, 2)], (2**29, 2)), 132)
-
-
-def test_source_and_numbers_of_activations_agree():
-    """The source has each kernel once, and a comment with the name of each activation behind its number."""
-    source = cuda.kernel_source()
-    for name in cuda.KERNEL_NAMES:
-        assert len(re.findall(rf"(void |^CONV\(|^PRODUCT\(){name}\b", source, re.MULTILINE)) == 1, name
-    commented = dict(re.findall(r"case (\d+): return .*// (\w+)$", source, re.MULTILINE))
-    assert commented == {str(i): name for i, name in enumerate(ACTIVATIONS) if name is not None}
-    assert "#include" not in source
-    assert "--use_fast_math" not in cuda.NVRTC_OPTIONS
 
 
 def test_grids_cover_the_output():

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from fake_cuda import PLACES, FakeCuda, RuleBroken, on_fake, synth
+from fake_cuda import PLACES, FakeCuda, on_fake, synth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shortened import in_order, program_of, synths
@@ -210,29 +210,6 @@ def test_a_thread_that_fails_does_not_leave_the_others_waiting():
             hosts.run([first], [[gate.wait, then], [partial(int, None), gate.set]])
         hosts.run([], [[again], [gate.set]])
     assert made == ["first", "then", "again"]
-
-
-def test_the_fake_keeps_the_rules_of_cuda():
-    fake = FakeCuda()
-    fake.set_device(0)
-    one, two, event, words = fake.stream(0), fake.stream(0), fake.event(False), np.zeros(2)
-    functions, address = fake.compile("", ["stamp"], ()), fake.malloc(16)
-    for values, stream, says in ((words, 0, "default stream"), (np.zeros(3), one, "beyond")):
-        with pytest.raises(RuleBroken, match=says):
-            fake.write(address, values, stream)
-    with pytest.raises(RuleBroken, match="never recorded"):
-        fake.wait(two, event)
-    fake.begin_capture(one)
-    fake.record(event, one)
-    fake.wait(two, event)
-    fake.launcher(functions["stamp"], (1, 1, 1), (1, 1, 1), 0, two, [np.uint64(address)])()
-    with pytest.raises(RuleBroken, match="during a capture"):
-        fake.malloc(8)
-    with pytest.raises(RuntimeError, match="Unjoined"):
-        fake.end_capture(one)
-    fake.free(address)
-    with pytest.raises(RuleBroken, match="not any more"):
-        fake.write(address, words, one)
 
 
 # Times
