@@ -331,7 +331,6 @@ def test_what_cannot_be_is_refused_in_one_line(profile, calibrated, words):
 
 
 def test_it_says_what_it_is(calibrated):
-    assert isinstance(calibrated, Calibration)
     assert repr(calibrated).startswith("Calibration('a100', 8 operators")
     table = calibrated.table()
     assert table[0] == ("parameter", "value", "prior", "95 %", "note")

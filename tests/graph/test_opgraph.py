@@ -135,14 +135,12 @@ def test_the_callers_arrays_stay_his():
 
 
 def test_rows_are_a_sequence():
+    """As names are, see there."""
     rows = made("ab bc").operators
-    assert [op.name for op in rows] == ["a", "b", "c"]
-    assert (len(rows), rows[-1].name, [op.name for op in rows[::-2]]) == (3, "c", ["c", "a"])
+    assert [op.name for op in rows[::-2]] == ["c", "a"]
     assert rows == list(rows)
     assert rows != list(rows)[:2]
     assert rows.index(Operator("b", time=1.0)) == 1
-    with pytest.raises(IndexError):
-        rows[3]
 
 
 def test_lookup():

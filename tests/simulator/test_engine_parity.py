@@ -1,4 +1,4 @@
-"""The compiled engine against the reference engine: every column of every span, in the same order."""
+"""The compiled engine against the reference engine: every column of every span, in the same order; and which runs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -9,6 +9,7 @@ from drawn import COSTS, chooser, program
 from hand_made import hand_made, lower
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small import made, placements
 
 import simsched as ss
 import workloads
@@ -169,3 +170,28 @@ def test_a_cluster_of_many_nodes():
     cluster, graph = ss.Cluster.preset("h100", n_gpus=64), workloads.random_layered(n_ops=300, n_layers=10, rng=3)
     moved = ss.OpGraph(graph.operators, [ss.Edge(e.src, e.dst, 1e5 * (1 + i % 7)) for i, e in enumerate(graph.edges)])
     assert_parity((cluster, ss.schedule(moved, cluster, "round-robin").lower(cluster), None))
+
+
+# Choosing an engine ------------------------------------------------------------------------------
+
+PLAN, CLUSTER = ss.Schedule(made("a=1"), placements("a")), ss.Cluster.preset("a100")
+
+
+def test_the_compiled_engine_is_the_usual_one():
+    """Its trace makes spans when they are asked for; the reference makes them at once."""
+    found = {engine: "start" in vars(ss.simulate(PLAN, CLUSTER, engine=engine)) for engine in ("auto", "reference")}
+    assert found == {"auto": False, "reference": True}
+
+
+def test_a_schedule_is_lowered_once():
+    first = PLAN.lower(CLUSTER)
+    assert ss.simulate(PLAN, CLUSTER).program is ss.simulate(PLAN, CLUSTER).program is first
+    assert PLAN.lower(CLUSTER, events="literal") is not first
+    assert ss.simulate(PLAN, CLUSTER.without_overheads()).makespan < ss.simulate(PLAN, CLUSTER).makespan
+    with pytest.raises(ValueError, match="read-only"):
+        first.action[0] = 1
+
+
+def test_unknown_engine():
+    with pytest.raises(ss.SimschedError, match="unknown engine 'gpu'; known are: auto, compiled, reference"):
+        ss.simulate(PLAN, CLUSTER, engine="gpu")

@@ -32,11 +32,10 @@ def by_phase(document):
 
 def tracks(document):
     """Names of the tracks as (process, thread) by (pid, tid)."""
-    named = {
-        what: [e for e in by_phase(document)["M"] if e["name"] == what] for what in ("process_name", "thread_name")
-    }
-    process = {event["pid"]: event["args"]["name"] for event in named["process_name"]}
-    return {(e["pid"], e["tid"]): (process[e["pid"]], e["args"]["name"]) for e in named["thread_name"]}
+    events = by_phase(document)["M"]
+    process = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    threads = [event for event in events if event["name"] == "thread_name"]
+    return {(e["pid"], e["tid"]): (process[e["pid"]], e["args"]["name"]) for e in threads}
 
 
 def ns(us):
