@@ -1,22 +1,197 @@
-"""Traces as Gantt charts for papers, drawn with matplotlib."""
+"""Gantt charts: rows of spans that do not overlap, drawn with matplotlib for papers, or as SVG for notebooks and pages.
+
+The SVG needs neither matplotlib nor script: pages show it until their own chart can be drawn.
+"""
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
 from itertools import pairwise
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from simsched.base.units import format_time, time_unit
-from simsched.model.graph.columns import Floats
+from simsched.model import LAUNCH, Floats, Ints
+from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import Trace
-from simsched.show.looks import ink
+from simsched.model.trace.metrics import lanes
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, KINDS, WAIT
+from simsched.show.looks import ink, kind_colours, paint
 from simsched.show.paper import new_figure, require_format, save_figure, style
-from simsched.show.spans import GanttRows
+from simsched.show.svg import legend, printable, shortened, text_width
 
+_THIN: Final = 0.5  # height of rows of copies and hosts
+_GAP: Final = 0.35  # between devices, in rows
+_MOST_COPIES: Final = 4  # rows of copies of a device, where rows are shared
+_NAMED: Final = 3  # streams of a row that several share
+# with matplotlib
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
 _MOST_STREAMS: Final = 16  # of a device, each on a row of its own
 _ROW, _TALLEST = 0.3, 9.0  # inches of a row, and of all
 _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
+# as SVG of our own
+_WIDTH, _LINE, _TOP = 760.0, 22.0, 8.0
+_SIZE, _INSIDE = 11.0, 9.0  # of letters
+_TICKS, _BETWEEN = 6, 0.5  # of the axis; between bars that touch
+_FILLED: Final = ("kernel", "copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a chart: spans that do not overlap, of one stream, the copies from a device, or one host thread.
+
+    Parameters
+    ----------
+    device
+        Where.
+    trace, measured
+        Of which trace, and whether that is the second of two.
+    codes
+        Number of the kind of each span of the trace.
+    spans
+        Numbers of the spans in their trace.
+    what
+        ``"stream"``, ``"copy"`` or ``"host"``.
+    label
+        What it is, without the device.
+    first
+        Whether it is the first of its label: overlapping spans, as measured ones may be, take further rows.
+    middle
+        Where it lies, from 0 downward.
+    """
+
+    device: str
+    trace: Trace
+    measured: bool
+    codes: Ints
+    spans: Ints
+    what: str = "stream"
+    label: str = ""
+    first: bool = True
+    middle: float = 0.0
+
+    @property
+    def height(self) -> float:
+        """1 of streams, less of others."""
+        return 1.0 if self.what == "stream" else _THIN
+
+    @property
+    def bars(self) -> tuple[Ints, Floats, Floats]:
+        """Number of the kind, start and end in us of each span, shape (n_spans,) each."""
+        return self.codes[self.spans], self.trace.start[self.spans], self.trace.end[self.spans]
+
+
+class Kind(NamedTuple):
+    """What a bar may be: its name, its colour, and ``"kernel"``, ``"copy"``, ``"wait"``, ``"launch"`` or ``"sync"``."""
+
+    name: str
+    colour: str
+    what: str
+
+
+class GanttRows:
+    """What a Gantt chart shows: rows by device, its host threads, its streams, then those of its copies.
+
+    Parameters
+    ----------
+    traces
+        One, or two of one program: the rows of the second stand below those of the first.
+    host
+        Whether host threads have rows.
+    until
+        Spans that start later are left out, in us.
+    most
+        Streams of a device beyond which such as follow each other share rows, without their waits; many copies, too,
+        share one then. None: any number.
+    """
+
+    def __init__(
+        self, traces: Sequence[Trace], *, host: bool = False, until: float = inf, most: int | None = None
+    ) -> None:
+        found = [kinds_of(trace) for trace in traces]
+        self.traces, self.kinds, self.paired = traces, found[0][1], len(traces) > 1
+        self.longest = max(trace.makespan for trace in traces)
+        self.rows: list[Row] = []
+        self.bottom = 0.0
+        for d, device in enumerate(traces[0].program.devices):
+            here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
+            whole = [Row(device, trace, t > 0, found[t][0], here[t]) for t, trace in enumerate(traces)]
+            for i, row in enumerate(_of_device(whole, host, most)):
+                self.bottom += _GAP if self.rows and not i else 0.0
+                self.rows.append(replace(row, middle=self.bottom + row.height / 2))
+                self.bottom += row.height
+        several = len({row.device for row in self.rows}) > 1
+        which = (" simulated", " measured") if self.paired else ("", "")
+        self.names = [f"{f'{row.device} ' * several}{row.label}{which[row.measured]}" for row in self.rows]
+
+
+def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
+    """Return the rows of a device, given all its spans of each trace."""
+    hosts: list[Row] = []
+    compute: list[Row] = []
+    copying: list[Row] = []
+    for stream in np.unique(np.concatenate([each.trace.stream[each.spans] for each in whole])).tolist():
+        for each in whole:
+            trace = each.trace
+            mine = each.spans[trace.stream[each.spans] == stream]
+            copies = mine[trace.kind[mine] == COPY]
+            if stream < 0:
+                hosts += _lanes(replace(each, spans=mine, what="host", label="host"))
+            elif len(copies) and not (trace.kind[mine] == KERNEL).any():  # that they wait for data needs no bar
+                to = np.unique(trace.program.copies.device[trace.item[copies]]).tolist()
+                label = f"copy to {', '.join(trace.program.devices[i] for i in to)}"
+                copying += _lanes(replace(each, spans=copies, what="copy", label=label))
+            else:
+                compute += _lanes(replace(each, spans=mine, label=f"stream {stream}"))
+    if most is not None and len(compute) > most:
+        compute = _shared(compute)
+    if most is not None and len(copying) > _MOST_COPIES:
+        copying = [replace(copying[0], label="copies", spans=np.concatenate([row.spans for row in copying]))]
+    return hosts * host + compute + copying
+
+
+def _lanes(row: Row) -> list[Row]:
+    """Return a row of spans as many rows as it takes to have none overlap."""
+    lane = lanes(*row.bars[1:])
+    return [replace(row, spans=row.spans[lane == k], first=not k) for k in range(lane.max(initial=-1) + 1)]
+
+
+def _shared(rows: Sequence[Row]) -> list[Row]:
+    """Return the kernels of streams, of which such as follow each other are on one row."""
+    work = [replace(row, spans=row.spans[row.trace.kind[row.spans] == KERNEL]) for row in rows]
+    busy = sorted((row for row in work if len(row.spans)), key=lambda row: row.bars[1].min())
+    lane = lanes([row.bars[1].min() for row in busy], [row.bars[2].max() for row in busy])
+    found = []
+    for k in range(lane.max() + 1):
+        mine = [row for row, at in zip(busy, lane.tolist(), strict=True) if at == k]
+        numbers = [row.label.removeprefix("stream ") for row in mine]
+        label = mine[0].label if len(mine) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
+        label += ", ..." if len(mine) > _NAMED else ""
+        found.append(replace(mine[0], label=label, spans=np.concatenate([row.spans for row in mine])))
+    return found
+
+
+def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
+    """Return what each span is, shape (n_spans,), and what each number stands for.
+
+    Colours go to the kinds of operators by how many the graph has of each, so that two schedules of one graph look
+    alike; kinds after the seventh share grey.
+    """
+    colour, names = kind_colours(trace.graph)
+    program, host = trace.program, trace.kind == HOST
+    found = np.full(len(trace), len(names))
+    found[trace.kind == WAIT] += 1
+    issues = np.full(len(trace), program.execution == "graph")
+    issues[host] |= np.isin(program.action[trace.item[host]], (LAUNCH, DO_COPY))
+    found[host] += np.where(issues[host], 2, 3)
+    found[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
+    kinds = [Kind(name, paint(code), "kernel") for code, name in enumerate(names)]
+    kinds += [Kind("copy", "#7A7A7A", "copy"), Kind("wait", "#B9B9B9", "wait"),
+              Kind("host: issues work", "#8FA3B8", "launch"), Kind("host: orders work", "#C2A5CF", "sync")]  # fmt: skip
+    return found, kinds
 
 
 def gantt(
@@ -154,3 +329,79 @@ def _labels(ax: Any, chart: GanttRows, scale: float) -> None:
                 x, look = (start + end) / 2 / scale, {"ha": "center", "va": "center_baseline", "clip_on": True}
                 text = ax.text(x, row.middle, fitting, fontsize=_FONT, color=ink(kind.colour), **look)
                 text.set_in_layout(False)  # thousands of them would slow the layout down
+
+
+def svg_gantt(traces: Sequence[Trace], *, details: bool = True) -> str:
+    """Return a row per stream, a bar per kernel or copy; texts and lines take the colour of the page.
+
+    Parameters
+    ----------
+    traces
+        One, or two of one program; colours are those of `Trace.gantt`.
+    details
+        Whether bars have their names in them, tooltips, and a legend below.
+    """
+    chart, trace = GanttRows(traces), traces[0]
+    labels = [shortened(name, _SIZE, 160) for name in chart.names]
+    left = 12 + max((text_width(label, _SIZE) for label in labels), default=0.0)
+    scale = (_WIDTH - left - 12) / (chart.longest or 1.0)
+    bottom = _TOP + _LINE * chart.bottom + 2
+    there = {code for row in chart.rows if not row.measured for code in np.unique(row.bars[0]).tolist()}
+    entries = [(kind.colour, kind.name) for k, kind in enumerate(chart.kinds)
+               if details and kind.what in _FILLED and k in there]  # fmt: skip
+    meanings, last = legend(entries, _SIZE, left, bottom + 34, _WIDTH)
+    said = escape(f"Gantt chart of {printable(trace.graph.name)} on {printable(trace.cluster.name)}")
+    unit, name = time_unit(chart.longest)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {last + 8:g}" width="{_WIDTH:g}" '
+        f'height="{last + 8:g}" role="img" aria-label="{said}" font-family="sans-serif" font-size="{_SIZE:g}" '
+        'fill="currentColor" style="max-width:100%;height:auto">',
+        _text(left - 6, bottom + 13, name, "end"),
+    ]
+    step = _round_step(chart.longest / unit / _TICKS) if chart.longest else 1.0
+    for k in range(int(chart.longest / unit / step + 1e-9) + 1):
+        x = left + k * step * unit * scale
+        parts.append(f'<path d="M{x:.1f} {_TOP:g}V{bottom:.1f}" stroke="currentColor" stroke-opacity="0.2"/>')
+        parts.append(_text(x, bottom + 13, f"{k * step:g}", "middle"))
+    for row, label in zip(chart.rows, labels, strict=True):
+        y = _TOP + _LINE * row.middle
+        parts += [_text(left - 6, y + 4, label, "end")] * row.first
+        parts += _row(row, chart.kinds, left, scale, y, details)
+    return "".join([*parts, meanings, "</svg>"])
+
+
+def _row(row: Row, kinds: list[Kind], left: float, scale: float, y: float, details: bool) -> list[str]:
+    codes, starts, ends = (column.tolist() for column in row.bars)
+    parts, paths, half = [], dict.fromkeys(sorted(set(codes)), ""), 0.42 * _LINE * row.height
+    for i, k, start, end in zip(row.spans.tolist(), codes, starts, ends, strict=True):
+        x, width = left + start * scale, max((end - start) * scale - _BETWEEN, _BETWEEN)
+        if not details:
+            paths[k] += f"M{x:.1f} {y - half:.1f}h{width:.1f}v{2 * half:.1f}h-{width:.1f}z"
+            continue
+        said = printable(row.trace.name(i))
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y - half:.1f}" width="{width:.1f}" height="{2 * half:.1f}" {_fill(kinds[k])}>'
+            f"<title>{escape(said)}: {KINDS[row.trace.kind[i]]}, {start:.1f} to {end:.1f} us</title></rect>"
+        )
+        if kinds[k].what == "kernel" and text_width(said, _INSIDE) <= width - 4:
+            look = f' font-size="{_INSIDE:g}" fill="{ink(kinds[k].colour)}" pointer-events="none"'
+            parts.append(_text(x + width / 2, y + 3, said, "middle", look))
+    return [*parts, *(f'<path d="{path}" {_fill(kinds[k])}/>' for k, path in paths.items() if path)]
+
+
+def _fill(kind: Kind) -> str:
+    return f'fill="{kind.colour}"' if kind.what in _FILLED else 'fill-opacity="0.12"'
+
+
+def _text(x: float, y: float, text: str, anchor: str, look: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{look}>{escape(printable(text))}</text>'
+
+
+def _round_step(least: float) -> float:
+    """Return the least of 1, 2, 5, 10, ... times a power of ten that is no smaller.
+
+    >>> _round_step(0.3), _round_step(17.0), _round_step(2.0)
+    (0.5, 20.0, 2.0)
+    """
+    power = 10.0 ** int(np.floor(np.log10(least)))
+    return next(k * power for k in (1.0, 2.0, 5.0, 10.0) if k * power >= least * (1 - 1e-9))

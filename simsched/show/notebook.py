@@ -14,9 +14,9 @@ from simsched.model.trace import Trace
 from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
 from simsched.show.facts import cluster_pairs, graph_facts, head_facts, pairs, run_facts, short
+from simsched.show.gantt import svg_gantt
 from simsched.show.report.sections import Table, printed
 from simsched.show.svg import printable
-from simsched.show.svg_gantt import svg_gantt
 from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance

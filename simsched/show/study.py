@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from simsched.base.codec import Checked, read
-from simsched.base.errors import FormatError, StudyError
+from simsched.base.errors import FormatError, StudyError, UnknownNameError
 from simsched.base.io import file_errors
 from simsched.base.kinds import Among, Filled, Name, Range, Rate
 from simsched.base.numeric import grouped, is_number, twice
@@ -28,7 +27,7 @@ RATIOS: Final = ("speedup", "estimate_speedup", "over_bound")
 """Columns of which 1 means no difference."""
 _ROOMS: Final = ("workload", "cluster", "simulation", "option", "search", "wall")
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # what no name of a file needs
-_MOST_LISTED, _MOST_NAMED = 24, 6  # columns in an error, values in a note
+_MOST_NAMED: Final = 6  # values in a note
 _MOST_CONTEXTS: Final = 6  # figures of one column, before the rest is averaged over
 _SHOWN: Final = {"line": "mean and standard deviation of ", "bar": "mean and standard deviation of ", "box": "",
                  "heatmap": "mean of ", "search-time": "geometric mean and standard deviation of "}  # fmt: skip
@@ -323,9 +322,7 @@ def resolve(name: str, rows: Sequence[Row], whose: str) -> str:
         return found[0]
     if found:
         raise StudyError(f"{whose}: {name!r} may be {' or '.join(found)}: write the one that is meant")
-    close = columns if len(columns) <= _MOST_LISTED else get_close_matches(name, columns, n=6, cutoff=0.0)
-    known = "columns are" if len(columns) <= _MOST_LISTED else f"closest of {len(columns)} columns"
-    raise StudyError(f"{whose}: the rows have no column {name!r}; {known}: {', '.join(close)}")
+    raise StudyError(f"{whose}: {UnknownNameError('column', name, columns)}")
 
 
 def words(column: str) -> str:

@@ -10,8 +10,8 @@ from simsched.model.graph.columns import Floats, Ints
 from simsched.model.trace import Trace
 from simsched.model.trace.metrics import load_curve
 from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT
+from simsched.show.gantt import GanttRows
 from simsched.show.report.sections import Gantt
-from simsched.show.spans import GanttRows
 
 MOST_HOST_SPANS: Final = 20_000
 """Spans of host threads up to which they can be shown; of more there are no rows."""

@@ -17,11 +17,11 @@ from typing import Any, Final
 from simsched.base.errors import MissingDependencyError, ReportError
 from simsched.base.io import write_file
 from simsched.base.numeric import is_number
+from simsched.show.gantt import svg_gantt
 from simsched.show.markup import pieces, read_resource
 from simsched.show.report.gantt import gantt_data
 from simsched.show.report.makers import sections_of
 from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, sort_key
-from simsched.show.svg_gantt import svg_gantt
 
 _SCRIPTS = ("page.js", "figures.js", "gantt.js")
 _FOREIGN: Final = re.compile(r"[\u0080-\uffff](?<!\\.)")
