@@ -6,7 +6,6 @@ The SVG needs neither matplotlib nor script: pages show it until their own chart
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from itertools import pairwise
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -20,6 +19,7 @@ from simsched.model.trace import Trace
 from simsched.model.trace.metrics import lanes
 from simsched.model.trace.timeline import COPY, HOST, KERNEL, KINDS, WAIT
 from simsched.show.looks import ink, kind_colours, paint
+from simsched.show.markup import pieces
 from simsched.show.paper import new_figure, require_format, save_figure, style
 from simsched.show.svg import legend, printable, shortened, text_width
 
@@ -37,6 +37,7 @@ _WIDTH, _LINE, _TOP = 760.0, 22.0, 8.0
 _SIZE, _INSIDE = 11.0, 9.0  # of letters
 _TICKS, _BETWEEN = 6, 0.5  # of the axis; between bars that touch
 _FILLED: Final = ("kernel", "copy")
+_piece: Final = pieces("gantt.svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,24 +351,19 @@ def svg_gantt(traces: Sequence[Trace], *, details: bool = True) -> str:
     entries = [(kind.colour, kind.name) for k, kind in enumerate(chart.kinds)
                if details and kind.what in _FILLED and k in there]  # fmt: skip
     meanings, last = legend(entries, _SIZE, left, bottom + 34, _WIDTH)
-    said = escape(f"Gantt chart of {printable(trace.graph.name)} on {printable(trace.cluster.name)}")
     unit, name = time_unit(chart.longest)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {last + 8:g}" width="{_WIDTH:g}" '
-        f'height="{last + 8:g}" role="img" aria-label="{said}" font-family="sans-serif" font-size="{_SIZE:g}" '
-        'fill="currentColor" style="max-width:100%;height:auto">',
-        _text(left - 6, bottom + 13, name, "end"),
-    ]
+    parts = [_text(left - 6, bottom + 13, name, "end")]
     step = _round_step(chart.longest / unit / _TICKS) if chart.longest else 1.0
     for k in range(int(chart.longest / unit / step + 1e-9) + 1):
         x = left + k * step * unit * scale
-        parts.append(f'<path d="M{x:.1f} {_TOP:g}V{bottom:.1f}" stroke="currentColor" stroke-opacity="0.2"/>')
-        parts.append(_text(x, bottom + 13, f"{k * step:g}", "middle"))
+        parts += [_piece("tick", x=x, top=_TOP, bottom=bottom), _text(x, bottom + 13, f"{k * step:g}", "middle")]
     for row, label in zip(chart.rows, labels, strict=True):
         y = _TOP + _LINE * row.middle
         parts += [_text(left - 6, y + 4, label, "end")] * row.first
         parts += _row(row, chart.kinds, left, scale, y, details)
-    return "".join([*parts, meanings, "</svg>"])
+    said = f"Gantt chart of {printable(trace.graph.name)} on {printable(trace.cluster.name)}"
+    inner = "".join([*parts, meanings])
+    return _piece("chart", width=_WIDTH, height=last + 8, label=said, size=_SIZE, inner_=inner)
 
 
 def _row(row: Row, kinds: list[Kind], left: float, scale: float, y: float, details: bool) -> list[str]:
@@ -379,10 +375,8 @@ def _row(row: Row, kinds: list[Kind], left: float, scale: float, y: float, detai
             paths[k] += f"M{x:.1f} {y - half:.1f}h{width:.1f}v{2 * half:.1f}h-{width:.1f}z"
             continue
         said = printable(row.trace.name(i))
-        parts.append(
-            f'<rect x="{x:.1f}" y="{y - half:.1f}" width="{width:.1f}" height="{2 * half:.1f}" {_fill(kinds[k])}>'
-            f"<title>{escape(said)}: {KINDS[row.trace.kind[i]]}, {start:.1f} to {end:.1f} us</title></rect>"
-        )
+        parts.append(_piece("bar", x=x, y=y - half, width=width, height=2 * half, fill_=_fill(kinds[k]), name=said,
+                            kind=KINDS[row.trace.kind[i]], start=start, end=end))  # fmt: skip
         if kinds[k].what == "kernel" and text_width(said, _INSIDE) <= width - 4:
             look = f' font-size="{_INSIDE:g}" fill="{ink(kinds[k].colour)}" pointer-events="none"'
             parts.append(_text(x + width / 2, y + 3, said, "middle", look))
@@ -394,7 +388,7 @@ def _fill(kind: Kind) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str, look: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{look}>{escape(printable(text))}</text>'
+    return _piece("text", x=x, y=y, anchor=anchor, look_=look, text=printable(text))
 
 
 def _round_step(least: float) -> float:
