@@ -14,8 +14,7 @@ from simsched.base.numeric import grouped
 from simsched.base.units import format_bytes, format_time
 from simsched.model import Floats, Indices, Ints, Operator, OpGraph, Schedule
 from simsched.show.looks import PALETTE, ink, kind_colours, paint, tinted
-from simsched.show.markup import pieces
-from simsched.show.svg import legend, printable, shortened, text_width
+from simsched.show.markup import legend, pieces, printable, shortened, text_width
 
 __all__ = ["to_dot", "to_svg"]
 

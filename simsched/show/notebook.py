@@ -15,8 +15,8 @@ from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
 from simsched.show.facts import cluster_pairs, graph_facts, head_facts, pairs, run_facts, short
 from simsched.show.gantt import svg_gantt
+from simsched.show.markup import printable
 from simsched.show.report.sections import Table, printed
-from simsched.show.svg import printable
 from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance

@@ -15,7 +15,7 @@ import simsched as ss
 from simsched.base.errors import GraphError
 from simsched.show.drawing import LARGEST, to_dot, to_svg
 from simsched.show.looks import PALETTE
-from simsched.show.svg import printable, shortened, text_width
+from simsched.show.markup import printable, shortened, text_width
 from workloads import random_layered
 
 SVG = "{http://www.w3.org/2000/svg}"

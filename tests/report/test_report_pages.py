@@ -15,10 +15,10 @@ from simsched.base.errors import FileError, MissingDependencyError, ReportError
 from simsched.experiments.comparison import Comparison, Row
 from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart
+from simsched.show.gantt import critical_spans, gantt_data
 from simsched.show.looks import luminance
 from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, write_report
 from simsched.show.report.figures import figure_of
-from simsched.show.report.gantt import critical_spans, gantt_data
 from simsched.show.report.makers import replay_sections
 from simsched.show.report.page import Writer, json_text, library, quick
 
@@ -57,7 +57,7 @@ def test_a_comparison_names_its_choice_and_says_why():
 
 def test_bars_and_critical_path_by_hand():
     """Without overheads a runs 0 to 10, b 10 to 40 beside c 10 to 30: b and a are the path, each bar lasts its time."""
-    found = gantt_data(Gantt("fork", TRACE))
+    found = gantt_data([TRACE])
     bars = {found["names"][n]: i for i, n in enumerate(found["bars"]["name"]) if found["names"][n] in "abc"}
     columns = {key: [found["bars"][key][bars[op]] for op in "abc"] for key in ("start", "dur", "alone", "wait", "gap")}
     assert columns == {"start": [0.0, 10.0, 10.0], "dur": [10.0, 30.0, 20.0], "alone": [10.0, 30.0, 20.0],
@@ -71,7 +71,7 @@ def test_gaps_and_parts_add_up_to_the_makespan():
     """Along the critical path gap, wait and length of every bar that is no wait add up to the makespan, to rounding."""
     cluster = ss.Cluster.preset("a40", 2)
     trace = ss.simulate(ss.schedule(FORK.graph, cluster, "hios-lp"), cluster)
-    bars = gantt_data(Gantt("fork", trace))["bars"]
+    bars = gantt_data([trace])["bars"]
     parts = zip(bars["gap"], bars["wait"], bars["dur"], strict=True)
     total = sum(gap + wait + length for gap, wait, length in parts if gap is not None)
     assert total == pytest.approx(trace.makespan, abs=1e-2)
@@ -79,7 +79,7 @@ def test_gaps_and_parts_add_up_to_the_makespan():
 
 def test_measured_bars_know_their_simulated_ones():
     """Each of three launches has a bar in either trace, and each knows the other; rows stand in pairs."""
-    found = gantt_data(Gantt("fork", TRACE, MEASURED))
+    found = gantt_data([TRACE, MEASURED])
     labels = ["stream 0 simulated", "stream 0 measured", "stream 1 simulated", "stream 1 measured"]
     assert [row["label"] for row in found["rows"]] == labels
     assert [row["measured"] for row in found["rows"]] == [0, 1, 0, 1]
@@ -96,7 +96,7 @@ def test_of_many_devices_the_mean_load_is_drawn():
     graph = made(operators("a=10 b=10 c=10 d=10 e=10", utilization=1.0))
     cluster = ss.Cluster.preset("a100", 5).without_overheads()
     trace = ss.simulate(ss.Schedule(graph, placements("a b@1 c@2 d@3 e@4")), cluster)
-    (load,) = gantt_data(Gantt("five", trace))["loads"]
+    (load,) = gantt_data([trace])["loads"]
     assert (load["device"], load["time"], load["sm"]) == ("mean of 5 devices", [0.0, 10.0], [1.0, 0.0])
 
 
@@ -246,10 +246,10 @@ def test_numbers_that_are_none_have_no_key():
 def test_what_a_chart_leaves_out_is_said(monkeypatch):
     """Of the three kernels of a fork those that start in the first 10 us, and no host threads."""
     trace = ss.simulate(FORK, CLUSTER)
-    assert gantt_data(Gantt("all", trace))["notes"] == []
-    monkeypatch.setattr("simsched.show.report.gantt.MOST_BARS", 1)
-    monkeypatch.setattr("simsched.show.report.gantt.MOST_HOST_SPANS", 1)
-    found = gantt_data(Gantt("few", trace))
+    assert gantt_data([trace])["notes"] == []
+    monkeypatch.setattr("simsched.show.gantt.MOST_BARS", 1)
+    monkeypatch.setattr("simsched.show.gantt.MOST_HOST_SPANS", 1)
+    found = gantt_data([trace])
     assert found["until"] < trace.makespan
     assert all(start <= found["until"] for start in found["bars"]["start"])
     assert {row["what"] for row in found["rows"]} == {"stream"}

@@ -17,9 +17,8 @@ from typing import Any, Final
 from simsched.base.errors import MissingDependencyError, ReportError
 from simsched.base.io import write_file
 from simsched.base.numeric import is_number
-from simsched.show.gantt import svg_gantt
+from simsched.show.gantt import gantt_data, svg_gantt
 from simsched.show.markup import pieces, read_resource
-from simsched.show.report.gantt import gantt_data
 from simsched.show.report.makers import sections_of
 from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, sort_key
 
@@ -226,11 +225,11 @@ class Writer:
 
     def _gantt(self, chart: Gantt) -> str:
         self.draws = True
-        name, found = self._id("g"), gantt_data(chart)
+        traces = [chart.trace, *([] if chart.measured is None else [chart.measured])]
+        name, found = self._id("g"), gantt_data(traces)
         n, used = len(found["bars"]["row"]), set(found["bars"]["kind"])
         legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(found["kinds"]) if k in used]
         legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
-        traces = [chart.trace, *([] if chart.measured is None else [chart.measured])]
         seen = self._open and n <= MOST_FIRST
         return _piece(
             "gantt", id=name, title=chart.title, n=n, rows=len(found["rows"]),
