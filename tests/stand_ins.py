@@ -75,9 +75,9 @@ class SimulatedBackend:
         return Replay(tuple(trace.makespan * factors), measured, where, 0.0, name)
 
 
-def make():
+def make(gpus=1):
     """What the command line calls, as ``--backend stand_ins:make``."""
-    return SimulatedBackend()
+    return SimulatedBackend(gpus)
 
 
 def make_deadly():
