@@ -53,8 +53,6 @@ def items_of(rows):
 
 @pytest.fixture(params=["processes", "dask"], scope="module")
 def pool(request):
-    if request.param == "dask":
-        pytest.importorskip("distributed")
     with pool_of(request.param, 2) as pool:
         yield pool
 

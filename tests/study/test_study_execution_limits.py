@@ -66,17 +66,13 @@ def test_a_limit_is_heard_in_its_call_or_never(where, seconds):
             pass
 
     def often():
-        heard = unheard = 0
         for k in range(150):
-            if stopped(partial(spin, time.perf_counter() + seconds), seconds + (k % 30 - 15) * 1e-5):
-                heard += 1
-            else:
-                unheard += 1
+            stopped(partial(spin, time.perf_counter() + seconds), seconds + (k % 30 - 15) * 1e-5)
             for _ in range(20):  # where a late one would be raised
                 pass
-        return heard + unheard
+        return "nothing was"
 
-    assert where(often) == 150
+    assert where(often) == "nothing was"
 
 
 def test_a_limit_of_a_thread_leaves_nothing_behind():
@@ -145,13 +141,11 @@ def test_a_limit_that_was_lost_comes_again(monkeypatch):
 @pytest.mark.parametrize("executor", ["processes", "dask"])
 def test_whatever_hangs_is_ended(executor):
     """Machine code that holds the interpreter's lock hears no exception; a thread of Dask sleeps on."""
-    if executor == "dask":
-        pytest.importorskip("distributed")
-    expected = {"ok": "ok", "loop": "stopped", "sum": "ended", "regular expression": "stopped"}
+    expected = {"ok": "ok", "loop": "stopped", "sum": "ended"}
     if executor == "processes":
-        expected |= {"sleep": "stopped"}
+        expected |= {"sleep": "stopped", "regular expression": "stopped"}
     else:
-        expected["regular expression"] = "ended"  # it listens to signals every now and then
+        expected |= {"regular expression": "ended"}  # it listens to signals every now and then
     with pool_of(executor, 2) as pool:
         kept, _ = run(list(expected), hang, pool, time_limit=0.2)
     assert {row["item"]: row["status"] for row in kept} == expected
