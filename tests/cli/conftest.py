@@ -25,6 +25,7 @@ def said(capsys):
         status = run(parts[0].split() if len(parts) == 1 else list(map(str, parts)))
         out, err = capsys.readouterr()
         assert status == 0, err
+        assert not set("\x1b…") & set(out)  # a pipe gets text alone
         assert err == "" or (loud and "error" not in err)
         return out
 

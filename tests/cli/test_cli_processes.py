@@ -27,13 +27,6 @@ def call(line, **options):
     return subprocess.run([*SIMSCHED, *line.split()], text=True, timeout=100, check=False, **pipes)
 
 
-def test_a_pipe_gets_text_alone():
-    done = call(f"compare {SMALL}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("layered-12 on a100")
-    assert not set("\x1b…") & set(done.stdout)
-
-
 def test_a_graph_into_a_pipe_or_a_file():
     """Ours unless another format is named; what is said of it goes to stderr."""
     done = call(f"convert {SMALL} /dev/stdout")

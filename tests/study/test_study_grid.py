@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_cases import study
 
+from simsched.experiments.study.fields import SIMULATION_DEFAULTS
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of, units
 
 
@@ -34,18 +35,12 @@ def test_order_of_rows():
 
 
 def test_columns_of_a_row():
-    whole = study(
-        {"scheduler": "ios", "r": "none"}, workload={"kind": "fork", "time": [[50, 150]]},
-        cluster={"gpu": "a40", "device": {"launch": 0.0}},
-    )  # fmt: skip
-    (row,) = rows_of(whole)
+    workload, cluster = {"kind": "fork", "time": [[50, 150]]}, {"gpu": "a40", "device": {"launch": 0.0}}
+    (row,) = rows_of(study({"scheduler": "ios", "r": "none"}, workload=workload, cluster=cluster))
     assert row.workload["time"] == (50, 150)
-    assert row.columns() == {
-        "workload.kind": "fork", "workload.time": "50,150", "seed": 0, "cluster.gpu": "a40",
-        "cluster.device.launch": 0.0, "cluster.gpus": 1, "simulation.engine": "compiled",
-        "simulation.threads": "device", "simulation.transfers": "async", "simulation.bound": True,
-        "scheduler": "ios r=none", "option.r": None,
-    }  # fmt: skip
+    said = {"workload.kind": "fork", "workload.time": "50,150", "seed": 0, "cluster.gpu": "a40", "cluster.gpus": 1,
+            "cluster.device.launch": 0.0, "scheduler": "ios r=none", "option.r": None}  # fmt: skip
+    assert row.columns() == said | {f"simulation.{name}": value for name, value in SIMULATION_DEFAULTS.items()}
 
 
 @given(root=st.integers(0, 2**53), n=st.integers(1, 6))

@@ -23,7 +23,7 @@ from simsched.experiments.whatif import Answer
 from simsched.model.graph import OpGraph
 from validation import fuzz
 from validation.fuzz import READERS, Reader, command, commands, run, run_apart, words_of
-from validation.spoiling import spoilt, values
+from validation.spoiling import values
 from workloads.formats.rows import read_rows
 
 
@@ -56,13 +56,6 @@ def test_values_are_those_of_the_schema(name, data):
     whole = schema(f"simsched.{name}")
     value = data.draw(values(whole, whole.get("$defs", {})))
     assert [error.message for error in Draft202012Validator(whole).iter_errors(value)] == []
-
-
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_any_seed_can_be_spoilt(data):
-    seeds = [(path.name, path.read_bytes()) for path in sorted((fuzz.FOLDER / "seeds").iterdir())]
-    assert isinstance(data.draw(spoilt(seeds)), bytes)
 
 
 def test_every_option_has_words():

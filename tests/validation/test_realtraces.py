@@ -28,10 +28,9 @@ GROUP = {
 ALONE = {"corunner_type": "mem", "corunner_grid": None, "corunner_block": None}
 
 
-def rows_of(folder, **files):
-    """The rows of a folder with some files, by what was asked and of what."""
-    for name, text in files.items():
-        (folder / name.replace("_dot_", ".")).write_text(text, encoding="utf-8")
+def rows_of(folder, name, text):
+    """The rows of a folder with a file, by what was asked and of what."""
+    (folder / name).write_text(text, encoding="utf-8")
     return {(row.asked, row.of): row for row in read_folder(folder)[0]}
 
 
@@ -55,7 +54,7 @@ def test_twins(tmp_path):
     they are ready, and the second is measured to, at 5.
     """
     text = TWINS + "mm_mm,1,24,1024,28,8192,10,100,100,100,200\ncmp_cmp,1,6,256,18,0,5,9,5,9,14\n"
-    rows = rows_of(tmp_path, pairs_dot_csv=text)
+    rows = rows_of(tmp_path, "pairs.csv", text)
     kinds = ("matrix products", "small compute (no test of sharing)")
     assert list(rows) == [("start and durations of two kernels", f"GTX 950, {kind}") for kind in kinds]
     products, small = rows.values()
@@ -73,7 +72,7 @@ def test_unlike_kernels_of_a_preset(tmp_path):
     """
     text = UNLIKE + "my_a100,sgemm,432,1024,32,0,100,copy,432,1024,32,0,100,0,80\n"
     text += "my_a100,copy,6,128,32,0,30,copy,6,128,32,0,30,20,20\n"
-    rows = rows_of(tmp_path, pairs_dot_csv=text)
+    rows = rows_of(tmp_path, "pairs.csv", text)
     assert [of for _, of in rows] == ["a100, all", "a100, compute-bound", "a100, memory-bound"]
     starts = [row.ours["start"] for row in rows.values()]
     assert starts == pytest.approx([20.0, 25.0, 0.0])
@@ -85,7 +84,7 @@ def test_groups_alone_beside_and_slowed(tmp_path):
 
     The best constant for slowdowns of 1 and 2 is 1 (or 2): the mean of 0 and 50 %.
     """
-    rows = rows_of(tmp_path, groups_dot_json=json.dumps([GROUP | ALONE, GROUP | ALONE | {"corun_us": 20.0}]))
+    rows = rows_of(tmp_path, "groups.json", json.dumps([GROUP | ALONE, GROUP | ALONE | {"corun_us": 20.0}]))
     row = rows["slowdown of a kernel beside another", "compute-bound beside copies"]
     assert row.ours == near(error=25.0, median=25.0)
     assert row.beside == pytest.approx({"other first": 25.0, "no slowdown": 25.0, "best constant": 25.0})
@@ -96,7 +95,7 @@ def test_a_group_that_shares_issue_slots(tmp_path):
 
     Measured was 1. The second, which was run twice only, is not among those that repeat well.
     """
-    rows = rows_of(tmp_path, groups_dot_json=json.dumps([GROUP, GROUP | {"solo_n": 2, "kernel": "copy"}]))
+    rows = rows_of(tmp_path, "groups.json", json.dumps([GROUP, GROUP | {"solo_n": 2, "kernel": "copy"}]))
     cases = {"all": 2, "3 runs or more, alone within 6%": 1, "compute-bound beside collectives": 1,
              "memory-bound beside collectives": 1}  # fmt: skip
     assert {of: row.cases for (_, of), row in rows.items()} == cases
@@ -112,7 +111,7 @@ def test_a_group_by_the_order_of_issue(tmp_path):
     """
     shapes = {"grid": [216], "block": [1024], "corunner_grid": [8], "corunner_block": [1024]}
     group = GROUP | shapes | {"kernel": "copy", "corun_us": 20.0}
-    row = rows_of(tmp_path, groups_dot_json=json.dumps([group]))["slowdown of a kernel beside another", "all"]
+    row = rows_of(tmp_path, "groups.json", json.dumps([group]))["slowdown of a kernel beside another", "all"]
     assert row.ours["error"] == pytest.approx(100 * (1 - 2**-0.5))
     assert row.beside == pytest.approx({"other first": 0.0, "no slowdown": 50.0, "best constant": 0.0})
 
@@ -136,7 +135,7 @@ def test_a_step_of_two_kernels(tmp_path, mark):
     up are 8 too few. Two blocks a kernel share nothing, so contention changes nothing.
     """
     trace = trace_of((0.0, 7.0, 100.0, {}), (5.0, 108.0, 100.0, {}), mark=mark)
-    rows = rows_of(tmp_path, trace_dot_json=trace.text())
+    rows = rows_of(tmp_path, "trace.json", trace.text())
     row = rows["replay of whole steps, no waits", "trace (NVIDIA A100-SXM4-40GB)"]
     assert row.cases == 1
     assert row.ours == near(makespan=10 / 208, worst=10 / 208, starts=5 / 208, worst_starts=5 / 208)
@@ -146,7 +145,7 @@ def test_a_step_of_two_kernels(tmp_path, mark):
 def test_launches_on_an_idle_device(tmp_path):
     """Calls of 5 us, each kernel 2 us after its call: an idle start of 7. The presets of an A100 say 6 and 8."""
     trace = trace_of(*((100.0 * k, 100.0 * k + 7, 10.0, {}) for k in range(6)))
-    rows = rows_of(tmp_path, trace_dot_json=trace.text())
+    rows = rows_of(tmp_path, "trace.json", trace.text())
     row = rows["launch call, start on an idle device, gap back to back", "trace (NVIDIA A100-SXM4-40GB)"]
     assert row.ours == {"call": 6.0, "idle start": 8.0, "gap": 0.9}
     measured = {"measured call": 5.0, "measured idle start": 7.0, "measured gap": 0.9}
@@ -165,7 +164,7 @@ def test_copies_and_memsets(tmp_path):
         (0.0, 10.0, 200.0, pinned), (20.0, 210.0, 1.0, {"nbytes": 8}), (30.0, 300.0, 10.0, memset),
         (40.0, 400.0, 100.0, {}), (50.0, 420.0, 10.0, memset | {"stream": 8}),
     )  # fmt: skip
-    rows = rows_of(tmp_path, trace_dot_json=trace.text())
+    rows = rows_of(tmp_path, "trace.json", trace.text())
     row = rows["copies from pinned memory", "trace (NVIDIA A100-SXM4-40GB)"]
     assert (row.cases, row.ours) == (1, {"pcie4": 24.0})
     assert row.beside == near(measured=10.48576, measured_least=10.48576, measured_most=10.48576)
