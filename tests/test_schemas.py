@@ -67,7 +67,9 @@ def test_networks_and_presets():
     plan = ss.schedule(workloads.load("inception_v3"), ss.Cluster.preset("h100", 9), "hios-lp")
     assert complaints("simsched.program", plan.lower(ss.Cluster.preset("h100", 9)).to_dict()) == []
     for gpu in DEVICES:
-        assert complaints("simsched.cluster", ss.Cluster.preset(gpu, 2).to_dict()) == []
+        cluster = ss.Cluster.preset(gpu, 2)
+        assert complaints("simsched.cluster", cluster.to_dict()) == []
+        assert ss.Cluster.from_dict(json.loads(json.dumps(cluster.to_dict()))) == cluster
 
 
 @settings(max_examples=15)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import textwrap
+from dataclasses import replace
 
 import pytest
 
@@ -95,45 +96,34 @@ def test_one_that_follows_the_seed_of_hashes(tmp_path, monkeypatch, capsys):
     assert {row["kept"] for row in json.loads(capsys.readouterr().out)["promises"]} == {True}
 
 
-class Spoilt:
-    """A backend whose replays are changed."""
-
-    name = "spoilt"
-
-    def __init__(self, change):
-        self._real, self._change = hwbackend.get("synthetic", gpu="a40"), change
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
-    def replay(self, plan, *, repeats=20, warmup=3):
-        return self._change(self._real.replay(plan, repeats=repeats, warmup=warmup))
-
-
-def changed(**fields):
-    def change(replay):
-        data = replay.to_dict()
-        return ss.Replay.from_dict(data | {key: value(data[key]) for key, value in fields.items()})
-
-    return change
+def replaying(change):
+    """A backend whose replays are made of its own: `change` is given those, the schedule and the options."""
+    backend = hwbackend.get("synthetic", gpu="a40")
+    replay = backend.replay
+    backend.replay = lambda plan, **options: change(replay, plan, options)
+    return backend
 
 
 @pytest.mark.parametrize(
-    ("change", "promise"),
+    ("field", "value", "promise"),
     [
-        (changed(latency=lambda us: us[:2]), "every repeat has a latency"),
-        (changed(max_relative_error=lambda _: 0.1), "outputs are those of one operator after the other"),
-        (changed(environment=lambda known: known | {"commit": ""}), "it says where and when it measured"),
+        ("latency", (1.0, 2.0), "every repeat has a latency"),
+        ("max_relative_error", 0.1, "outputs are those of one operator after the other"),
+        (
+            "environment",
+            dict.fromkeys(("backend", "device", "date", "python"), "x") | {"commit": ""},
+            "it says where and when it measured",
+        ),
     ],
 )
-def test_a_spoilt_backend_is_found_out(change, promise):
-    assert promise in [each.text for each in check_backend(Spoilt(change)).broken]
+def test_a_spoilt_backend_is_found_out(field, value, promise):
+    backend = replaying(lambda replay, plan, options: replace(replay(plan, **options), **{field: value}))
+    assert promise in [each.text for each in check_backend(backend).broken]
 
 
 def test_a_backend_that_runs_anything_is_found_out():
-    class Taking(Spoilt):
-        def replay(self, plan, *, repeats=20, warmup=3):
-            return self._real.replay(plan, repeats=max(1, int(repeats)), warmup=max(0, warmup))
+    def any_number(replay, plan, options):
+        return replay(plan, repeats=max(1, int(options["repeats"])), warmup=max(0, options["warmup"]))
 
-    (broken,) = check_backend(Taking(None)).broken
+    (broken,) = check_backend(replaying(any_number)).broken
     assert (broken.text, broken.detail) == ("what it cannot run is refused", "0 repeats: it is not refused")

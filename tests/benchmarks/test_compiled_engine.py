@@ -10,7 +10,6 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.simulator.compiled.prepared import launches_of, plan_of
 
 MILLION = 384120041.8065861  # us, as first recorded
 
@@ -40,20 +39,6 @@ def test_simulate(spec, n_gpus, scheduler, note, best):
     spans, _ = best(lambda: run().start, 5)
     note(ms=round(compiled * 1e3, 4), times_the_reference=round(reference / compiled, 1),
          ms_with_spans=round(spans * 1e3, 3), times_the_reference_with_spans=round(reference / spans, 1))  # fmt: skip
-
-
-def test_events_per_second(note, best):
-    """Steps of the loop: a stream, host or device that goes on. Hosts that run ahead take one for many instructions."""
-    lowered, cluster = program(10_000, 8)
-    plan = plan_of(lowered, cluster)
-    launches, run = launches_of(plan, None), plan.take()
-    run.makespans(launches)
-    before = run.state.n_steps
-    run.makespans(launches)
-    steps = run.state.n_steps - before
-    seconds, (makespan,) = best(lambda: run.makespans(launches), 20)
-    assert makespan == ss.simulate(lowered, cluster).makespan
-    note(million_events_per_second=steps / seconds / 1e6, million_instructions_per_second=len(lowered) / seconds / 1e6)
 
 
 def test_a_million_operators(note):
