@@ -3,15 +3,24 @@
 import gzip
 import json
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ios_documents import merged, two_devices
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError, GraphError, SimschedError, UnknownNameError
+from simsched.base.errors import (
+    FileError,
+    FormatError,
+    GraphError,
+    MissingDependencyError,
+    SimschedError,
+    UnknownNameError,
+)  # fmt: skip
 from workloads import from_spec, load, read_spec
-from workloads.formats import format_of, read, read_graph, write
+from workloads.formats import format_of, read, read_graph, torch_fx, write
+from workloads.formats.onnx_models import read_onnx
 
 
 @pytest.fixture
@@ -20,8 +29,14 @@ def graph():
 
 
 @pytest.fixture
-def plan(graph):
-    return ss.schedule(graph, ss.Cluster.preset("a100"), "greedy")
+def file(tmp_path):
+    """Write a file of a name: a text, or a document."""
+
+    def write(name, content):
+        (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
+        return tmp_path / name
+
+    return write
 
 
 @pytest.mark.parametrize(("name", "format"), [("a.json", "simsched"), ("a.gv", "dot"), ("a.dot", "dot")])
@@ -31,9 +46,8 @@ def test_what_is_written_is_told_by_its_suffix(name, format, graph, tmp_path):
 
 
 @pytest.mark.parametrize(("document", "name"), [(merged(), "ios"), (two_devices(), "hios")])
-def test_schedules_of_other_tools_are_told_by_their_keys(document, name, tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps(document))
+def test_schedules_of_other_tools_are_told_by_their_keys(document, name, file):
+    path = file("a.json", document)
     assert format_of(path) == name
     assert read(path).graph == read_graph(path)
 
@@ -49,9 +63,9 @@ def test_a_pipe_of_any_name_is_told_by_its_first_bytes(name, graph, tmp_path):
         assert len(from_spec(str(pipe))) == len(graph)
 
 
-def test_own_json_holds_four_things(graph, plan, tmp_path):
-    program = plan.lower(ss.Cluster.preset("a100"))
-    for i, subject in enumerate((graph, plan, program)):
+def test_own_json_holds_four_things(graph, tmp_path):
+    plan = ss.schedule(graph, ss.Cluster.preset("a100"), "greedy")
+    for i, subject in enumerate((graph, plan, plan.lower(ss.Cluster.preset("a100")))):
         path = tmp_path / f"{i}.json"
         write(subject, path)
         assert type(read(path)) is type(subject)
@@ -59,10 +73,9 @@ def test_own_json_holds_four_things(graph, plan, tmp_path):
         read_graph(tmp_path / "1.json")
 
 
-def test_options_of_a_reader(tmp_path):
+def test_options_of_a_reader(file):
     """The batch is not in a file of IOS: 4 images take four times the FLOP."""
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(merged()))
+    path = file("plan.json", merged())
     one, four = from_spec(str(path)), from_spec(f"{path},batch=4")
     assert four["1"].flops == 4 * one["1"].flops
     assert read_spec(f"{path},batch=4,on=gpu1").devices_used == ("gpu1",)
@@ -72,10 +85,9 @@ def test_options_of_a_reader(tmp_path):
         read(path, bath=4)
 
 
-def test_an_option_that_is_true_or_false(tmp_path):
+def test_an_option_that_is_true_or_false(file):
     """The entry and the exit of a set of one task."""
-    path = tmp_path / "one.stg"
-    path.write_text("1\n0 0 0\n1 5 1 0\n2 0 1 1\n")
+    path = file("one.stg", "1\n0 0 0\n1 5 1 0\n2 0 1 1\n")
     assert (len(from_spec(f"{path},keep_dummies=true")), len(from_spec(f"{path},keep_dummies=false"))) == (3, 1)
     with pytest.raises(GraphError, match="keep_dummies must be true or false, not 'no'"):
         from_spec(f"{path},keep_dummies=no")
@@ -87,9 +99,8 @@ def test_a_workload_is_no_file(graph):
         from_spec("tiny_inception", shapes={"x": (1,)})
 
 
-def test_a_trace_without_a_gpu_has_no_graph(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text('{"schemaVersion": 1, "traceEvents": []}')
+def test_a_trace_without_a_gpu_has_no_graph(file, tmp_path):
+    path = file("a.json", {"schemaVersion": 1, "traceEvents": []})
     assert format_of(path) == "kineto"
     with pytest.raises(FormatError, match="nothing was launched on a GPU"):
         read_graph(path)
@@ -123,3 +134,13 @@ def test_refused_names(graph, tmp_path):
     with pytest.raises(FormatError, match="nothing writes onnx files; formats that are written: simsched, dot"):
         write(graph, tmp_path / "a.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("read", "package"), [
+    (lambda: torch_fx.from_module(0, ()), "torch"), (lambda: torch_fx.from_fx(0), "torch"),
+    (lambda: torch_fx.from_exported(0), "torch"), (lambda: read_onnx("a.onnx"), "onnx"),
+])  # fmt: skip
+def test_without_a_package_what_to_install_is_said(read, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match=rf"pip install 'simsched\[{package}\]'"):
+        read()

@@ -36,28 +36,22 @@ def test_as_our_networks_have_it(op_type, attributes, shape, weights, ours):
     assert one(op_type, shape, weights=weights, opset=23, **attributes) == net.graph()["y0"]
 
 
-# image, weights, attributes -> output, multiply-adds, recorded attributes
-CONVOLUTIONS = {
-    "of a line": ([1, 4, 10], (6, 4, 3), {}, (1, 6, 8), 6 * 8 * 12, {"kernel": [3], "padding": [0]}),
-    "of a volume": ([2, 1, 4, 4, 4], (5, 1, 2, 2, 2), {}, (2, 5, 3, 3, 3), 2 * 5 * 27 * 8, {"kernel": [2, 2, 2]}),
-    "in groups": ([1, 8, 5, 5], (12, 2, 3, 3), {"group": 4, "pads": [1] * 4}, (1, 12, 5, 5), 12 * 25 * 18,
-                  {"groups": 4, "out_channels": 12, "padding": [1, 1]}),
-    "that is dilated": ([1, 1, 9, 9], (1, 1, 3, 3), {"dilations": [2, 4]}, (1, 1, 5, 1), 5 * 9, {"dilation": [2, 4]}),
-    "that is padded at the end": ([1, 1, 4, 4], (1, 1, 2, 2), {"pads": [0, 0, 1, 1]}, (1, 1, 4, 4), 16 * 4,
-                                  {"padding": [0, 0, 1, 1]}),
+@pytest.mark.parametrize(("image", "weights", "attributes", "shape", "products", "recorded"), [
+    ([1, 4, 10], (6, 4, 3), {}, (1, 6, 8), 6 * 8 * 12, {"kernel": [3], "padding": [0]}),
+    ([2, 1, 4, 4, 4], (5, 1, 2, 2, 2), {}, (2, 5, 3, 3, 3), 2 * 5 * 27 * 8, {"kernel": [2, 2, 2]}),
+    ([1, 8, 5, 5], (12, 2, 3, 3), {"group": 4, "pads": [1] * 4}, (1, 12, 5, 5), 12 * 25 * 18,
+     {"groups": 4, "out_channels": 12, "padding": [1, 1]}),
+    ([1, 1, 9, 9], (1, 1, 3, 3), {"dilations": [2, 4]}, (1, 1, 5, 1), 5 * 9, {"dilation": [2, 4]}),
+    ([1, 1, 4, 4], (1, 1, 2, 2), {"pads": [0, 0, 1, 1]}, (1, 1, 4, 4), 16 * 4, {"padding": [0, 0, 1, 1]}),
     # 7 pixels in steps of 2 make 4; these need 3 * 2 + 3 = 9, one more on either side
-    "that pads as it needs": ([1, 1, 7, 7], (1, 1, 3, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, (1, 1, 4, 4),
-                              16 * 9, {"padding": [1, 1], "stride": [2, 2]}),
+    ([1, 1, 7, 7], (1, 1, 3, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, (1, 1, 4, 4), 16 * 9,
+     {"padding": [1, 1], "stride": [2, 2]}),
     # 8 pixels in steps of 2 make 4; these need 9, the odd one at the beginning
-    "that pads below": ([1, 1, 8, 8], (1, 1, 3, 3), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, (1, 1, 4, 4),
-                        16 * 9, {"padding": [1, 1, 0, 0]}),
-    "without padding": ([1, 1, 8, 8], (1, 1, 3, 3), {"auto_pad": "VALID"}, (1, 1, 6, 6), 36 * 9, {"padding": [0, 0]}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CONVOLUTIONS)
-def test_convolution(case):
-    image, weights, attributes, shape, products, recorded = CONVOLUTIONS[case]
+    ([1, 1, 8, 8], (1, 1, 3, 3), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, (1, 1, 4, 4), 16 * 9,
+     {"padding": [1, 1, 0, 0]}),
+    ([1, 1, 8, 8], (1, 1, 3, 3), {"auto_pad": "VALID"}, (1, 1, 6, 6), 36 * 9, {"padding": [0, 0]}),
+])  # fmt: skip
+def test_convolution(image, weights, attributes, shape, products, recorded):
     op = one("Conv", image, weights=[weights], **attributes)
     assert (op.kind, op.output_shape, op.flops) == ("conv", shape, 2.0 * products)
     assert op.weight_nbytes == 4.0 * np.prod(weights)
@@ -77,29 +71,23 @@ def test_convolution_whose_weights_are_computed():
     assert (op.weight_nbytes, op.nbytes, len(op.input_shapes)) == (0.0, 4.0 * (32 + 6 + 48), 2)
 
 
-# operator and attributes, shapes, shapes of weights -> kind, FLOP, blocks of 64 x 64 outputs
-PRODUCTS = {
-    "rows with weights": ("MatMul", {}, [[2, 5, 8]], [(8, 3)], "linear", 2 * 10 * 8 * 3, 1),
-    "stacks": ("MatMul", {}, [[8, 70, 8], [8, 8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, 8 * 4),
-    "a stack with one matrix": ("MatMul", {}, [[8, 70, 8], [8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, 9 * 2),
-    "a stack with weights for each": ("MatMul", {}, [[4, 5, 8]], [(4, 8, 3)], "matmul", 2 * 4 * 5 * 8 * 3, 4),
-    "a row with a column": ("MatMul", {}, [[8], [8]], [], "matmul", 2 * 8, 1),
-    "a matrix with a column": ("MatMul", {}, [[5, 8], [8]], [], "matmul", 2 * 5 * 8, 1),
-    "Gemm": ("Gemm", {}, [[5, 8]], [(8, 3)], "linear", 240, 1),
-    "Gemm the other way round": ("Gemm", {"transB": 1}, [[5, 8]], [(3, 8)], "linear", 240, 1),
-    "einsum": ("Einsum", {"equation": "bij,bjk->bik"}, [[2, 3, 4], [2, 4, 5]], [], "matmul", 2 * 2 * 3 * 4 * 5, 2),
-    "einsum of stacks": ("Einsum", {"equation": "...ij,...jk->...ik"}, [[2, 2, 3, 4], [2, 2, 4, 5]], [], "matmul",
-                         2 * 4 * 3 * 4 * 5, 4),
-    "scores": ("Einsum", {"equation": "bhqd,bkhd->bhqk"}, [[2, 4, 6, 8], [2, 7, 4, 8]], [], "matmul", 2 * 8 * 6 * 8 * 7,
-               8),
-    "einsum without an arrow": ("Einsum", {"equation": "ij,jk"}, [[3, 4], [4, 5]], [], "matmul", 2 * 3 * 4 * 5, 1),
-    "a transposition": ("Einsum", {"equation": "ij->ji"}, [[3, 4]], [], "einsum", 0, 1),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", PRODUCTS)
-def test_product(case):
-    op_type, attributes, shapes, weights, kind, flops, blocks = PRODUCTS[case]
+@pytest.mark.parametrize(("op_type", "attributes", "shapes", "weights", "kind", "flops", "blocks"), [
+    ("MatMul", {}, [[2, 5, 8]], [(8, 3)], "linear", 2 * 10 * 8 * 3, 1),
+    ("MatMul", {}, [[8, 70, 8], [8, 8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, 8 * 4),
+    ("MatMul", {}, [[8, 70, 8], [8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, 9 * 2),  # a stack with one matrix
+    ("MatMul", {}, [[4, 5, 8]], [(4, 8, 3)], "matmul", 2 * 4 * 5 * 8 * 3, 4),  # a stack with weights for each
+    ("MatMul", {}, [[8], [8]], [], "matmul", 2 * 8, 1),
+    ("MatMul", {}, [[5, 8], [8]], [], "matmul", 2 * 5 * 8, 1),
+    ("Gemm", {}, [[5, 8]], [(8, 3)], "linear", 240, 1),
+    ("Gemm", {"transB": 1}, [[5, 8]], [(3, 8)], "linear", 240, 1),
+    ("Einsum", {"equation": "bij,bjk->bik"}, [[2, 3, 4], [2, 4, 5]], [], "matmul", 2 * 2 * 3 * 4 * 5, 2),
+    ("Einsum", {"equation": "...ij,...jk->...ik"}, [[2, 2, 3, 4], [2, 2, 4, 5]], [], "matmul", 2 * 4 * 3 * 4 * 5, 4),
+    ("Einsum", {"equation": "bhqd,bkhd->bhqk"}, [[2, 4, 6, 8], [2, 7, 4, 8]], [], "matmul", 2 * 8 * 6 * 8 * 7, 8),
+    ("Einsum", {"equation": "ij,jk"}, [[3, 4], [4, 5]], [], "matmul", 2 * 3 * 4 * 5, 1),
+    ("Einsum", {"equation": "ij->ji"}, [[3, 4]], [], "einsum", 0, 1),
+])  # fmt: skip
+def test_product(op_type, attributes, shapes, weights, kind, flops, blocks):
+    """In blocks of 64 x 64 outputs."""
     op = one(op_type, *shapes, weights=weights, **attributes)
     assert (op.kind, op.flops, op.kernels[0].blocks, op.intensity) == (kind, float(flops), blocks, "compute")
     if op_type == "Gemm":

@@ -1,6 +1,5 @@
 """What is not an ONNX model, or one that cannot be imported: one line that says what to do."""
 
-import sys
 from contextlib import suppress
 
 import pytest
@@ -13,7 +12,7 @@ import onnx
 from onnx import defs, helper
 from onnx_makers import MODELS, branches, conv_norm_relu, model
 
-from simsched.base.errors import FileError, FormatError, MissingDependencyError, SimschedError
+from simsched.base.errors import FileError, FormatError, SimschedError
 from workloads.formats.onnx_models import from_onnx, read_onnx
 
 
@@ -87,11 +86,6 @@ def test_files_that_are_no_models(tmp_path):
         file.truncate(3 * 10**9)
     assert f"{path}: 3000000000 bytes are more than protobuf reads" in refused(lambda: read_onnx(path))
     assert refused(lambda: read_onnx(tmp_path), FileError).startswith(f"cannot read {tmp_path}")
-
-
-def test_without_the_package(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    assert "pip install 'simsched[onnx]'" in refused(lambda: read_onnx(tmp_path / "x"), MissingDependencyError)
 
 
 def test_a_constant_that_is_huge_is_not_worked_out():

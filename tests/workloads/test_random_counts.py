@@ -20,10 +20,6 @@ def pairs(graph):
     return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
 
 
-def kinds(graph):
-    return Counter(op.kind for op in graph.operators)
-
-
 def in_degree(graph):
     return np.bincount(graph.dst, minlength=len(graph))
 
@@ -114,7 +110,7 @@ def test_cholesky_counts():
     assert graph.flops.sum() == pytest.approx(40**3 / 3)
 
 
-# Fourier transform --------------------------------------------------------------------
+# Fourier transform -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 64])
@@ -124,7 +120,7 @@ def test_fft_counts(n):
     graph, recursive = dags.random_fft(n, "butterfly", **EVEN), dags.random_fft(n, **EVEN)
     assert (len(graph), len(graph.src)) == (n * levels, 2 * n * (levels - 1))
     assert (len(recursive), len(recursive.src)) == (2 * n - 1 + n * levels, 2 * n - 2 + 2 * n * levels)
-    assert kinds(recursive) == {"call": 2 * n - 1, "butterfly": n * levels}
+    assert Counter(op.kind for op in recursive.operators) == {"call": 2 * n - 1, "butterfly": n * levels}
     assert (graph.depth, recursive.depth) == (levels, 2 * levels + 1)
     assert (len(recursive.inputs), len(recursive.outputs), len(graph.outputs)) == (1, n, n)
     paths = np.zeros((len(recursive), n), int)  # from each leaf
@@ -166,15 +162,15 @@ def test_inception_blocks(n_blocks, most, length, seed):
     """Every concatenation ends 2 to `most` branches, chains from the concatenation before, one with a pool."""
     graph = dags.random_inception_like(n_blocks, most, length, rng=seed)
     concats = [i for i, op in enumerate(graph.operators) if op.kind == "concat"]
-    assert len(concats) == n_blocks == kinds(graph)["pool"]
+    assert len(concats) == n_blocks == Counter(op.kind for op in graph.operators)["pool"]
     degree = in_degree(graph)
     assert all(2 <= degree[i] <= most for i in concats)
     assert (np.delete(degree, [0, *concats]) == 1).all()
     assert [out_degree(graph)[i] for i in [0, *concats[:-1]]] == [degree[i] for i in concats]
     assert graph.depth <= 1 + n_blocks * (max(length, 2) + 1)
-    side = {1.0, 9.0, 25.0}
     inner = graph.flops[(degree == 1) & (np.array([op.kind == "conv" for op in graph.operators]))]
-    assert {round(f / (2 * 56**2 * 64 * 64), 9) for f in inner} <= side | {4.0}, "1 x 1 reads four times the channels"
+    sides = {round(f / (2 * 56**2 * 64 * 64), 9) for f in inner}
+    assert sides <= {1.0, 9.0, 25.0, 4.0}, "1 x 1 reads four times the channels"
 
 
 # Nested ------------------------------------------------------------------------------------------
@@ -226,8 +222,7 @@ def reduced(graph):
 def test_series_parallel_reduces_to_one_edge(n_ops, parallel, seed):
     graph = dags.random_series_parallel(n_ops, parallel, rng=seed)
     assert reduced(graph) == [(0, n_ops - 1)]
-    digraph = nx.DiGraph(pairs(graph))
-    assert nx.transitive_reduction(digraph).number_of_edges() == len(graph.src)
+    assert nx.transitive_reduction(nx.DiGraph(pairs(graph))).number_of_edges() == len(graph.src)
 
 
 # Trees -------------------------------------------------------------------------------------------
@@ -239,7 +234,6 @@ def test_trees(n_ops, most, seed):
     out = dags.random_out_tree(n_ops, most, rng=seed)
     assert (in_degree(out) == ([0] + [1] * (n_ops - 1))).all()
     assert out_degree(out).max() <= most
-    assert (np.diff(out_degree(out) > 0).astype(int) >= 0).all()
     n_parents = (out_degree(out) > 0).sum()
     assert (out_degree(out)[:n_parents] > 0).all(), "level by level: the sinks are the last"
     into = dags.random_in_tree(n_ops, most, rng=seed)
@@ -271,10 +265,9 @@ def test_small_world(n_ops, rewiring, seed):
 def test_share_of_rewired_edges():
     """Of 20,000 edges 30 % leave the ring: 6,000, standard deviation 65; far ends are uniform: a mean of 0.5."""
     graph = dags.random_watts_strogatz(10_000, 4, 0.3, rng=0)
-    distance = (graph.dst - graph.src) % 10_000
-    near = np.minimum(distance, 10_000 - distance) <= 2
-    assert 20_000 - near.sum() == pytest.approx(6000, abs=5 * 65)
-    assert distance[~near].mean() == pytest.approx(10_000 / 3, rel=0.03), "of two uniform numbers, a third apart"
     every = dags.random_watts_strogatz(10_000, 4, 1.0, rng=0)
-    distance = (every.dst - every.src) % 10_000
-    assert (np.minimum(distance, 10_000 - distance) <= 2).sum() < 30, "20,000 * 4 / 10,000 = 8 that come back by chance"
+    some, all_ = ((each.dst - each.src) % 10_000 for each in (graph, every))
+    far, all_far = (np.minimum(distance, 10_000 - distance) > 2 for distance in (some, all_))
+    assert far.sum() == pytest.approx(6000, abs=5 * 65)
+    assert some[far].mean() == pytest.approx(10_000 / 3, rel=0.03), "of two uniform numbers, a third apart"
+    assert all_far.sum() > 20_000 - 30, "20,000 * 4 / 10,000 = 8 that come back by chance"

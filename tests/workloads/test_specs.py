@@ -1,9 +1,12 @@
 """Workloads by name and by the texts of the command line."""
 
+from inspect import signature
+
+import numpy as np
 import pytest
 
 import workloads
-from simsched.base.errors import FileError, GraphError, UnknownNameError
+from simsched.base.errors import GraphError, UnknownNameError
 from simsched.model.graph import Operator, OpGraph
 from workloads import WORKLOADS, from_spec, load, names, random_layered
 from workloads.models.inception_v3 import inception_v3
@@ -26,25 +29,19 @@ def test_load():
         load("inception_v3", bach=2)
 
 
-def test_spec_with_parameters():
-    assert from_spec("inception_v3,batch=4,image_size=331,dtype=fp16") == inception_v3(
-        batch=4, image_size=331, dtype="fp16"
-    )
-    assert from_spec("random:layered,n_ops=60,n_layers=8,n_edges=130,comm_ratio=.5,seed=2") == random_layered(
-        60, 8, 130, comm_ratio=0.5, rng=2
-    )
-    assert from_spec(" random:layered , n_ops = 60 ") == random_layered(60, rng=0)
-
-
-def test_spec_with_ranges_and_none():
-    spec = "random:layered,n_edges=none,time=1e2:2e2,utilization=none,min_transfer=5"
-    assert from_spec(spec) == random_layered(rng=0, time=(100.0, 200.0), utilization=None, min_transfer=5.0)
-
-
-def test_defaults_apply_where_the_workload_has_them():
-    """The spec wins over the default, and a network has no use for a seed."""
-    assert from_spec("random:layered,n_ops=40", n_ops=50, seed=9) == random_layered(40, rng=9)
-    assert from_spec("inception_v3", batch=2, seed=9) == inception_v3(batch=2)
+@pytest.mark.parametrize(("spec", "defaults", "expected"), [
+    ("inception_v3,batch=4,image_size=331,dtype=fp16", {}, inception_v3(batch=4, image_size=331, dtype="fp16")),
+    ("random:layered,n_ops=60,n_layers=8,n_edges=130,comm_ratio=.5,seed=2", {},
+     random_layered(60, 8, 130, comm_ratio=0.5, rng=2)),
+    (" random:layered , n_ops = 60 ", {}, random_layered(60, rng=0)),
+    ("random:layered,n_edges=none,time=1e2:2e2,utilization=none,min_transfer=5", {},
+     random_layered(rng=0, time=(100.0, 200.0), utilization=None, min_transfer=5.0)),
+    # the spec wins over the default, and a network has no use for a seed
+    ("random:layered,n_ops=40", {"n_ops": 50, "seed": 9}, random_layered(40, rng=9)),
+    ("inception_v3", {"batch": 2, "seed": 9}, inception_v3(batch=2)),
+])  # fmt: skip
+def test_specs(spec, defaults, expected):
+    assert from_spec(spec, **defaults) == expected
 
 
 def test_json_file(tmp_path):
@@ -54,8 +51,6 @@ def test_json_file(tmp_path):
     assert from_spec(str(path), batch=2) == load(str(path)) == graph
     with pytest.raises(GraphError, match="has no parameter 'batch'; known are: none"):
         from_spec(f"{path},batch=2")
-    with pytest.raises(FileError, match=r"cannot read missing\.json"):
-        from_spec("missing.json")
 
 
 def test_unknown_workload():
@@ -115,3 +110,28 @@ def test_numbers_too_long_to_print():
         load("inception_v3", batch=-(10**5000))
     with pytest.raises(GraphError, match="time must be a number, not a number of thousands of digits"):
         Operator("a", time=10**5000)
+
+
+NETWORKS = [name for name in WORKLOADS if not name.startswith("random:")]
+NEITHER = (True, -1, 1.5, float("nan"), b"x", [], {}, -(10**5000), object())  # a size of, nor the name of, anything
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_is_wrong_is_named(name):
+    for parameter in signature(WORKLOADS[name]).parameters:
+        for value in NEITHER if parameter != "graphs" else ():  # a path, for the reader to refuse
+            with pytest.raises(GraphError, match=parameter):
+                load(name, **{parameter: value})
+
+
+@pytest.mark.parametrize("granularity", ["unit", "operator"])
+@pytest.mark.parametrize(("name", "parameters"), [
+    ("resnet50", {"batch": 3, "image_size": 100}),
+    ("t5_small_encoder", {"batch": 2, "sequence_length": 100}),
+    ("deepfm", {"batch": 100, "rows": 100, "factors": 100, "hidden": 100}),
+    ("rnntc_sru", {"layers": 2, "sequence_length": 2, "features": 100, "classes": 100}),
+])  # fmt: skip
+def test_narrow_numbers_do_not_overflow(name, parameters, granularity):
+    """100 of 8 bits times anything from 2 on would."""
+    narrow = {key: np.int8(value) for key, value in parameters.items()}
+    assert load(name, **narrow, granularity=granularity) == load(name, **parameters, granularity=granularity)

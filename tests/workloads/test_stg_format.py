@@ -19,15 +19,7 @@ SET = """          4
 #   Tasks : 4 (+ dummies)
 """
 
-BENCH = """# 3 tasks on 4 processors
-          3          4
-          0         15          0
-          1         14          1
-                     0         12
-          2         16          2
-                     0          1.5
-                     1         14
-"""
+BENCH = "# 3 tasks on 4 processors\n  3 4\n  0 15 0\n  1 14 1\n    0 12\n  2 16 2\n    0 1.5\n    1 14\n"
 
 
 def test_the_set():
