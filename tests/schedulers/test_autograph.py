@@ -73,45 +73,33 @@ def test_what_is_faster_is_taken():
     }  # fmt: skip
 
 
-def test_the_sum_of_costs_fails_where_branches_run_side_by_side():
-    """Fused in 19 us, b and c take 1 us less than one after the other and 9 us more than side by side. The sum of costs
-    (22 to 21) takes that: 21 us on streams instead of 12. The mixed cost (22 + 3 to 21 + 5.25) does not."""
+MEASURED = {  # what the fused operator takes, options, whether it is taken, and what the search says
+    # Fused in 19 us, b and c take 1 us less than one after the other and 9 us more than side by side. The sum of costs
+    # (22 to 21) takes that: 21 us on streams instead of 12. The mixed cost (22 + 3 to 21 + 5.25) does not.
+    "the sum of costs fails where branches run side by side": (
+        19.0, {"objective": "sum"}, True, {"substitutions": {"pair": 1}, "best_us": 21.0, "cost": 21.0}),
+    "the mixed cost does not": (19.0, {}, False, {"best_us": 12.0}),
+    "the sum of costs is measured if told so": (
+        19.0, {"objective": "sum", "measure": simulated}, False, {"substitutions": {}, "measured": 2}),
+    # Fused in 15 us the mixed cost falls from 25 to 21.25, but the branches took 12 us side by side, and now 17.
+    "what costs less is taken only if it is faster": (
+        15.0, {}, False, {"measured": 2, "start_us": 12.0, "best_us": 12.0}),
+    # A device that runs the fused graph in 5 us and any other in 12, whatever the simulator says.
+    "measured times decide": (
+        15.0, {"measure": lambda plan: 5.0 if len(plan) == 3 else 12.0}, True,
+        {"measured": 2, "start_us": 12.0, "best_us": 5.0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MEASURED.values(), ids=MEASURED)
+def test_what_is_taken_by_cost_or_as_measured(case):
+    us, options, fused, said = case
     graph = forked()
-    mixed, plain = run(graph, rules=[Pair(19.0)]), run(graph, rules=[Pair(19.0)], objective="sum")
-    assert mixed.graph is graph
-    assert simulated(mixed) == 12.0
-    assert plain.search["substitutions"] == {"pair": 1}
-    assert plain.search["best_us"] == plain.search["cost"] == 21.0
-    assert simulated(plain) == 21.0
-
-
-def test_the_sum_of_costs_is_measured_if_asked():
-    plan = run(forked(), rules=[Pair(19.0)], objective="sum", measure=simulated)
-    assert plan.search["substitutions"] == {}
-    assert plan.search["measured"] == 2
-
-
-def test_what_costs_less_is_taken_only_if_it_is_faster():
-    """Fused in 15 us the mixed cost falls from 25 to 21.25, but the branches took 12 us side by side, and now 17."""
-    graph = forked()
-    plan = run(graph, rules=[Pair(15.0)])
-    assert plan.graph is graph
-    assert plan.search["measured"] == 2
-    assert plan.search["best_us"] == plan.search["start_us"] == 12.0
-
-
-def test_measured_times_decide():
-    """A device that runs the fused graph in 5 us and any other in 12, whatever the simulator says."""
-    asked = []
-
-    def measure(plan):
-        asked.append(plan.graph.names)
-        return 5.0 if len(plan) == 3 else 12.0
-
-    plan = run(forked(), rules=[Pair(15.0)], measure=measure)
-    assert plan.graph.names == ("d0", "b1+c1", "d1")
-    assert asked == [("d0", "b1", "c1", "d1"), ("d0", "b1+c1", "d1")]
-    assert (plan.search["start_us"], plan.search["best_us"]) == (12.0, 5.0)
+    plan = run(graph, rules=[Pair(us)], **options)
+    assert plan.graph.names == (("d0", "b1+c1", "d1") if fused else graph.names)
+    assert fused or plan.graph is graph
+    assert plan.search.items() >= said.items()
+    assert simulated(plan) == (us + 2.0 if fused else 12.0)
 
 
 def test_operators_of_any_kind():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise, product
 
+import pytest
 from autograph_cases import Drop, Pair, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,13 +84,13 @@ def test_structure_sees_what_the_cost_model_sees():
 # Backtracking ------------------------------------------------------------------------------------
 
 
-def explored(draft, rules, alpha=0.25, beta=1.1, budget=1000, top=20):
+def explored(draft, rules, alpha=0.25, beta=1.1, budget=1000, top=20, settled=()):
     """The variants of a draft, and how many graphs were derived."""
     costs = MixedCost(draft, DEVICE, default_cost, alpha)
     with Deadline("autograph") as deadline:
         search = Backtracking({rule.name: rule for rule in rules}, costs, beta, budget, top, deadline)
         search.begin()
-        return search([Start(Lineage.of(draft))]), search.candidates
+        return search([Start(Lineage.of(draft), settled)]), search.candidates
 
 
 def test_a_graph_that_costs_a_little_more_may_lead_to_a_better_one():
@@ -131,13 +132,10 @@ def test_what_is_settled_is_not_tried_again():
     what is left of each."""
     halves = operators("b=10 c=10 e=10 f=10", kind="half")
     draft = Draft.from_graph(made([*halves, *operators("a=1 z=1")], "ab ac ae af bz cz ez fz"))
-    costs = MixedCost(draft, DEVICE, default_cost, 0.0)
-    with Deadline("autograph") as deadline:
-        search = Backtracking({"pair": Pair(15.0)}, costs, 2.0, 1000, 20, deadline)
-        search.begin()
-        variants = search([Start(Lineage.of(draft), (frozenset("bc"), frozenset("ef")))])
+    settled = (frozenset("bc"), frozenset("ef"))
+    variants, candidates = explored(draft, [Pair(15.0)], alpha=0.0, beta=2.0, settled=settled)
     # of b e, b f, c e, c f two that share no operator go together, in two ways
-    assert search.candidates == 4 + 2
+    assert candidates == 4 + 2
     assert [len(variant.steps) for variant in variants] == [2, 1, 0]
 
 
@@ -210,18 +208,17 @@ def test_a_long_chain_and_a_wide_fork():
         assert all(at[producer] <= at[name] for name in reads for producer in reads[name])
 
 
-def test_four_atoms_give_the_seven_subgraphs_of_the_paper():
-    """Its Fig. 4: p1 to p4 in a row, p5 = p1 + p2, p6 = p2 + p3, p7 = p3 + p4; three together are too large."""
-    runs = intervals([40, 40, 40, 40], 80)
-    names = {run: f"p{i}" for i, run in enumerate(runs, 1)}
-    assert names == {(0, 1): "p1", (1, 2): "p2", (2, 3): "p3", (3, 4): "p4", (0, 2): "p5", (1, 3): "p6", (2, 4): "p7"}
-
-
-def test_intervals_keep_to_the_largest_size():
-    """10 + 20 = 30 fits, 20 + 30 = 50 and all three, 60, do not; a piece alone always does."""
-    assert intervals([10, 20, 30], 30) == [(0, 1), (1, 2), (2, 3), (0, 2)]
-    assert intervals([50, 60], 30) == [(0, 1), (1, 2)]
-    assert len(intervals([1] * 5, 5)) == 15
+@pytest.mark.parametrize(
+    ("sizes", "largest", "runs"),
+    [
+        # the seven subgraphs of the paper's Fig. 4: p1 to p4 in a row, p5 = p1 + p2, p6 = p2 + p3, p7 = p3 + p4
+        ([40, 40, 40, 40], 80, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2), (1, 3), (2, 4)]),
+        ([10, 20, 30], 30, [(0, 1), (1, 2), (2, 3), (0, 2)]),  # 10 + 20 = 30 fits, 20 + 30 = 50 and all three do not
+        ([50, 60], 30, [(0, 1), (1, 2)]),  # a piece alone always does
+    ],
+)
+def test_intervals_keep_to_the_largest_size(sizes, largest, runs):
+    assert intervals(sizes, largest) == runs
 
 
 # Dynamic programming -----------------------------------------------------------------------------

@@ -36,6 +36,8 @@ FORK = numbered("1-2 1-3 1-4", 4, utilization=0.5)
 TWICE = numbered("1-2 4-2 1-3 4-3", 4, utilization=0.5)
 FOUR = made("a=2 b=2 c=2 d=2")
 GROUPS = made("a=4 b=1 c=2 d=9", "bc")
+FORKS, JOIN = numbered("1-2 1-3 1-4 2-4 3-4 4-5 4-6 5-7 6-7", 7), numbered("1-2 2-3 4-3 4-2", 4)
+PARALLEL, THROUGH = numbered("1-2 1-2 1-3 1-3", 3), numbered("1-3 2-3 3-4 3-5", 5)
 SEVEN = operators("a=4 b=4 c=4 d=4 e=4 f=4 g=4", utilization=0.5)
 FIVE = [Operator("a", time=1.0), Operator("b", time=8.0), Operator("c", time=1.0, kernels=(Kernel(1, share=0.2),) * 5)]
 
@@ -167,6 +169,29 @@ BY_HAND = {
     "opara, a pool of streams": by_hand(
         "opara", FORK, "1 2 3/1 4", 30.0, search={"logical_streams": 3, "streams": 2, "waits": 1}, order="graph",
         max_streams=2),
+    # Nimble: 1 -> 2, 3 -> 4 -> 5, 6 -> 7, and 1 -> 4, which 2 implies: 8 edges are left, of which 4 can be matched, one
+    # of 1-2 and 1-3, of 2-4 and 3-4, of 4-5 and 4-6, of 5-7 and 6-7: 7 - 4 = 3 chains, 8 - 4 = 4 waits. One has 5
+    # operators, the others one each, of which the later goes on in the stream of the earlier: 2 streams. 1 and 4 are on
+    # one stream, so the released plan, which waits for every edge between streams, has no more waits.
+    "nimble, two forks in a row": by_hand(
+        "nimble", FORKS, "1 2 3/1 4 5 6/2 7", 50.0,
+        search={"chains": 3, "matching": 4, "meg_edges": 8, "syncs": 4, "streams": 3, "waits": 4}),
+    "nimble as released, two forks in a row": by_hand(
+        "nimble", FORKS, "1 2 3/1 4 5 6/1 7", 50.0, search={"chains": 3, "syncs": 4, "waits": 4}, mode="impl"),
+    # 1 -> 2 -> 3, 4 -> 2 and 4 -> 3. Left are 1-2, 2-3, 4-2; two are matched, and one of 1-2 and 4-2 is waited for.
+    # scipy matches 1-2-3, so 4 is alone, and the released plan waits for 4-2 and for 4-3, which others imply.
+    "nimble": by_hand("nimble", JOIN, "1 4/1 2 3", 30.0, search={"syncs": 1}),
+    "nimble as released": by_hand("nimble", JOIN, "1 4/1 2 3", 30.0, search={"syncs": 2, "waits": 2}, mode="impl"),
+    # 1 -> 2 twice and 1 -> 3 twice: one of them goes on behind 1, the released plan counts the other's two edges; a
+    # second wait for the same event changes nothing, and none is lowered.
+    "nimble, parallel edges": by_hand("nimble", PARALLEL, "1 2 3/1", 20.0, search={"syncs": 1, "waits": 1}),
+    "nimble as released, parallel edges": by_hand(
+        "nimble", PARALLEL, "1 2 3/1", 20.0, search={"syncs": 2, "waits": 1}, mode="impl"),
+    # 1, 2 -> 3 -> 4, 5, no edge of which can be matched but one into 3 and one out of it: 3 chains, 1 3 4, 2 and 5. 2
+    # leads to 5 by 3, so they share a stream, and two are at work at most.
+    "nimble, chains": by_hand("nimble", THROUGH, "1 2/1 3 4 5/2", 30.0),
+    "nimble, fewer streams": by_hand("nimble", THROUGH, "1 2/1 3 4 5/1", 30.0, streams="reuse"),
+    "nimble, the fewest streams": by_hand("nimble", THROUGH, "1 2/1 3 4 5/1", 30.0, streams="dilworth"),
     # Four operators without edges on a pool of three: the fourth is on stream 0 again, 10 us behind the first.
     "nimble, a pool of streams": by_hand(
         "nimble", numbered("", 4), "1 2/1 3/2 4", 20.0, search={"chains": 4, "streams": 3}, max_streams=3),

@@ -1,14 +1,14 @@
 """IOS against all schedules of small graphs, told from names and edges alone: the least cost, and every count."""
 
 from dataclasses import replace
-from itertools import combinations, groupby, pairwise
+from itertools import combinations, pairwise
 from math import inf
 from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import made
+from small import made, stages
 from strategies import clusters, graphs, shapes
 
 import simsched as ss
@@ -111,10 +111,7 @@ def options(limits, **more):
 
 
 def stages_in(plan):
-    """The stages of a plan, groups of names in launch order."""
-    rows = sorted(plan.placements, key=lambda row: row.stage)
-    for _, stage in groupby(rows, key=lambda row: row.stage):
-        yield tuple(tuple(row.op for row in group) for _, group in groupby(stage, key=lambda row: row.group))
+    return stages(plan)["gpu0"]
 
 
 @settings(max_examples=80)
@@ -212,7 +209,7 @@ def test_a_hundred_operators_with_forks():
     pairs = [f"a{k}-{x}{k} {x}{k}-e{k}" for k in range(20) for x in "bcd"] + [f"e{k}-a{k + 1}" for k in range(19)]
     plan = schedule(made(rows, " ".join(pairs)), ONE, ios, r=1, blocks="none", stage_latency=StageFormula(0.0, 0.0))
     assert plan.estimate == 480.0
-    assert len(list(stages_in(plan))) == 60
+    assert len(stages_in(plan)) == 60
     assert plan.search["cut_blocks"] == []
     assert plan.search["states"] == 20 * 9
     assert plan.search["transitions"] == 20 * (1 + 3 * 1 + 3 * 3 + 7 + 1)

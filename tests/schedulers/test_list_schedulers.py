@@ -70,45 +70,31 @@ def test_estimates_with_overheads_come_true(streams):
 # The definition ----------------------------------------------------------------------------------
 
 
-def plain(graph, device, streams, rank, overheads):
-    """Algorithm 1 in plain Python, ready operators in a list: [(operator, stream, start, finish)], step by step."""
-    time = [default_cost(op, device) for op in graph.operators]
-    edges = [(graph.index[e.src], graph.index[e.dst]) for e in graph.edges]
-    value = list(time)
-    if rank == "upward":
-        for i in reversed(graph.order_index.tolist()):
-            value[i] = time[i] + max((value[j] for p, j in edges if p == i), default=0.0)
-    wait_list = [i for i in range(len(time)) if i not in {j for _, j in edges}]
-    clock, free, rows, known, waited_for = 0.0, {}, [], {}, set()
+def plain(graph, cluster, streams, rank, overheads):
+    """Algorithm 1 in plain Python, ready operators in a list: {operator: (stream, start, finish)}, step by step."""
+    oracle, device = Oracle(graph, cluster, streams), cluster.devices[0]
+    value = oracle.upward() if rank == "upward" else oracle.mean
+    clock, placed, waited_for, wait_list = 0.0, {}, set(), oracle.ready({})
     while wait_list:
-        i = max(wait_list, key=lambda i: value[i])  # the first of equal ones
+        i = max(wait_list, key=value.__getitem__)  # the first of equal ones
         wait_list.remove(i)
-        producers = sorted({p for p, j in edges if j == i})
-        kernels = max(1, len(graph.operators[i].kernels))
         choices = []
         for stream in range(streams):
-            start = max([free.get(stream, 0.0), *(known[p][1] for p in producers)])
-            issued = 0.0
+            *_, start, end = oracle.row(i, 0, stream, placed)
+            others, issued = {s for s, j, _ in oracle.edges if j == i and placed[s][1] != stream}, 0.0
             if overheads:
-                others = [p for p in producers if known[p][0] != stream]
-                issued = clock + device.wait * len(others) + device.record * len(set(others) - waited_for)
-                start = max(
-                    issued + device.launch,
-                    free[stream] + device.gap if stream in free else 0.0,
-                    *(known[p][1] + device.hop * (p in others) for p in producers), 0.0,
-                )  # fmt: skip
-                issued += device.launch * kernels
-            choices.append((max(start + time[i], issued), stream, start, issued))
-        end, stream, start, issued = min(choices)
-        clock = issued
-        waited_for |= {p for p in producers if known[p][0] != stream} if overheads else set()
-        known[i], free[stream] = (stream, end), end
-        rows.append((graph.names[i], stream, start, end))
-        ready = [
-            j for j in range(len(time)) if {p for p, k in edges if k == j} and j not in known and j not in wait_list
-        ]
-        wait_list += [j for j in ready if all(p in known for p, k in edges if k == j)]
-    return rows
+                issued = clock + device.wait * len(others) + device.record * len(others - waited_for)
+                behind = [row[3] + device.gap for row in placed.values() if row[1] == stream]
+                read = [placed[s][3] + device.hop * (s in others) for s, j, _ in oracle.edges if j == i]
+                start = max([issued + device.launch, *behind, *read])
+                issued += device.launch * max(1, len(graph.operators[i].kernels))
+                end = max(start + oracle.mean[i], issued)
+            choices.append((end, stream, start, issued, others))
+        end, stream, start, clock, others = min(choices)
+        waited_for |= others
+        placed[i] = (0, stream, start, end)
+        wait_list += [j for j in oracle.ready(placed) if j not in wait_list]
+    return {name: row[1:] for name, row in oracle.named(placed).items()}
 
 
 @settings(max_examples=60)
@@ -124,12 +110,12 @@ def test_it_is_its_definition(graph, cluster, streams, rank, overheads):
     device = cluster.devices[0]
     cluster = cluster.replace_devices(**{name: round(4 * getattr(device, name)) / 4 for name in OVERHEADS})
     plan = schedule(graph, cluster, lios, streams=streams, rank=rank, overheads=overheads)
-    rows = plain(graph, cluster.devices[0], streams, rank, overheads)
-    assert [(row.op, row.stream) for row in plan.placements] == [row[:2] for row in rows]
-    assert plan.estimate == pytest.approx(max(row[3] for row in rows), rel=1e-12)
+    rows = plain(graph, Cluster(cluster.devices[:1]), streams, rank, overheads)
+    assert [(row.op, row.stream) for row in plan.placements] == [(name, row[0]) for name, row in rows.items()]
+    assert plan.estimate == pytest.approx(max(end for *_, end in rows.values()), rel=1e-12)
     if not overheads:
         found = listed(plan, cluster)
-        assert [found[row[0]][2:] for row in rows] == [pytest.approx(row[2:], rel=1e-12) for row in rows]
+        assert all(found[name][1:] == pytest.approx(row, rel=1e-12) for name, row in rows.items())
 
 
 # Random variants ---------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import by_stream
-from small import numbered as made
 from strategies import clusters, graphs, shapes
 
 import workloads
@@ -23,58 +22,6 @@ STREAMS = ("chains", "reuse", "dilworth")
 
 def waits(plan, cluster=ONE):
     return int(np.count_nonzero(plan.lower(cluster).action == WAIT))
-
-
-# By hand -----------------------------------------------------------------------------------------
-
-
-def test_two_forks_in_a_row():
-    """1 -> 2, 3 -> 4 -> 5, 6 -> 7, and 1 -> 4, which 2 implies: 8 edges are left, of which 4 can be matched.
-
-    Only one of 1-2 and 1-3, of 2-4 and 3-4, of 4-5 and 4-6, of 5-7 and 6-7: 7 - 4 = 3 chains, 8 - 4 = 4 waits.
-    One has 5 operators, the others one each, of which the later goes on in the stream of the earlier: 2 streams.
-    1 and 4 are on one stream, so the released plan, which waits for every edge between streams, has no more waits.
-    """
-    graph = made("1-2 1-3 1-4 2-4 3-4 4-5 4-6 5-7 6-7", 7)
-    paper, impl = schedule(graph, ONE, nimble), schedule(graph, ONE, nimble, mode="impl")
-    assert dict(paper.search) == {"chains": 3, "matching": 4, "meg_edges": 8, "syncs": 4, "streams": 3, "waits": 4}
-    assert (paper.n_streams, paper.execution, paper.events, waits(paper)) == (3, "graph", "minimal", 4)
-    assert (impl.n_streams, impl.search["chains"], impl.events) == (2, 3, "literal")
-    assert impl.search["syncs"] == waits(impl) == 4
-    assert paper.estimate == impl.estimate == 50.0
-
-
-def test_the_released_plan_waits_for_what_others_imply():
-    """1 -> 2 -> 3, 4 -> 2 and 4 -> 3. Left are 1-2, 2-3, 4-2; two are matched, and one of 1-2 and 4-2 is waited for.
-
-    scipy matches 1-2-3, so 4 is alone, and the released plan waits for 4-2 and for 4-3.
-    """
-    graph = made("1-2 2-3 4-3 4-2", 4)
-    paper, impl = schedule(graph, ONE, nimble), schedule(graph, ONE, nimble, mode="impl")
-    assert by_stream(paper) == by_stream(impl) == ["1 2 3", "4"]
-    assert (paper.search["syncs"], waits(paper)) == (1, 1)
-    assert (impl.search["syncs"], waits(impl)) == (2, 2)
-
-
-def test_parallel_edges_are_waited_for_once():
-    """1 -> 2 twice and 1 -> 3 twice: one of them goes on behind 1, the released plan counts the other's two edges.
-
-    A second wait for the same event changes nothing, and none is lowered.
-    """
-    graph = made("1-2 1-2 1-3 1-3", 3)
-    impl = schedule(graph, ONE, nimble, mode="impl")
-    assert (impl.search["syncs"], impl.search["waits"], waits(impl)) == (2, 1, 1)
-    assert schedule(graph, ONE, nimble).search["syncs"] == 1
-
-
-def test_the_closure_needs_fewer_streams_than_chains_of_chains():
-    """1, 2 -> 3 -> 4, 5, no edge of which can be matched but one into 3 and one out of it: 3 chains, 1 and 5 apart.
-
-    1 3 4, 2 and 5: 2 leads to 5 by 3, so they share a stream, and two are at work at most.
-    """
-    graph = made("1-3 2-3 3-4 3-5", 5)
-    assert [schedule(graph, ONE, nimble, streams=s).n_streams for s in STREAMS] == [3, 2, 2]
-    assert graph.width == 2
 
 
 # As the released code ----------------------------------------------------------------------------

@@ -102,6 +102,10 @@ def needing(name, kind="op", **fields):
     return Operator(name, kind=kind, time=10.0, kernels=(kernel(**fields),))
 
 
+def needing_all(text):
+    return [needing(*word.split("=")) for word in text.split()]
+
+
 def bare(**shares):
     return [Operator(name, time=1.0, utilization=share) for name, share in shares.items()]
 
@@ -112,21 +116,14 @@ MIXED = [
     needing(name, "conv" if name[0] == "c" else "relu", shared_memory=k * 1024)
     for name, k in {"c1": 2, "m1": 3, "m2": 1, "c2": 1, "m3": 2}.items()
 ]
-TURNS = [
-    needing("add", "add"),
-    needing("relu1", "relu"),
-    needing("relu2", "relu"),
-    needing("c1", "conv"),
-    needing("c2", "conv"),
-]
+TURNS = needing_all("add=add relu1=relu relu2=relu c1=conv c2=conv")
 HALVES = [
     needing("big", shared_memory=96 * 1024),
     Operator("a", time=1.0, kernels=(kernel(share=0.5), kernel(shared_memory=32 * 1024, share=0.5))),
     needing("b", shared_memory=16 * 1024),
     Operator("n", time=0.0),
 ]
-NAMES = [needing("address", "conv"), needing("bottom", "relu"), needing("pool", "pool"), needing("permute", "permute"),
-         needing("sqrt", "linear")]  # fmt: skip
+NAMES = needing_all("address=conv bottom=relu pool=pool permute=permute sqrt=linear")
 WORK = [Operator(name, "op", flops, 1e8 * (flops > 0), time=1.0, utilization=0.5)
         for name, flops in (("a", 1.24e9), ("b", 1.26e9), ("c", 0.0))]  # fmt: skip
 MEASURED = [Operator("a", intensity="memory", time=1.0, utilization=0.5), Operator("view", time=0.0),

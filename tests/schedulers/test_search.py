@@ -21,6 +21,7 @@ from simsched.schedulers.search.candidate import Candidate, change_stages, launc
 from simsched.schedulers.search.walk import Walk
 from simsched.simulator import Evaluator
 
+approx = pytest.approx
 BASICS = ("sequential", "greedy", "lios", "round-robin")
 
 
@@ -33,36 +34,41 @@ def quick(n_gpus=1):
     return ss.Cluster.preset("a100", n_gpus).without_overheads()
 
 
-@pytest.mark.parametrize("execution", [None, "events", "graph", "stages"])
-def test_two_halves_share_a_device(execution):
-    """One after the other 20 us; side by side they load it fully, and neither is slowed down: 10 us."""
-    plan = schedule(halves(2), quick(), search, starts="sequential", evaluations=60, execution=execution)
-    assert plan.estimate == 10.0
-    assert plan.execution == (execution or plan.execution)
-    assert plan.search["start_makespan"] == 20.0
+FUSED = Schedule(made(operators("ab=12 none=1", utilization=0.5)), placements("ab none"), scheduler="fuser")
+BEHIND = made(operators("b=10 a=10 c=20", utilization=1.0), "ac:0")
+BY_HAND = {  # a graph, devices and options; then the estimate and what is said
+    # One after the other 20 us; side by side they load a device fully, and neither is slowed down: 10 us.
+    **{
+        f"two halves share a device, {execution}": (
+            halves(2), 1, {"execution": execution, "evaluations": 60}, 10.0, {"start_makespan": 20.0})
+        for execution in (None, "events", "graph", "stages")
+    },
+    # Four of them, each in a stage of its own: 40 us; in two stages of two groups, or in one stage of four, 20 us.
+    "stages are merged": (halves(4), 1, {"execution": "stages", "evaluations": 300}, 20.0, {}),
+    # 8 operators of 10 us and a utilization of 0.5 on n devices: 8 x 5 / n us of full load.
+    "two devices are used": (halves(8), 2, {}, approx(20.0), {}),
+    "four devices are used": (halves(8), 4, {}, approx(10.0), {}),
+    # Each fills the device: a alone, then c beside b, take 10 + 10 + 20 us; on two devices without transfer time 30 us.
+    "what is needed first is launched first": (BEHIND, 1, {"evaluations": 200}, 40.0, {}),
+    "so it is on two devices": (BEHIND, 2, {"evaluations": 200}, 30.0, {}),
+    "a start over another graph goes on over it": (
+        halves(2), 1, {"starts": [FUSED], "evaluations": 60}, 12.0, {"start": "fuser"}),
+    # A cost model that makes gpu1 four times as quick: both operators go there.
+    "devices that differ": (
+        made(operators("a=8 b=8", utilization=1.0)), 2,
+        {"evaluations": 100, "cost": lambda op, device: op.time / (4 if device.name == "gpu1" else 1)}, 4.0, {}),
+    "what cannot get better": (
+        made("a=0 b=0", "ab"), 1, {"evaluations": 50}, 0.0, {"stopped": "nothing to change", "evaluations": 4}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("n_gpus", [2, 4])
-def test_all_devices_are_used(n_gpus):
-    """8 operators of 10 us and a utilization of 0.5 on n devices: 8 x 5 / n us of full load, 20 and 10 us."""
-    plan = schedule(halves(8), quick(n_gpus), search, starts="sequential", evaluations=800)
-    assert plan.estimate == pytest.approx(40.0 / n_gpus)
-    assert len(plan.devices_used) == n_gpus
-
-
-def test_the_operator_that_is_needed_first_is_launched_first():
-    """b (10 us) and the chain a (10 us), c (20 us), each of which fills the device: a alone, then c beside b, take
-    10 + 10 + 20 = 40 us; on two devices without transfer time 30 us."""
-    graph = made(operators("b=10 a=10 c=20", utilization=1.0), "ac:0")
-    assert schedule(graph, quick(), search, starts="sequential", evaluations=200).estimate == 40.0
-    assert schedule(graph, quick(2), search, starts="sequential", evaluations=200).estimate == 30.0
-
-
-def test_stages_are_merged():
-    """Four halves, each in a stage of its own: 40 us; in two stages of two groups, or in one stage of four, 20 us."""
-    plan = schedule(halves(4), quick(), search, starts="sequential", evaluations=300, execution="stages")
-    assert plan.estimate == 20.0
-    assert plan.execution == "stages"
+@pytest.mark.parametrize("case", BY_HAND.values(), ids=BY_HAND)
+def test_what_is_found_where_the_best_is_known(case):
+    graph, n_gpus, options, estimate, said = case
+    plan = schedule(graph, quick(n_gpus), search, **{"starts": "sequential", "evaluations": 800} | options)
+    assert plan.estimate == estimate
+    assert plan.execution == (options.get("execution") or plan.execution)
+    assert plan.search.items() >= said.items()
 
 
 @settings(deadline=None, max_examples=15)
@@ -105,40 +111,12 @@ def test_default_starts():
     assert plan.estimate <= ss.simulate(schedule(graph, cluster, "lios"), cluster).makespan
 
 
-def test_a_start_over_another_graph_goes_on_over_it():
-    fused = OpGraph(operators("ab=12 none=1", utilization=0.5))
-    start = Schedule(fused, placements("ab none"), scheduler="fuser")
-    plan = schedule(halves(2), quick(), search, starts=[start], evaluations=60)
-    assert plan.graph is fused
-    assert (plan.estimate, plan.search["start"]) == (12.0, "fuser")
-
-
 def test_a_start_whose_launch_order_is_topological_on_each_device_alone():
     """gpu0 launches c before gpu1's a that gpu0's b reads: one order over all keeps c, b and a where they are."""
     graph = made("a=1 b=1 c=1", "ab:1")
     start = Schedule(graph, placements("c b a@1"))
     plan = schedule(graph, ss.Cluster.preset("a100", 2), search, starts=[start], evaluations=80)
     assert plan.estimate < plan.search["start_makespan"]  # b behind a needs no copy
-
-
-def test_what_cannot_get_better():
-    """No time at all: 0 us; nothing is tried."""
-    plan = schedule(made("a=0 b=0", "ab"), quick(), search, starts="sequential", evaluations=50)
-    assert plan.estimate == 0.0
-    assert plan.search["stopped"] == "nothing to change"
-    assert plan.search["evaluations"] < 10
-
-
-def test_devices_that_differ():
-    """A cost model that makes gpu1 four times as quick: both operators go there."""
-
-    def cost(op, device):
-        return op.time / 4 if device.name == "gpu1" else op.time
-
-    graph = OpGraph(operators("a=8 b=8", utilization=1.0))
-    plan = schedule(graph, quick(2), search, cost, starts="sequential", evaluations=100)
-    assert plan.estimate == 4.0
-    assert plan.devices_used == ("gpu1",)
 
 
 def test_schedules_given_count_whatever_the_time():
