@@ -17,7 +17,6 @@ from workloads.formats.onnx_models import from_onnx, read_onnx
 from workloads.models.network import Network
 
 SEQUENCES = {"x": (2, 6, 32)}  # what `attention` needs
-SCALE = {"s": np.float32(0.5), "z": np.int8(0)}
 
 
 def conv_norm_relu(net):
@@ -157,38 +156,44 @@ def test_a_number_format_in_place_of_the_models():
     assert from_onnx(made)["rows"] == net.graph()["rows"]
 
 
-@pytest.mark.parametrize(("text", "nbytes", "dtype"), [
-    ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", 10 * (2 + 4), "fp32"),
-    ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", 10 * 4 + 8, "fp64"),
-    ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", 24 * 2, "bf16"),
-])  # fmt: skip
-def test_tensors_have_their_own_formats(text, nbytes, dtype):
-    (op,) = from_onnx(model(text)).operators
-    assert (op.nbytes, op.dtype) == (nbytes, dtype)
+INT8 = {"s": np.float32(0.5), "z": np.int8(0)}
 
 
-def test_quantised_products():
-    """QLinearConv: bytes of 3 * 16 pixels, 5 * 3 weights and 5 * 16 pixels and its scales; 2 * 5 * 16 * 3 FLOP."""
-    text = """(float[1, 3, 4, 4] x) => (y) {
+@pytest.mark.parametrize(("text", "weights", "facts"), [
+    # 10 numbers of 2 bytes read and of 4 written; 10 of 4 read and an index written; 3 x 8 of 2 bytes
+    ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", {}, "y:cast:fp32:0:60:0"),
+    ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", {}, "y:arg_max:fp64:10:48:0"),
+    ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", {}, "y:add:bf16:8:48:0"),
+    # a gather reads the 4 x 5 numbers that it finds, and their 4 indices
+    ("(float[9, 5] x, int64[4] i) => (y) { y = Gather (x, i) }", {}, "y:gather:fp32:0:192:0"),
+    # 3 x 16 pixels, 5 x 3 weights and 5 x 16 pixels of one byte, 2 * 5 * 16 * 3 FLOP; pixels have 4 bytes outside
+    ("""(float[1, 3, 4, 4] x) => (y) {
         q = QuantizeLinear (x, s, z)  conv = QLinearConv (q, s, z, w, s, z, s, z)  y = DequantizeLinear (conv, s, z)
-    }"""
-    graph = from_onnx(model(text, **SCALE, w=np.zeros((5, 3, 1, 1), np.int8)))
-    assert [op.kind for op in graph.operators] == ["quantize", "conv", "dequantize"]
-    conv = graph["conv"]
-    assert (conv.flops, conv.weight_nbytes, conv.nbytes, conv.dtype) == (480.0, 15.0, 48 + 15 + 80.0, "int8")
-
-
-def test_weights_that_are_kept_quantised_count_as_kept():
-    """12 x 8 weights of one byte, dequantised and turned before they are used: 96 bytes and not 384."""
-    text = "(float[2, 8] x) => (y) { wide = DequantizeLinear (w, s, z)  t = Transpose (wide)  y = MatMul (x, t) }"
-    (op,) = from_onnx(model(text, **SCALE, w=np.zeros((12, 8), np.int8))).operators
-    assert (op.kind, op.weight_nbytes, op.flops) == ("linear", 96.0, 384.0)
-
-
-def test_names_are_unique_and_do_not_depend_on_the_rest():
-    """Nodes without a name have that of their output; the second of a name gets a number."""
-    made = model('(float[4] x) => (d) { a = Exp (x)  [act] b = Exp (a)  [act] c = Exp (b)  ["act#2"] d = Exp (c) }')
-    assert from_onnx(made).names == ("a", "act", "act#3", "act#2")
+     }""", INT8 | {"w": np.zeros((5, 3, 1, 1), np.int8)},
+     "q:quantize:int8:96:240:0 conv:conv:int8:480:143:15 y:dequantize:fp32:160:400:0"),
+    # 12 x 8 weights of one byte, dequantised and turned before they are used: 96 bytes and not 384
+    ("(float[2, 8] x) => (y) { wide = DequantizeLinear (w, s, z)  t = Transpose (wide)  y = MatMul (x, t) }",
+     INT8 | {"w": np.zeros((12, 8), np.int8)}, "y:linear:fp32:384:256:96"),
+    # nodes without a name have that of their output; the second of a name gets a number
+    ('(float[4] x) => (d) { a = Exp (x)  [act] b = Exp (a)  [act] c = Exp (b)  ["act#2"] d = Exp (c) }', {},
+     "a:exp:fp32:16:32:0 act:exp:fp32:16:32:0 act#3:exp:fp32:16:32:0 act#2:exp:fp32:16:32:0"),
+    # an initialiser may stand among the inputs, as in models of IR version 3
+    ("(float[1, 3, 8, 8] x, float[4, 3, 1, 1] w) => (y) { y = Conv (x, w) }", {"w": (4, 3, 1, 1)},
+     "y:conv:fp32:1536:1840:48"),
+    # what has no elements is not read: a cache of length 0, as a slice that takes nothing, joined to 3 numbers
+    ("""(float[1, 3] x) => (y) {
+        full = Exp (x)  nothing = Slice (full, zero, zero, zero)  y = Concat <axis = 0> (nothing, full)
+     }""", {"zero": [0]}, "full:exp:fp32:12:24:0 y:concat:fp32:0:24:0"),
+    # a constant that is huge is not worked out
+    ("(float[2] x) => (y) { filled = ConstantOfShape (many)  z = Relu (filled)  y = Relu (x) }", {"many": [10**12]},
+     "y:relu:fp32:2:16:0"),
+])  # fmt: skip
+def test_small_models(text, weights, facts):
+    """Of each operator: name, kind, format, FLOP, bytes that it moves, bytes of weights."""
+    assert facts == " ".join(
+        f"{op.name}:{op.kind}:{op.dtype}:{op.flops:g}:{op.nbytes:g}:{op.weight_nbytes:g}"
+        for op in from_onnx(model(text, **weights)).operators
+    )
 
 
 def test_the_other_name_of_the_own_operator_set():

@@ -149,11 +149,6 @@ def test_reductions_and_copies(op_type, attributes, shapes, weights, shape, flop
     assert (op.output_shape, op.flops, op.nbytes) == (shape, flops, 4.0 * numbers)
 
 
-def test_a_gather_reads_the_rows_that_it_finds_and_their_numbers():
-    (op,) = from_onnx(model("(float[9, 5] x, int64[4] i) => (y) { y = Gather (x, i) }")).operators
-    assert (op.kind, op.nbytes) == ("gather", 4.0 * 40 + 32)
-
-
 def test_copies_that_change_nothing_are_views():
     text = """(float[2, 3] x) => (y) {
         padded = Pad (x, pads)  expanded = Expand (padded, sizes)  same = Cast <to = 1> (expanded)  y = Relu (same)
@@ -178,15 +173,6 @@ def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
     made = model(text, opset, zero=0, zeros=[0], ones=[1], twos=[2], four=[4])
     graph = from_onnx(made, shapes={"x": (2, 12)})
     assert (graph.names, graph["y"].output_shape) == (("y",), (2, 3, 4))
-
-
-def test_what_has_no_elements_is_not_read():
-    """A cache of length 0, as a slice that takes nothing, joined to 3 rows: a copy of 3 rows."""
-    text = """(float[1, 3] x) => (y) {
-        full = Exp (x)  nothing = Slice (full, zero, zero, zero)  y = Concat <axis = 0> (nothing, full)
-    }"""
-    graph = from_onnx(model(text, zero=[0]))
-    assert (graph.names, graph["y"].nbytes, graph["y"].input_shapes) == (("full", "y"), 24.0, ((1, 3),))
 
 
 @pytest.mark.parametrize(("op_type", "shapes", "weights", "attributes", "match"), [

@@ -68,10 +68,6 @@ def test_graphs_and_sizes_that_do_not_fit(text, shapes, expected):
     assert refused(lambda: from_onnx(model(text), shapes=shapes), SimschedError).startswith(f"model: {expected}")
 
 
-def test_a_size_that_is_given_holds_wherever_its_name_stands():
-    assert from_onnx(model(SUM), shapes={"a": [4, 3]})["y"].input_shapes == ((4, 3), (4, 3))
-
-
 def test_files_that_are_no_models(tmp_path):
     """Of other formats, empty, cut off anywhere; of 3 GB none of which is read; a folder."""
     path = tmp_path / "model.onnx"
@@ -86,11 +82,6 @@ def test_files_that_are_no_models(tmp_path):
         file.truncate(3 * 10**9)
     assert f"{path}: 3000000000 bytes are more than protobuf reads" in refused(lambda: read_onnx(path))
     assert refused(lambda: read_onnx(tmp_path), FileError).startswith(f"cannot read {tmp_path}")
-
-
-def test_a_constant_that_is_huge_is_not_worked_out():
-    text = "(float[2] x) => (y) { filled = ConstantOfShape (many)  z = Relu (filled)  y = Relu (x) }"
-    assert from_onnx(model(text, many=[10**12])).names == ("y",)
 
 
 def test_names_that_are_not_text_or_of_several_lines():
