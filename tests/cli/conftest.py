@@ -1,5 +1,6 @@
 """What tests of the command line share: a folder of their own, and commands that succeed or are refused."""
 
+import shutil
 import sys
 
 import pytest
@@ -7,8 +8,15 @@ import pytest
 from simsched.cli.run import run
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The folder of which every test has a copy: empty, unless a module fills it."""
+    return tmp_path_factory.mktemp("files")
+
+
 @pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
+def _folder(files, tmp_path, monkeypatch):
+    shutil.copytree(files, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))  # a scheduler of the user's adds the folder
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the folder is to stay as it was

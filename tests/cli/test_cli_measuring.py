@@ -1,7 +1,6 @@
 """backends, profile, calibrate, replay, validate, and --cluster: what they print and write."""
 
 import json
-import shutil
 from contextlib import chdir
 from pathlib import Path
 
@@ -20,10 +19,9 @@ BACKEND = "--backend stand_ins:make"  # an A100 of other times
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A folder with what the commands write, made once: profile, calibration, schedules."""
-    folder = tmp_path_factory.mktemp("made")
-    with chdir(folder):
+def files(files):
+    """What the commands write, made once: profile, calibration, schedules."""
+    with chdir(files):
         for line in (
             f"profile {SMALL} {BACKEND} --no-microbenchmarks --in-situ 2 --seed 3 -o p.json",
             "calibrate p.json -o c.json",
@@ -31,13 +29,7 @@ def made(tmp_path_factory):
             f"schedule {SMALL} --scheduler heft -o plain.json",
         ):
             assert run(line.split()) == 0, line
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _files(_folder, made, tmp_path):
-    """A copy of it, which the commands run in."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return files
 
 
 def test_list_backends_says_of_each_whether_it_can_be_used(said):

@@ -1,7 +1,6 @@
 """What is wrong ends in exit status 2 and one ``error:`` line, and leaves the folder as it was."""
 
 import json
-import sys
 
 import pytest
 from documents import document
@@ -12,18 +11,20 @@ from simsched.cli.run import run
 FORK = ss.OpGraph([ss.Operator(name, time=10.0) for name in "abc"], [ss.Edge("a", "b"), ss.Edge("a", "c")], "fork")
 
 
-@pytest.fixture(autouse=True)
-def _files(_folder, tmp_path):
-    FORK.save("graph.json")
-    ss.OpGraph([ss.Operator("a", time=1e300)]).save("long.json")
+@pytest.fixture(scope="module")
+def files(files):
+    FORK.save(files / "graph.json")
+    ss.OpGraph([ss.Operator("a", time=1e300)]).save(files / "long.json")
+    ss.Cluster.preset("h200").replace_devices(model="mine").save(files / "mine.json")
     for name in ("schedule", "program", "profile", "calibration"):
-        (tmp_path / f"{name}.json").write_text(json.dumps(document(f"simsched.{name}")))
+        (files / f"{name}.json").write_text(json.dumps(document(f"simsched.{name}")))
     study = 'name = "s"\nschedulers = ["lios"]\nworkload = {kind = "chain", n_ops = 3}\ncluster = {gpu = "a40"}'
-    (tmp_path / "s.toml").write_text(study)
-    (tmp_path / "torn.json").write_text((tmp_path / "graph.json").read_text()[:90])
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link.json").symlink_to("graph.json")
-    ss.Cluster.preset("h200").replace_devices(model="mine").save("mine.json")
+    (files / "s.toml").write_text(study)
+    (files / "torn.json").write_text('{"format": ')
+    (files / "empty").mkdir()
+    (files / "link.json").symlink_to("graph.json")
+    (files / "my_failures.py").write_text(MINE)
+    return files
 
 
 REFUSED = {
@@ -115,13 +116,6 @@ BROKEN = {
 }
 
 
-@pytest.fixture
-def mine(tmp_path, monkeypatch):
-    (tmp_path / "my_failures.py").write_text(MINE)
-    monkeypatch.delitem(sys.modules, "my_failures", raising=False)
-
-
-@pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize("name", BROKEN)
 def test_schedulers_that_are_broken(refused, name):
     """Alone or among others: a table would hide that there is nothing to compare."""
@@ -129,7 +123,6 @@ def test_schedulers_that_are_broken(refused, name):
         assert BROKEN[name] in refused(f"{line}{name}")
 
 
-@pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize("command", ["compare", "robust"])
 def test_schedulers_that_all_refuse(refused, command):
     message = "no scheduler found a schedule; my_failures:refuses: too odd a graph"

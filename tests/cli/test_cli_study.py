@@ -1,7 +1,6 @@
 """`simsched study`: every command, in the folder of a study that has finished or is torn."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,17 +23,11 @@ gpu = "a40"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A folder with the file of a study and the folder of its rows."""
-    folder = tmp_path_factory.mktemp("finished")
-    (folder / "study.toml").write_text(STUDY)
-    assert run(["study", "run", str(folder / "study.toml"), "-o", str(folder / "done"), "--serial"]) == 0
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _study(_folder, tmp_path, finished):
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+def files(files):
+    """The file of a study and the folder of its rows."""
+    (files / "study.toml").write_text(STUDY)
+    assert run(["study", "run", str(files / "study.toml"), "-o", str(files / "done"), "--serial"]) == 0
+    return files
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Commands that ask: what if, sweep, sensitivity, explain, breakeven, robust, throughput; and `compare -o`."""
 
 import json
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -25,18 +24,10 @@ TINY = partial(workloads.load, "tiny_inception", image_size=16)
 
 
 @pytest.fixture(scope="module")
-def asked_about(tmp_path_factory):
-    """A folder with a chain, a fork, a schedule, a program and a cluster."""
-    folder = tmp_path_factory.mktemp("asked")
-    made = {"chain": CHAIN, "fork": FORK, "plan": PLAN, "program": PLAN.lower(FREE), "free": FREE}
-    for name, each in made.items():
-        each.save(str(folder / f"{name}.json"))
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _files(_folder, tmp_path, asked_about):
-    shutil.copytree(asked_about, tmp_path, dirs_exist_ok=True)
+def files(files):
+    for name, each in {"chain": CHAIN, "fork": FORK, "plan": PLAN, "free": FREE}.items():
+        each.save(str(files / f"{name}.json"))
+    return files
 
 
 def of(graph, *given, **options):
