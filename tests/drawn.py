@@ -84,9 +84,9 @@ def plan(rng, least=1, most=14):
             depth[v] = max(depth[v], depth[u] + 1)
     execution = rng.choice(("events", "stages", "graph"))
     order = sorted(range(n), key=lambda i: depth[i]) if execution == "stages" else range(n)
-    placements = []
+    placements, apart = [], rng.choice((1, 1, 1, 10**6))
     for i in order:
-        stream, device = rng.randrange(n_streams), rng.choice(made.devices).name
+        stream, device = rng.randrange(n_streams) * apart, rng.choice(made.devices).name
         # operators of equal depth do not depend on each other
         placements.append(ss.Placement(f"o{i}", device, stream, depth[i], stream, rng.choice((0, 0, 0, 1, -1))))
     options = {"threads": rng.choice(("device", "one")), "events": rng.choice(("minimal", "literal"))}

@@ -14,7 +14,8 @@ from simsched.base.errors import ClusterError, CostError
 from simsched.model import operator_times, times_by_device
 from simsched.simulator.workload import _distinct, demand, demand_of, solo_units
 
-A100, K80 = (ss.Cluster.preset(gpu).devices[0] for gpu in ("a100", "k80"))
+ONE = ss.Cluster.preset("a100")
+(A100,), (K80,) = ONE.devices, ss.Cluster.preset("k80").devices
 MIXED = ss.Cluster(
     (
         replace(A100, name="gpu0"),
@@ -57,10 +58,9 @@ def test_loads_of_another_time():
     """
     kernels = (ss.Kernel(50_000, share=0.5), ss.Kernel(7, share=0.5))
     ops = [ss.Operator("a", flops=1e8, nbytes=1e6, time=10.0, kernels=kernels), ss.Operator("b", time=1.0)]
-    cluster = ss.Cluster.preset("a100")
-    program = ss.Schedule(ss.OpGraph(ops), placements("a b")).lower(cluster)
-    once, thrice = demand(program, cluster, None), demand(program, cluster, lambda op, _: 3.0 * op.time)
-    varied = demand(program, cluster, None, 0.5, 1)
+    program = ss.Schedule(ss.OpGraph(ops), placements("a b")).lower(ONE)
+    once, thrice = demand(program, ONE, None), demand(program, ONE, lambda op, _: 3.0 * op.time)
+    varied = demand(program, ONE, None, 0.5, 1)
     for name in ("traffic", "sm_share", "units"):
         assert varied[name].tolist() == once[name].tolist()
     factor = varied["solo"] / once["solo"]
@@ -79,8 +79,7 @@ def unfit():
     """Of four operators b and d fit on no SM, d for another reason."""
     shapes = {"a": (64,), "b": (1024, 255), "c": (64,), "d": (64, 32, 2**40)}
     ops = [ss.Operator(n, time=8.0, utilization=0.5, kernels=(ss.Kernel(9, *shape),)) for n, shape in shapes.items()]
-    cluster = ss.Cluster.preset("a100")
-    return ss.Schedule(ss.OpGraph(ops), placements("a b c d")).lower(cluster), cluster
+    return ss.Schedule(ss.OpGraph(ops), placements("a b c d")).lower(ONE), ONE
 
 
 def test_the_first_that_does_not_fit_is_named():
