@@ -232,22 +232,21 @@ class Chart:
         return max(0.0, min(given) - room), max(given) + room
 
     @property
-    def flat(self) -> bool:
-        """Whether most boxes, each alone, would hardly be seen on one axis."""
-        if self.kind != "box" or self.grouped or self.y.log:
-            return False
-        rows = [row for given in self.series.values() for row in given.values()]
-        heights = [float(np.subtract(*np.percentile(row, (75, 25)))) for row in rows]
-        span = max(float(row.max()) for row in rows) - min(float(row.min()) for row in rows)
-        return max(heights) > 0 and float(np.median(heights)) < _FLAT * span
+    def panels(self) -> "tuple[Chart, ...]":
+        """Itself; where most boxes, each alone, would hardly be seen, also the same against the median of each.
 
-    @property
-    def relative(self) -> "Chart":
-        """Boxes, each alone, in per cent of the median of each; all that is 0 stays 0."""
-        medians = {name: float(np.median(given[None])) or 1.0 for name, given in self.series.items()}
-        series = {name: {None: 100 * (given[None] - medians[name]) / medians[name]}
-                  for name, given in self.series.items()}  # fmt: skip
-        return Chart("box", series, y=Axis("vs. median (%)"), title=f"{self.title}, against their medians")
+        That is in per cent; all that is 0 stays 0.
+        """
+        if self.kind != "box" or self.grouped or self.y.log:
+            return (self,)
+        rows = {name: given[None] for name, given in self.series.items()}
+        heights = [float(np.subtract(*np.percentile(row, (75, 25)))) for row in rows.values()]
+        span = max(float(row.max()) for row in rows.values()) - min(float(row.min()) for row in rows.values())
+        if max(heights) <= 0 or float(np.median(heights)) >= _FLAT * span:
+            return (self,)
+        medians = {name: float(np.median(row)) or 1.0 for name, row in rows.items()}
+        series = {name: {None: 100 * (row - medians[name]) / medians[name]} for name, row in rows.items()}
+        return self, Chart("box", series, y=Axis("vs. median (%)"), title=f"{self.title}, against their medians")
 
     def spread(self, name: Any) -> list[tuple[Any, float, float, float]]:
         """Return place, mean, and what is a sample standard deviation below and above it, in the order of the places.

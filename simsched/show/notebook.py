@@ -1,7 +1,7 @@
 """What notebooks show of graphs, schedules, traces and tables: HTML that takes the colours of its page."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
@@ -32,20 +32,21 @@ def html(shown: Any) -> str:
     Everything that was given, names above all, is escaped. Pictures of graphs have paper of their own; all else takes
     the colours of the page, dark or light.
     """
-    if isinstance(shown, OpGraph):
-        parts = _graph(shown)
-    elif isinstance(shown, Cluster):
-        parts = iter([_facts(f"Cluster {shown.name}", cluster_pairs(shown)[1:])])
-    elif isinstance(shown, Makespans):
-        spread = ((name, format_time(getattr(shown, name))) for name in ("p50", "p95", "p99", "mean", "std"))
-        parts = iter([_facts(f"{len(shown)} makespans", spread)])
-    elif isinstance(shown, Schedule):
-        parts = _schedule(shown)
-    elif isinstance(shown, Trace):
-        parts = _trace(shown)
-    else:
-        parts = iter([_table(printed(shown.table()))])
+    parts = next((parts for kind, parts in _PARTS.items() if isinstance(shown, kind)), _result)(shown)
     return f'<div style="max-width:100%;overflow-x:auto">{"".join(parts)}</div>'
+
+
+def _result(found: Any) -> Iterator[str]:
+    yield _table(printed(found.table()))
+
+
+def _cluster(cluster: Cluster) -> Iterator[str]:
+    yield _facts(f"Cluster {cluster.name}", cluster_pairs(cluster)[1:])
+
+
+def _makespans(drawn: Makespans) -> Iterator[str]:
+    spread = ((name, format_time(getattr(drawn, name))) for name in ("p50", "p95", "p99", "mean", "std"))
+    yield _facts(f"{len(drawn)} makespans", spread)
 
 
 def _facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -130,3 +131,8 @@ def _trace(trace: Trace) -> Iterator[str]:
     yield _facts(f"Trace of {trace.graph.name}", facts)
     if not many and trace.makespan and (trace.kind != HOST).sum() <= _BARS:
         yield svg_gantt([trace])
+
+
+_PARTS: Final[Mapping[type, Callable[[Any], Iterator[str]]]] = {
+    OpGraph: _graph, Cluster: _cluster, Makespans: _makespans, Schedule: _schedule, Trace: _trace,
+}  # fmt: skip

@@ -113,11 +113,7 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = 
     with style("x" if chart.kind in ("tornado", "stack") else "y"):
         own = ax is None
         panels = _axes(chart) if own else [ax]
-        handles = _DRAWN[chart.kind](panels[0], chart)
-        for below in panels[1:]:
-            _boxes(below, chart.relative)
-            below.set_ylabel(chart.relative.y.label)
-            panels[0].figure.align_ylabels(panels)
+        handles, *_ = (_DRAWN[each.kind](panel, each) for panel, each in zip(panels, chart.panels, strict=False))
         if chart.reference is not None and chart.kind in ("line", "bar", "box"):
             panels[0].axhline(chart.reference, color=_LEVEL, linewidth=0.7, zorder=0.9)
         for at in chart.upright:
@@ -138,7 +134,7 @@ def _axes(chart: Chart) -> list[Any]:
         width, height = _TORNADO, 0.75 + _BAR * len(chart.places)
     elif chart.kind == "scatter":
         width, height = 4.4, 4.0
-    if chart.flat:
+    if len(chart.panels) > 1:
         return list(new_figure(width, 4.0).subplots(2, 1, sharex=True, height_ratios=(3, 2)))
     return [new_figure(width, height).add_subplot()]
 
@@ -329,7 +325,9 @@ def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bo
     """Write titles, names, note and legend, and make room for them in a figure of our own."""
     ax, figure = panels[0], panels[0].figure
     panels[-1].set_xlabel(chart.x.label)
-    ax.set_ylabel(chart.y.label)
+    for panel, each in zip(panels, chart.panels, strict=False):
+        panel.set_ylabel(each.y.label)
+    figure.align_ylabels(panels)
     if own:
         width, height = figure.get_size_inches()
         rows = _legend(figure, handles, width) if handles else 0

@@ -54,11 +54,6 @@ def figure_of(chart: Chart) -> Figure:
     return Figure(title, tuple(traces), layout, summary, height, chart.note)
 
 
-def figures_of(chart: Chart) -> list[Figure]:
-    """Return a chart as a figure; flat boxes once more, against their medians."""
-    return [figure_of(each) for each in ((chart, chart.relative) if chart.flat else (chart,))]
-
-
 def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces: list[dict[str, Any]] = []
     for name, look in chart.looks.items():

@@ -15,7 +15,7 @@ from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named, timed
 from simsched.show.facts import cluster_pairs, differences, graph_facts, pairs, replay_facts, run_facts, short
-from simsched.show.report.figures import figure_of, figures_of
+from simsched.show.report.figures import figure_of
 from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, printed
 from simsched.show.results import boxes_of, chart_of
 
@@ -65,7 +65,7 @@ def _finding(found: Any) -> Sequence[Section]:
     """Return what an analysis says of itself: its sentences, its chart and its table."""
     blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if found.view == "explanation" else []
     try:
-        blocks += figures_of(chart_of(found))
+        blocks += map(figure_of, chart_of(found).panels)
     except SimschedError as error:
         blocks.append(Text(str(error), "note"))
     table = printed(found.table())
@@ -92,7 +92,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
         blocks.append(figure_of(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))
     traces = {row.scheduler: found.traces[row.scheduler] for row in rows}
     blocks.append(_blames(traces))
-    blocks += figures_of(chart_of(found)) if found.samples else []
+    blocks += map(figure_of, chart_of(found).panels) if found.samples else []
     sections = [Section(title, tuple(blocks)), _runs(traces, "Schedulers")]
     try:
         sections += _finding(explain(found.plans[best.scheduler], found.cluster, found.cost))
