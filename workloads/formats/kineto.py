@@ -129,9 +129,11 @@ def read_kineto(
     events = read_events(read_trace(path), source)
     _check_schema(events.header, source)
     joined, number = _join(events, iteration, device, source)
-    runs = _runs(joined, graph, level, captured)
-    kept, discarded = _kept(runs, joined.activities, skip, source)
     names = list(graph.names if isinstance(graph, OpGraph) else graph or ())
+    kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None
+    by_graph = graph is not None and captured is None
+    runs = _named(joined, names, kinds) if by_graph else by_level(joined, level, captured)
+    kept, discarded = _kept(runs, joined.activities, skip, source)
     operators = _Collected(joined, kept, duration).operators(names)
     provenance = Provenance(
         source=source, profiler=f"torch.profiler (Kineto schema {_SCHEMA})", iterations=len(kept), discarded=discarded,
@@ -165,19 +167,11 @@ def _join(events: Events, iteration: str, device: int | None, source: str) -> tu
     return Joined(source, nesting, annotations, activities, origin, iterations), number
 
 
-def _runs(
-    joined: Joined, graph: OpGraph | Sequence[str] | None, level: str, captured: Sequence[str] | None
-) -> list[list[Run]]:
-    if graph is None or captured is not None:
-        return by_level(joined, level, captured)
-    names = list(graph.names if isinstance(graph, OpGraph) else graph)
-    wanted = dict.fromkeys(names)
+def _named(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
+    """Return what ran of the operators of a graph in each iteration."""
     found = joined.annotations
-    marks = found.take(np.flatnonzero(found.are(wanted.__contains__)))
-    if len(marks):
-        return by_annotation(joined, names, Nesting(marks))
-    kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None
-    return by_order(joined, names, kinds)
+    marks = found.take(np.flatnonzero(found.are(frozenset(names).__contains__)))
+    return by_annotation(joined, names, Nesting(marks)) if len(marks) else by_order(joined, names, kinds)
 
 
 def _kept(runs: list[list[Run]], activities: Activities, skip: int | None, source: str) -> tuple[list[list[Run]], int]:
@@ -196,9 +190,7 @@ def _warming_up(runs: list[list[Run]], activities: Activities) -> int:
     ran = [tuple((run.name, *(what[row] for row in run.activities)) for run in part) for part in runs]
     total = [sum(run.host + sum(times[row] for row in run.activities) for run in part) for part in runs]
     usual = _most_common(ran)
-    n_first = 0
-    if ran.count(usual) > 1:
-        n_first = ran.index(usual)
+    n_first = ran.index(usual) if ran.count(usual) > 1 else 0
     while n_first < len(runs) - 1 and total[n_first] > _SLOW * quantile(total[n_first:], 0.5):
         n_first += 1
     return n_first

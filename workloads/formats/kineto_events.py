@@ -148,7 +148,7 @@ class _InexactError(Exception):
     """A time was read as a float that is too large for it."""
 
 
-class _Codes(dict[Any, int]):
+class Codes(dict[Any, int]):
     """Numbers in the order in which they are first asked for."""
 
     def __missing__(self, key: Any) -> int:
@@ -165,7 +165,7 @@ class _Collector:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._names, self._threads, self._kinds = _Codes(), _Codes(), _Codes()
+        self._names, self._threads, self._kinds = Codes(), Codes(), Codes()
         self._first_of_kind: list[int] = []
         self._hosts: tuple[list[Any], ...] = ([], [], [])
         self._syncs: list[Any] = []

@@ -2,12 +2,11 @@
 
 import logging
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from simsched.model import Cluster, Device, Ints, Kernel, OpGraph
 from simsched.model.cluster.occupancy import occupancy
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from workloads.formats.kineto_device import measured_device, traced_device
-from workloads.formats.kineto_events import Activities, Events
+from workloads.formats.kineto_events import Activities, Codes, Events, MeasuredKind
 from workloads.formats.kineto_hosts import HostThread, Stream, handed_over, next_launches
 from workloads.formats.kineto_join import first_with
 from workloads.formats.kineto_traced import TracedProgram
@@ -84,9 +83,9 @@ class Issued:
         self._start: list[int] = self._acts.start.tolist()
         self._end: list[int] = (self._acts.start + self._acts.duration).tolist()
         self._lag, self._costs = self._measure_costs()
-        self._places: list[tuple[int, int]] = []
+        self._lane_at = Codes()  # of a device and a stream
         self._lane_of = self._number_lanes(all_acts, np.flatnonzero(before))
-        self._events_of: dict[int, int] = {}  # operator -> event recorded behind it
+        self._events_of = Codes()  # of an operator, recorded behind it
         self._edges: dict[tuple[int, int], None] = {}
         self._joins: dict[int, list[int]] = defaultdict(list)  # lane -> operators of a captured graph to wait for
         self._holds: dict[int, int] = {}  # lane -> end of what it waits for before its next operator
@@ -98,17 +97,18 @@ class Issued:
 
     def _number_lanes(self, acts: Activities, earlier: Ints) -> list[int]:
         """Return the number of the stream of each operator, and put operators on streams, behind earlier work."""
-        numbers: dict[tuple[int, int], int] = {}
         keys = zip(self._acts.device.tolist(), self._acts.stream.tolist(), strict=True)
-        lane_of = [numbers.setdefault(key, len(numbers)) for key in keys]
+        lane_of = [self._lane_at[key] for key in keys]
         self._earlier: dict[int, int] = {}  # lane -> end
         for row in earlier.tolist():
-            lane = numbers.setdefault((int(acts.device[row]), int(acts.stream[row])), len(numbers))
+            lane = self._lane_at[int(acts.device[row]), int(acts.stream[row])]
             self._earlier[lane] = max(self._earlier.get(lane, 0), int(acts.start[row] + acts.duration[row]))
-        self._places = list(numbers)
-        self._lanes = [Stream() for _ in numbers]
+        self._places: list[tuple[int, int]] = list(self._lane_at)
+        self._lanes = [Stream() for _ in self._places]
+        self._before: list[int] = []  # the operator before each on its stream, or -1
         for i, lane in enumerate(lane_of):
             mine = self._lanes[lane]
+            self._before.append(mine.ops[-1] if mine.ops else -1)
             mine.ops.append(i)
             mine.called.append(max(self._called[i], mine.called[-1] if mine.called else 0))
             mine.ends.append(max(self._end[i], mine.ends[-1] if mine.ends else 0))
@@ -184,7 +184,7 @@ class Issued:
         begin = max(thread.cursor, start)
         over = max(begin, end)
         thread.rows.append((action, lane, argument, begin - thread.cursor, over - begin))
-        thread.host += over - thread.cursor if action != SYNC else begin - thread.cursor
+        thread.host += over - thread.cursor
         thread.cursor = over
 
     def _launch(self, thread: HostThread, name: str, ops: Sequence[int], start: int, end: int) -> None:
@@ -194,7 +194,7 @@ class Issued:
             self._depend(thread, lane, op, other, start, start)
         last = self._latest(ops)
         blocks = self._end[last] <= end and (_BLOCKING_COPY.match(name) is not None or "ageable" in self._kind(op).name)
-        before = self._before(lane, op)
+        before = self._before[op]
         held = max(self._holds.pop(lane, 0), self._end[before] if before >= 0 else 0)
         known = min(end, max(start, self._start[op] - self._lag))
         if blocks and held > known - self._usual:  # it did not start before the stream was free
@@ -208,7 +208,7 @@ class Issued:
         if blocks:
             self._block(thread, [last], known, end)
 
-    def _kind(self, op: int) -> Any:
+    def _kind(self, op: int) -> MeasuredKind:
         return self._acts.kinds[int(self._acts.what[op])]
 
     def _follow(self, thread: HostThread, op: int) -> None:
@@ -223,7 +223,7 @@ class Issued:
     def _launch_nodes(self, thread: HostThread, ops: Sequence[int]) -> None:
         """Launch the nodes of a captured graph but for the first."""
         lane, at = self._lane_of[ops[0]], thread.cursor
-        before = self._before(lane, ops[0])
+        before = self._before[ops[0]]
         latest: dict[int, int] = {lane: ops[0]}
         for op in ops[1:]:
             mine = self._lane_of[op]
@@ -240,12 +240,6 @@ class Issued:
             self._follow(thread, op)
             latest[mine] = op
         self._joins[lane] += [op for k, op in latest.items() if k != lane]
-
-    def _before(self, lane: int, op: int) -> int:
-        """Return the operator before one on its stream, or -1."""
-        ops = self._lanes[lane].ops
-        k = bisect_left(ops, op)
-        return ops[k - 1] if k else -1
 
     def _wait(self, thread: HostThread, call: int, start: int, end: int, following: int) -> None:
         """Let a stream wait for another one: as event ids say, or else by the rule."""
@@ -278,20 +272,16 @@ class Issued:
     def _by_ids(self, call: int) -> tuple[int, int] | None:
         """Return the stream that waits, and the operator it waits for (-1: nothing of this step); None: unknown."""
         stream, record, source, device = self._sync_of(call)
-        lane = self._lane_at(device, stream)
+        lane = self._lane_at.get((device, stream), -1)
         if record <= 0:
             return None
         calls = self._events.calls
         at = int(first_with(calls.correlation, calls.start, np.array([record]))[0])
         if at < 0 or source < 0:
             return None
-        recorded = self._lane_at(device, source)
+        recorded = self._lane_at.get((device, source), -1)
         op = -1 if recorded < 0 else self._lanes[recorded].last_before(int(calls.start[at]), 2**62)
         return lane, op
-
-    def _lane_at(self, device: int, stream: int) -> int:
-        place = (device, stream)
-        return self._places.index(place) if place in self._places else -1
 
     def _sync_of(self, call: int) -> tuple[int, ...]:
         """Return stream, record, source and device of a synchronisation, -1 where they are not known."""
@@ -305,7 +295,7 @@ class Issued:
             return [found[1]] if found[1] >= 0 else []
         stream, _, _, device = self._sync_of(call)
         if stream >= 0 and "Stream" in name:
-            lane = self._lane_at(device, stream)
+            lane = self._lane_at.get((device, stream), -1)
             return [reached[lane]] if lane >= 0 and reached[lane] >= 0 else []
         fits = [op for op in reached if op >= 0]
         if _ALL.match(name) or not fits:
@@ -325,10 +315,10 @@ class Issued:
             return
         *others, last = sorted(ops, key=self._end.__getitem__)
         for op in others:
-            self._row(thread, SYNC, -1, self._event(op), start, start)
+            self._row(thread, SYNC, -1, self._events_of[op], start, start)
         begin = max(thread.cursor, start)
         over = max(begin, min(end, self._end[last]))
-        thread.rows.append((SYNC, -1, self._event(last), begin - thread.cursor, max(0, end - over)))
+        thread.rows.append((SYNC, -1, self._events_of[last], begin - thread.cursor, max(0, end - over)))
         thread.host += begin - thread.cursor
         thread.cursor = max(begin, end)
         thread.behind = dict.fromkeys(ops)
@@ -338,12 +328,9 @@ class Issued:
         """Let a stream, and so the operator launched next on it (-1: none), wait for another operator."""
         self.n_waits += 1
         self._holds[lane] = max(self._holds.get(lane, 0), self._end[source])
-        self._row(thread, WAIT, lane, self._event(source), start, end)
+        self._row(thread, WAIT, lane, self._events_of[source], start, end)
         if op >= 0:
             self._add_edge(source, op)
-
-    def _event(self, op: int) -> int:
-        return self._events_of.setdefault(op, len(self._events_of))
 
     def _add_edge(self, source: int, op: int) -> None:
         if (self._start[source], source) < (self._start[op], op):
@@ -398,11 +385,13 @@ class Issued:
     def _launches(self, cluster: Cluster) -> list[tuple[Kernel, ...]]:
         """Return the launch of each kind of operator; one that no device of the trace could hold is left out."""
         launches = [kind.launch for kind in self._acts.kinds]
-        fits = [each is not None and any(_fits(device, each) for device in cluster.devices) for each in launches]
-        n_unfit = sum(each is not None for each in launches) - sum(fits)
+        found = [
+            (each,) if each and any(_fits(device, each) for device in cluster.devices) else () for each in launches
+        ]
+        n_unfit = len(launches) - launches.count(None) - sum(map(len, found))
         if n_unfit:
             _logger.warning("%s: %d kinds of kernels do not fit on an SM; they load nothing", self._source, n_unfit)
-        return [(each,) if fit and each is not None else () for each, fit in zip(launches, fits, strict=True)]
+        return found
 
     def _others(self, lost: list[int], ahead: dict[int, int]) -> HostThread:
         """Return a thread for what no call in the trace stands for: earlier work, then what is lost."""
@@ -454,10 +443,8 @@ def _median(values: Ints, otherwise: int) -> int:
     return int(np.median(values)) if len(values) >= _FEW else otherwise
 
 
-def _class_of(kind: Any) -> str:
-    if kind.what != "kernel":
-        return str(kind.what)
-    return "collective" if _COLLECTIVE.search(kind.name) else "kernel"
+def _class_of(kind: MeasuredKind) -> str:
+    return "collective" if kind.what == "kernel" and _COLLECTIVE.search(kind.name) else kind.what
 
 
 def _short(name: str) -> str:
