@@ -60,6 +60,9 @@ ROW_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
 )  # fmt: skip
 """FLOP per element of what has a block of threads for each row."""
 
+COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "lstm", "gru", "rnn")
+"""Kinds whose intensity is "compute" on no device in particular."""
+
 T = TypeVar("T")
 
 _PORTABLE_RIDGE: Final = 16.0  # FLOP per byte, as of a V100 or an A100 in fp32
@@ -133,6 +136,9 @@ class Work(NamedTuple):
     flops: float
     n_weights: int
     kernel: Kernel | None
+
+
+NOTHING: Final = Work(0.0, 0, None)
 
 
 class Costs:

@@ -104,9 +104,9 @@ GIVEN = rows("a 0 0 100")[0]
 
 @pytest.mark.parametrize(("given", "words"), [
     ([], "there are no rows"),
-    ([GIVEN | {"end_us": ""}], "row 1 has no end_us"),
-    ([GIVEN, GIVEN | {"end_us": "soon"}], "row 2: end_us must be a number that is not negative, not 'soon'"),
-    ([GIVEN | {"stream": 0.5}], "row 1: stream must be a whole number, not 0.5"),
+    ([GIVEN | {"end_us": ""}], "row 1: field 'end_us' is missing"),
+    ([GIVEN, GIVEN | {"end_us": "soon"}], "row 2: end_us must be a number, not 'soon'"),
+    ([GIVEN | {"stream": 0.5}], "row 1: stream must be a whole number from 0"),
     ([GIVEN | {"begin_us": 200.0}], "row 1 ends before it begins"),
     ([3], "row 1 must have keys"),
     ([GIVEN | {"threads": 2048}], "threads"),

@@ -9,7 +9,7 @@ from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.io import Record
 from simsched.base.kinds import Among, Range, Refused
 from simsched.base.numeric import is_count
-from simsched.model import Device, OpGraph
+from simsched.model import Device
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 
@@ -80,7 +80,6 @@ class GraphReader:
         self._ranked = ranked
         self._net = Network(top.take("name", str), dtype, device=device)
         self._tensors: dict[str, Tensor] = {}
-        self._shown: dict[str, str] = {}
         enter = self._placeholder(top.take("input", dict))
         blocks: list[Block] = []
         for i, row in enumerate(top.records("blocks")):
@@ -97,14 +96,7 @@ class GraphReader:
         if not blocks:
             raise FormatError(f"{source}: field 'blocks' is empty; a graph needs at least one operator")
         self.blocks = tuple(blocks)
-        bare = self._net.graph()
-        operators = [
-            replace(op, attributes={**op.attributes, "hint_name": self._shown[op.name]})
-            if op.name in self._shown
-            else op
-            for op in bare.operators
-        ]
-        self.graph = OpGraph(operators, bare.edges, bare.name)
+        self.graph = self._net.graph()
 
     def _placeholder(self, data: dict[str, Any]) -> str:
         row = Record(data, f"{self._source}: input")
@@ -124,10 +116,8 @@ class GraphReader:
         kind, hint = row.take("type", str), row.take("hint_name", str, name)
         if self._ranked:
             self.ranks[name] = row.take("rank", int)
-        if hint != name:
-            self._shown[name] = hint
         try:
-            with self._net.unit(name, kind):
+            with self._net.unit(name, kind, {"hint_name": hint} if hint != name else {}):
                 found = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
         except GraphError as error:
             raise GraphError(f"{row.where}: {error}") from error

@@ -385,9 +385,8 @@ class Issued:
     def _launches(self, cluster: Cluster) -> list[tuple[Kernel, ...]]:
         """Return the launch of each kind of operator; one that no device of the trace could hold is left out."""
         launches = [kind.launch for kind in self._acts.kinds]
-        found = [
-            (each,) if each and any(_fits(device, each) for device in cluster.devices) else () for each in launches
-        ]
+        found: list[tuple[Kernel, ...]] = [(k,) if k and any(_fits(device, k) for device in cluster.devices) else ()
+                                           for k in launches]  # fmt: skip
         n_unfit = len(launches) - launches.count(None) - sum(map(len, found))
         if n_unfit:
             _logger.warning("%s: %d kinds of kernels do not fit on an SM; they load nothing", self._source, n_unfit)

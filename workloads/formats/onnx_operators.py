@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import Operator
-from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, Work, keyed, launched
+from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Costs, keyed, launched
 from workloads.formats.onnx_products import PRODUCTS, Cost, sliding
 from workloads.formats.onnx_tensors import Step, Tensor
 
@@ -107,7 +107,7 @@ def _unsupported(step: Step) -> Cost:
     kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
-        return Cost(kind, Work(0.0, 0, None))
+        return Cost(kind, NOTHING)
     return Cost(kind, step.formats.costs(sized.elem).elementwise(sized.shape))
 
 
@@ -209,7 +209,7 @@ def _view(step: Step, _costs: Costs) -> Cost:
     source = step.given[0]
     kind = step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view"
     reads = tuple(x for x in step.read if x is source or source.constant)
-    return Cost(kind, Work(0.0, 0, None), {}, 0.0, step.nbytes(source) if source.constant else 0.0, reads)
+    return Cost(kind, NOTHING, {}, 0.0, step.nbytes(source) if source.constant else 0.0, reads)
 
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(

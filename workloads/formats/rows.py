@@ -5,30 +5,44 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from itertools import groupby, pairwise
-from math import isfinite, isnan, nan
-from operator import itemgetter
-from typing import Any, Final
+from math import isnan
+from operator import attrgetter
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 
+from simsched.base.codec import read
 from simsched.base.errors import FormatError
 from simsched.base.io import read_bytes
+from simsched.base.kinds import Amount, Range
 from simsched.calibration import ALONE
 from simsched.model import LAUNCH, Cluster, Edge, Kernel, Operator, OpGraph, Program, Schedule
 from simsched.model.profile import MeasuredOperator, Profile, Provenance, Replay
 from simsched.model.trace import measured_trace
 from workloads.formats.reading import build
 
-_NEEDED: Final = ("kernel", "begin_us", "end_us")
-_LAUNCH: Final = ("blocks", "threads", "registers", "shared_memory")
-_WHOLE: Final = {"stream": 0, "device": 0, "blocks": 0, "threads": 0, "registers": 32, "shared_memory": 0}
-_REAL: Final = {"begin_us": 0.0, "end_us": 0.0, "issued_us": nan, "flops": 0.0, "nbytes": 0.0}
-_MOST: Final = {"device": 4095}  # each device that is named takes memory, and those before it
-_RUN: Final = "rows"
 _PAIR: Final = "pair/"
 
-Row = Mapping[str, Any]
-Rows = str | os.PathLike[str] | Iterable[Row]
+Rows = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
+_Whole = Annotated[int, Range(0, 2**31 - 1)]
+
+
+class _Row(NamedTuple):
+    """A row as it is read; `issued_us` may not be known."""
+
+    kernel: str
+    begin_us: Amount
+    end_us: Amount
+    issued_us: Amount | None = None
+    flops: Amount = 0.0
+    nbytes: Amount = 0.0
+    stream: _Whole = 0
+    device: Annotated[int, Range(0, 4095)] = 0  # each device that is named takes memory, and those before it
+    blocks: _Whole = 0
+    threads: _Whole = 0
+    registers: _Whole = 32
+    shared_memory: _Whole = 0
+    run: str = "rows"
 
 
 def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
@@ -82,12 +96,12 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     if not cluster:
         raise FormatError(f"{source}: rows do not say what they ran on; give cluster=, such as a100")
     if isinstance(cluster, str):
-        cluster = Cluster.preset(cluster, 1 + max(row["device"] for row in rows))
+        cluster = Cluster.preset(cluster, 1 + max(row.device for row in rows))
     times: dict[str, list[float]] = {}
     for row in rows:
-        times.setdefault(row["kernel"], []).append(row["end_us"] - row["begin_us"])
-    rows.sort(key=itemgetter("run", "begin_us"))
-    runs = [_replay(name, list(members), cluster, source) for name, members in groupby(rows, itemgetter("run"))]
+        times.setdefault(row.kernel, []).append(row.end_us - row.begin_us)
+    rows.sort(key=attrgetter("run", "begin_us"))
+    runs = [_replay(name, list(members), cluster, source) for name, members in groupby(rows, attrgetter("run"))]
     measured = tuple(MeasuredOperator(name, tuple(us)) for name, us in times.items())
     return Profile(measured, provenance=Provenance(source=source), runs=tuple(runs), cluster=cluster)
 
@@ -104,73 +118,65 @@ def _lines(path: str | os.PathLike[str], source: str) -> list[dict[str, Any]]:
         raise FormatError(f"{source}: not a CSV file: {error}") from None
 
 
-def _row(given: Row, where: str) -> Row:
-    """Return a row with all its keys."""
+def _row(given: Mapping[str, Any], where: str) -> _Row:
+    """Return a row: what is left out or empty is at its default, what has another heading is passed over."""
     if not isinstance(given, Mapping):
-        raise FormatError(f"{where} must have keys, such as {', '.join(_NEEDED)}")
-    missing = next((key for key in _NEEDED if given.get(key) in (None, "")), None)
-    if missing is not None:
-        raise FormatError(f"{where} has no {missing}")
-    numbers = {key: _number(given, key, default, where) for key, default in (_REAL | _WHOLE).items()}
-    if numbers["end_us"] < numbers["begin_us"]:
+        raise FormatError(f"{where} must have keys, such as kernel, begin_us, end_us")
+    known = {key: given[key] for key in _Row._fields if given.get(key) not in (None, "")}
+    row = read(_Row, {key: _value(key, value) for key, value in known.items()}, where)
+    if row.end_us < row.begin_us:
         raise FormatError(f"{where} ends before it begins")
-    return {"run": str(given.get("run") or _RUN), "kernel": str(given["kernel"]), **numbers}
+    return row
 
 
-def _number(row: Row, key: str, default: float, where: str) -> float:
-    given = row.get(key)
-    if given in (None, ""):
-        return default
+def _value(key: str, given: Any) -> Any:
+    """Return what a cell holds as the number that it is to be; what is none as it stands, to be refused."""
+    if key in ("kernel", "run"):
+        return str(given)
     try:
-        found = float(given)
+        number = float(given)
     except (TypeError, ValueError, OverflowError):
-        found = nan
-    if not isfinite(found) or found < 0:
-        raise FormatError(f"{where}: {key} must be a number that is not negative, not {given!r:.40}")
-    if key in _WHOLE and found != int(found):
-        raise FormatError(f"{where}: {key} must be a whole number, not {given!r}")
-    if key in _WHOLE and found > (most := _MOST.get(key, 2**31 - 1)):
-        raise FormatError(f"{where}: {key} must be at most {most}, not {given!r:.40}")
-    return int(found) if key in _WHOLE else found
+        return given
+    return int(number) if type(_Row._field_defaults.get(key)) is int and number.is_integer() else number
 
 
-def _replay(run: str, rows: Sequence[Row], cluster: Cluster, source: str) -> Replay:
+def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Replay:
     """Return the replay of a run, whose rows are in the order of their begins."""
     device = cluster.devices[0]
-    issued = np.array([row["issued_us"] for row in rows])
+    issued = np.array([row.issued_us for row in rows], np.float64)  # NaN where it is not known
     phase: list[int] = []
     end = -1.0
     for i, row in enumerate(rows):
-        if row["begin_us"] >= end:  # nothing runs any more
+        if row.begin_us >= end:  # nothing runs any more
             phase.append(phase[-1] + 1 if phase else 0)
-            before = row["begin_us"] - max(device.launch, device.launch_latency)
+            before = row.begin_us - max(device.launch, device.launch_latency)
             issued[i] = before if isnan(issued[i]) else issued[i]
         else:
             phase.append(phase[-1])
-        end = max(end, row["end_us"])
+        end = max(end, row.end_us)
     zero = float(np.nanmin(issued))  # when the host begins
     members = [[i for i, at in enumerate(phase) if at == number] for number in range(phase[-1] + 1)]
     alone = {group[0] for group in members if len(group) == 1}
-    kernels = {rows[i]["kernel"] for i in alone}
-    is_pair = len(alone) < len(rows) and all(row["kernel"] in kernels for row in rows)
-    names = [f"{ALONE if is_pair and i in alone else row['kernel']}{i}" for i, row in enumerate(rows)]
+    kernels = {rows[i].kernel for i in alone}
+    is_pair = len(alone) < len(rows) and all(row.kernel in kernels for row in rows)
+    names = [f"{ALONE if is_pair and i in alone else row.kernel}{i}" for i, row in enumerate(rows)]
     operators = [build(source, _operator, name, row) for name, row in zip(names, rows, strict=True)]
     edges = [Edge(names[a], names[b]) for one, after in pairwise(members) for a in one for b in after]
     name = f"{_PAIR}{run.removeprefix(_PAIR)}" if is_pair else run
     graph = build(source, OpGraph, operators, edges, name)
     plan = build(source, Schedule.from_columns, graph, range(len(rows)), [each.name for each in cluster.devices],
-                 device=[row["device"] for row in rows], stream=[row["stream"] for row in rows],
+                 device=[row.device for row in rows], stream=[row.stream for row in rows],
                  scheduler=name)  # fmt: skip
     program = _issued(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
-    launches = np.array([(row["begin_us"] - zero, row["end_us"] - zero) for row in rows])
+    launches = np.array([(row.begin_us - zero, row.end_us - zero) for row in rows])
     trace = build(source, measured_trace, program, cluster, launches)
     return Replay((float(launches[:, 1].max()),), trace, {"backend": "rows", "device": device.model}, name=name)
 
 
-def _operator(name: str, row: Row) -> Operator:
-    kernels = (Kernel(*(row[key] for key in _LAUNCH)),) if row["blocks"] else ()
-    time = row["end_us"] - row["begin_us"]
-    return Operator(name, kind=row["kernel"], time=time, flops=row["flops"], nbytes=row["nbytes"], kernels=kernels)
+def _operator(name: str, row: _Row) -> Operator:
+    kernels = (Kernel(row.blocks, row.threads, row.registers, row.shared_memory),) if row.blocks else ()
+    time = row.end_us - row.begin_us
+    return Operator(name, kind=row.kernel, time=time, flops=row.flops, nbytes=row.nbytes, kernels=kernels)
 
 
 def _issued(program: Program, issued: Sequence[float]) -> Program:

@@ -5,13 +5,9 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, Work, keyed
+from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Costs, Work, keyed
 from workloads.formats.torch_calls import COPIED_IF_SCATTERED, ELEMENTWISE, FILLS, MOVES, REDUCTIONS, VIEWS, Call, Shape
 
-COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "lstm", "gru", "rnn")
-"""Kinds whose intensity is "compute" on no device in particular."""
-
-_NOTHING: Final = Work(0.0, 0, None)
 _FLOPS: Final = {"batch_norm": 2, **ACTIVATION_FLOPS}
 _KINDS: Final = {kind.replace("_", ""): kind for kind in _FLOPS}
 _CASTS: Final = ("to", "type", "typeas", "float", "half", "bfloat16", "double")
@@ -41,14 +37,14 @@ def _view(call: Call, costs: Costs) -> Cost:
     """Launch nothing, unless elements that do not lie one after the other have to be moved."""
     if call.key in COPIED_IF_SCATTERED and call.operands and not call.operands[0].contiguous:
         return _move(call, costs)
-    return Cost("dropout" if "drop" in call.key else call.key, _NOTHING, nbytes=0.0)
+    return Cost("dropout" if "drop" in call.key else call.key, NOTHING, nbytes=0.0)
 
 
 def _move(call: Call, costs: Costs) -> Cost:
     """Make a copy, which reads what it writes; a cast to the format there is already is none."""
     read, out = call.operands[0] if call.operands else call.output, call.output
     if call.key in _CASTS and read.dtype == out.dtype:
-        return Cost("view", _NOTHING, nbytes=0.0)
+        return Cost("view", NOTHING, nbytes=0.0)
     indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None)
     nbytes = float(out.n * read.width) + out.nbytes + indices
     kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key

@@ -1,20 +1,20 @@
 """`Builder`: makes a graph of operators and units, one call at a time; `Network` gives it layers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
 from simsched.model import Device, Edge, Kernel, Operator, OpGraph
 from workloads.checks import one_of, whole
-from workloads.costs import Costs, Work, launched, make_kernel
+from workloads.costs import COMPUTES, Costs, Work, launched, make_kernel
 
 Shape = tuple[int, ...]
 
 GRANULARITIES: Final = ("unit", "operator")
-_COMPUTES: Final = ("conv", "linear", "matmul")  # kinds whose intensity is "compute" on no device in particular
 LARGEST_SIZE: Final = 2**31 - 1
 """Of one axis of an input."""
 _MOST_ELEMENTS: Final = 2**40  # of an input: more than any device holds
@@ -47,9 +47,10 @@ class _Part:
 class _Unit:
     """A unit being filled."""
 
-    def __init__(self, name: str, kind: str) -> None:
+    def __init__(self, name: str, kind: str, attributes: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.name = name
         self.kind = kind
+        self.attributes = attributes
         self.inputs: list[Tensor] = []
         self.parts: list[_Part] = []
 
@@ -84,8 +85,8 @@ class Builder:
         return Tensor(None, sizes)
 
     @contextmanager
-    def unit(self, name: str, kind: str) -> Iterator[None]:
-        """Make one operator of all that is added inside; its output is that of the last.
+    def unit(self, name: str, kind: str, attributes: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+        """Make one operator, with `attributes` more, of all that is added inside; its output is that of the last.
 
         Its `attributes["parts"]` list them in order: kind, attributes, `output_shape` and `inputs`, which
         are the numbers of earlier parts, or ~i (that is -1 - i) for input i of the operator. Each part
@@ -97,7 +98,7 @@ class Builder:
             return
         if self._open is not None:
             raise GraphError(f"{name}: unit {self._open.name} is still open")
-        self._open = unit = _Unit(name, kind)
+        self._open = unit = _Unit(name, kind, attributes)
         try:
             yield
         finally:
@@ -142,9 +143,10 @@ class Builder:
         parts, width = unit.parts, self.costs.width
         self._output[unit.name] = len(parts) - 1
         flops, nbytes = sum(part.work.flops for part in parts), sum(part.nbytes for part in parts)
-        computes = any(part.kind in _COMPUTES for part in parts)
+        computes = any(part.kind in COMPUTES for part in parts)
         kernels = self._kernels(unit)
         first = parts[0]
+        attributes = first.attributes if len(parts) == 1 else {"parts": [part.described() for part in parts]}
         self._operators.append(
             Operator(
                 unit.name,
@@ -156,7 +158,7 @@ class Builder:
                 kernels=kernels,
                 intensity=self.costs.intensity(computes, flops, nbytes),
                 dtype=self.costs.dtype,
-                attributes=first.attributes if len(parts) == 1 else {"parts": [part.described() for part in parts]},
+                attributes={**attributes, **unit.attributes},
                 input_shapes=tuple(x.shape for x in unit.inputs),
                 output_shape=parts[-1].output_shape,
                 block=self.block,

@@ -4,8 +4,7 @@ from typing import Final
 
 from simsched.model.graph import OpGraph
 from workloads.declared import workload
-from workloads.models.network import Network, Tensor
-from workloads.models.windows import Pair
+from workloads.models.network import Network, Pair, Tensor
 
 SMALLEST_IMAGE: Final = 75
 

@@ -23,11 +23,12 @@ from simsched.base.errors import GraphError
 from simsched.base.numeric import is_count
 from simsched.model.graph import OpGraph
 from workloads.checks import one_of, whole
-from workloads.costs import ACTIVATION_FLOPS, Work
+from workloads.costs import ACTIVATION_FLOPS, NOTHING, Work
 from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
-from workloads.models.windows import Pair, sliding, window_output
 
-__all__ = ["Network", "Tensor"]
+__all__ = ["Network", "Pair", "Tensor"]
+
+Pair = int | tuple[int, int]
 
 _NORMS: Final = {"layer_norm": (2, 8), "rms_norm": (1, 4)}  # weights per feature, FLOP per element
 _INDEX_NBYTES: Final = 8
@@ -104,8 +105,8 @@ class Network(Builder):
         out_channels, groups = whole(name, "out_channels", out_channels), whole(name, "groups", groups)
         if channels % groups or out_channels % groups:
             raise GraphError(f"{name}: groups = {groups} does not divide {channels} channels into {out_channels}")
-        window, step, margin = sliding(name, kernel, stride, padding)
-        shape = (n, out_channels, *window_output(name, x.shape, window, step, margin))
+        window, step, margin = _sliding(name, kernel, stride, padding)
+        shape = (n, out_channels, *_window_output(name, x.shape, window, step, margin))
         attributes = {
             "kernel": window, "stride": step, "padding": margin, "groups": groups, "out_channels": out_channels,
         }  # fmt: skip
@@ -154,8 +155,8 @@ class Network(Builder):
         self._need_rank(name, x, 4)
         if pool not in ("max", "avg"):
             raise GraphError(f"{name}: pool must be 'max' or 'avg', not {pool!r}")
-        window, step, margin = sliding(name, kernel, stride, padding)
-        output = window_output(name, x.shape, window, step, margin, ceil_mode)
+        window, step, margin = _sliding(name, kernel, stride, padding)
+        output = _window_output(name, x.shape, window, step, margin, ceil_mode)
         attributes: dict[str, Any] = {"pool": pool, "kernel": window, "stride": step, "padding": margin}
         if ceil_mode:
             attributes["ceil_mode"] = True
@@ -278,7 +279,7 @@ class Network(Builder):
     def _seen_as(self, name: str, kind: str, x: Tensor, shape: Shape) -> Tensor:
         if self.by_units:
             return Tensor(x.producer, shape, x.part)
-        return self.add_operator(name, kind, [x], shape, Work(0.0, 0, None), nbytes=0.0)
+        return self.add_operator(name, kind, [x], shape, NOTHING, nbytes=0.0)
 
     def _with_epilogue(
         self,
@@ -314,3 +315,33 @@ def _is_shape(shape: Sequence[int]) -> bool:
 def _need_activation(name: str, activation: str) -> None:
     if activation not in ACTIVATION_FLOPS:
         raise GraphError(f"{name}: unknown activation {activation!r}; known are: {', '.join(ACTIVATION_FLOPS)}")
+
+
+def _sliding(name: str, kernel: Pair, stride: Pair, padding: Pair) -> tuple[tuple[int, int], ...]:
+    """Return the three as pairs (height, width)."""
+    pairs = []
+    for what, value, least in (("kernel", kernel, 1), ("stride", stride, 1), ("padding", padding, 0)):
+        height, width = value if isinstance(value, tuple) and len(value) == 2 else (value, value)
+        pairs.append((whole(name, what, height, least=least), whole(name, what, width, least=least)))
+    return tuple(pairs)
+
+
+def _window_output(
+    name: str,
+    shape: tuple[int, ...],
+    window: tuple[int, int],
+    step: tuple[int, int],
+    margin: tuple[int, int],
+    ceil_mode: bool = False,
+) -> tuple[int, int]:
+    """Return height and width of what a sliding window makes of a tensor."""
+    sizes = []
+    for size, w, s, m in zip(shape[2:], window, step, margin, strict=True):
+        length = (size + 2 * m - w + (s - 1 if ceil_mode else 0)) // s + 1
+        # a window that begins in the padding at the end is left out
+        sizes.append(length - 1 if ceil_mode and (length - 1) * s >= size + m else length)
+    if min(sizes) < 1:
+        raise GraphError(
+            f"{name}: a window of {window[0]} x {window[1]} does not fit into {shape[2]} x {shape[3]}; use a larger one"
+        )
+    return sizes[0], sizes[1]

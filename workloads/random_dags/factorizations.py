@@ -7,17 +7,19 @@ import numpy as np
 from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
 from workloads.declared import workload
-from workloads.random_dags.edges import Floats, Ints
+from workloads.random_dags.edges import Ints
 from workloads.random_dags.weights import WORK_TIME, Weights
 
 Tiles = Annotated[int, Range(1, 10**4)]
 Tile = Annotated[int, Range(1, 10**6)]
 
+_Table = tuple[tuple[str, float], ...]
+
 _NBYTES: Final = 4  # of an element, fp32
 _PANEL, _SOLVE, _DIAGONAL, _UPDATE = range(4)
 # FLOP of a kernel over those of the update, 2 tile^3
-_CHOLESKY_WORK: Final = np.array([1 / 6, 1 / 2, 1 / 2, 1.0])
-_LU_WORK: Final = np.array([1 / 3, 1 / 2, 1.0, 1.0])
+_CHOLESKY: Final = (("potrf", 1 / 6), ("trsm", 1 / 2), ("syrk", 1 / 2), ("gemm", 1.0))
+_LU: Final = (("getrf", 1 / 3), ("trsm", 1 / 2), ("gemm", 1.0), ("gemm", 1.0))
 
 
 @workload(Weights, time=WORK_TIME, comm_ratio=None)
@@ -85,7 +87,7 @@ def random_cholesky(weights: Weights, tiles: Tiles = 9, tile: Tile = 1024) -> Op
         here = number[row, col]
         src += [np.full(rows - 1, number[0, 0]), number[row, 0], number[col, 0][row > col], here]
         dst += [number[1:, 0], here, here[row > col], first + np.arange(len(here))]
-    return _graph(weights, src, dst, tile, kinds, ("potrf", "trsm", "syrk", "gemm"), _CHOLESKY_WORK)
+    return _graph(weights, src, dst, tile, kinds, _CHOLESKY)
 
 
 @workload(Weights, time=WORK_TIME, comm_ratio=None)
@@ -145,20 +147,13 @@ def random_lu(weights: Weights, tiles: Tiles = 8, tile: Tile = 1024) -> OpGraph:
         after = first + np.arange(here.size).reshape(here.shape).T
         src += [np.full(2 * (rows - 1), panel), np.repeat(below, rows - 1), np.tile(right, rows - 1), here.ravel()]
         dst += [below, right, here.ravel(), here.ravel(), after.ravel()]
-    return _graph(weights, src, dst, tile, kinds, ("getrf", "trsm", "gemm", "gemm"), _LU_WORK)
+    return _graph(weights, src, dst, tile, kinds, _LU)
 
 
-def _graph(
-    weights: Weights,
-    src: list[Ints],
-    dst: list[Ints],
-    tile: int,
-    kinds: list[Ints],
-    texts: tuple[str, ...],
-    work_of_kind: Floats,
-) -> OpGraph:
+def _graph(weights: Weights, src: list[Ints], dst: list[Ints], tile: int, kinds: list[Ints], table: _Table) -> OpGraph:
+    texts, work_of_kind = zip(*table, strict=True)
     kind = np.concatenate(kinds)
-    work = work_of_kind[kind]
+    work = np.array(work_of_kind)[kind]
     return weights.graph(
         src, dst, kind=(kind, texts), work=work, flops=work * float(2 * tile**3), output_nbytes=float(_NBYTES * tile**2)
     )
