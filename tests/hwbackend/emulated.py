@@ -83,38 +83,28 @@ class Run:
     """One run of an operator's launches, `backwards` in the order of the threads; everything written is NaN first."""
 
     def __init__(self, launches, inputs, size, *, backwards=False, stamps=False, streams=None):
-        self.streams = streams
-        self.buffer = partial(Buffer, at_begin=backwards)
-        self.inputs = [self.buffer(x) for x in inputs]
-        self.output = self.buffer(np.full(size, np.nan))
-        self.parameters = {p: self.buffer(drawn(p)) for p in cuda.parameters_of(launches)}
-        self.scratch, self.tables = {}, []
-        self.spans, self.blocks = [], []
-        before = [x.values.copy() for x in (*self.inputs, *self.parameters.values())]
+        buffer = partial(Buffer, at_begin=backwards)
+        read = {cuda.Input(i): buffer(x) for i, x in enumerate(inputs)}
+        read |= {p: buffer(drawn(p)) for p in cuda.parameters_of(launches)}
+        self.output = buffer(np.full(size, np.nan))
+        scratch = {s: buffer(np.full(s.nbytes // 4, np.nan)) for s in cuda.scratch_of(launches)}
+        self.buffers, self.streams = read | scratch | {cuda.Output(): self.output}, streams
+        self.tables, self.spans, self.blocks = [], [], []
+        before = [x.values.copy() for x in read.values()]
         for launch in launches:
             words = [self.word(argument, launch, stamps) for argument in launch.arguments]
             launched(launch.kernel, launch.grid, launch.block, words, backwards)
-        buffers = (*self.inputs, *self.parameters.values(), self.output, *self.scratch.values())
-        for buffer in buffers:
-            buffer.check()
-        for buffer, old in zip(buffers, before, strict=False):
-            assert np.array_equal(buffer.values, old, equal_nan=True), "an input was written"
+        for each in self.buffers.values():
+            each.check()
+        for each, old in zip(read.values(), before, strict=True):
+            assert np.array_equal(each.values, old, equal_nan=True), "an input was written"
 
     def address(self, argument):
-        match argument:
-            case cuda.Input(index, offset):
-                return self.inputs[index].address + 4 * offset
-            case cuda.Output():
-                return self.output.address
-            case cuda.Scratch(_, nbytes):
-                if argument not in self.scratch:
-                    self.scratch[argument] = self.buffer(np.full(nbytes // 4, np.nan))
-                return self.scratch[argument].address
-            case cuda.Parameter():
-                return self.parameters[argument].address
-            case int():
-                return argument
-        raise AssertionError(argument)
+        if isinstance(argument, int):
+            return argument
+        if isinstance(argument, cuda.Input):
+            return self.buffers[cuda.Input(argument.index)].address + 4 * argument.offset
+        return self.buffers[argument].address
 
     def word(self, argument, launch, stamps):
         """What the kernel gets for an argument."""

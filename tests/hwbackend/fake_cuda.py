@@ -6,7 +6,6 @@ refuse, or answer with garbage, raises `RuleBroken`, which is no error of CUDA a
 """
 
 import threading
-from bisect import bisect_right
 from collections import Counter, deque
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -91,18 +90,13 @@ class Capture:
     thread: int
     nodes: list = field(default_factory=list)
 
-    def add(self, run, duration, before):
-        self.nodes.append((run, duration, before))
+    def add(self, run, duration, tail):
+        self.nodes.append((run, duration, self.up_to(tail)))
         return len(self.nodes) - 1
 
-    def before(self, tail):
-        found, todo = set(), list(tail)
-        while todo:
-            node = todo.pop()
-            if node not in found:
-                found.add(node)
-                todo += self.nodes[node][2]
-        return found
+    def up_to(self, tail):
+        """Nodes, and all that they wait for."""
+        return tail.union(*(self.nodes[node][2] for node in tail))
 
 
 def _call(method):
@@ -161,7 +155,7 @@ class FakeCuda:
         self._skew = tuple(skew) or (0,) * gpus
         self._current = {}  # device of each thread
         self._streams, self._events, self._graphs, self._functions = {}, {}, {}, {}
-        self._allocations, self._bases = [], []
+        self._allocations = []
         self._captures = []
         self._next = 0x1000
         self._allowed = {}
@@ -209,9 +203,9 @@ class FakeCuda:
         return self._events[event]
 
     def _allocation(self, address):
-        at = bisect_right(self._bases, address) - 1
-        _refuse(at < 0 or not self._allocations[at].alive, f"address {address:#x} is not allocated, or not any more")
-        return self._allocations[at]
+        found = [each for each in self._allocations if each.base <= address < each.base + each.nbytes]
+        _refuse(not found or not found[0].alive, f"address {address:#x} is not allocated, or not any more")
+        return found[0]
 
     def view(self, address, nbytes, device):
         """Return memory as bytes; checked."""
@@ -305,14 +299,13 @@ class FakeCuda:
     def malloc(self, nbytes):
         _refuse(nbytes <= 0, f"{nbytes} bytes are allocated")
         base, data = self._room(nbytes)
-        at = bisect_right(self._bases, base)
-        self._bases.insert(at, base)
-        self._allocations.insert(at, Allocation(base, nbytes, self._device(), data))
+        self._allocations.append(Allocation(base, nbytes, self._device(), data))
         return base
 
     def _room(self, nbytes):
         """Return an address that was never given before, and what is there; None where it is large."""
-        base = (self._bases[-1] + self._allocations[-1].nbytes if self._bases else 0x7F0000000000) + 4096
+        last = self._allocations[-1] if self._allocations else Allocation(0x7F0000000000, 0, 0, None)
+        base = last.base + last.nbytes + 4096
         return -(-base // 256) * 256, None if nbytes >= _LAZY else np.full(nbytes, 0xA5, np.uint8)
 
     def free(self, address):
@@ -461,8 +454,7 @@ class FakeCuda:
 
     def end_capture(self, stream):
         capture, tails = self._ended(stream)
-        joined = capture.before(tails[stream])
-        if not all(capture.before(tail) <= joined for tail in tails.values()):
+        if not all(tail <= capture.up_to(tails[stream]) for tail in tails.values()):
             raise FakeError("cudaErrorStreamCaptureUnjoined: capturing stream has unjoined work")
         handle = self._handle()
         self._graphs[handle] = capture
