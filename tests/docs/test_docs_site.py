@@ -97,11 +97,6 @@ def test_the_evidence_is_that_of_the_records():
     assert f"{sum(run['examples'] for run in parity['runs']):,} random programs" in text
     assert f"{occupancy['cases']:,} random kernels" in text
     assert occupancy["different"] == 0
-    verdicts = [claim["verdict"].partition(":")[0] for claim in record("papers.json")["claims"].values()]
-    reproduced, differ = verdicts.count("reproduced"), verdicts.count("differs")
-    rest = len(verdicts) - reproduced - differ
-    assert f"{len(verdicts)} claims" in text
-    assert f"{reproduced} reproduced, {differ} differ, {rest} could not be tested" in text
     measured = [path for path in (ROOT / "validation/hardware/measurements").iterdir() if path.is_dir()]
     assert bool(measured) != ("This project has not measured a GPU yet" in text)
 

@@ -141,13 +141,17 @@ def test_the_page_has_what_was_kept():
     assert "| 22 layers | inter-mr | - | 1.05 | " in page
 
 
-def test_the_readme_counts_what_was_kept():
-    """A row per paper, and one of all: claims, reproduced, differ, not to be had."""
+def test_readme_and_page_count_what_was_kept():
+    """A row per paper, and one of all, which the page on accuracy says, too: claims, reproduced, differ, not tested."""
     text = read_text(ROOT / "validation" / "README.md")
-    for paper in ("all", *PAPERS.values()):
+    for paper in (*PAPERS.values(), "all"):
         found = claims.verdicts([each for each in CLAIMS.values() if paper in ("all", each.paper)], KEPT)
-        reproduced, differ, total = found["reproduced"], found["differs"], sum(found.values())
+        total, reproduced, differ = sum(found.values()), found["reproduced"], found["differs"]
         assert f"| {paper} | {total} | {reproduced} | {differ} | {total - reproduced - differ} |\n" in text
+    page = read_text(ROOT / "docs" / "background" / "accuracy.md")
+    assert re.search(
+        f"{total} claims .* {reproduced} reproduced, {differ} differ, {total - reproduced - differ} ", page
+    )
 
 
 def test_command(tmp_path, capsys):
