@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import study_cases
 from study_cases import fork, study
 
 import simsched as ss
@@ -59,14 +58,6 @@ def test_a_finished_folder(done):
     assert (done / "rows.csv").read_text() == results.to_csv(deterministic=False)
     assert (done / "rows.parquet").exists()
     assert read_study(done) == (results.study, ss.__version__) == (STUDY, ss.__version__)
-
-
-def test_what_is_finished_is_not_run_again(done):
-    before = lines(done)
-    study_cases.made.clear()
-    assert len(ran(done).rows) == 12
-    assert lines(done) == before
-    assert len(study_cases.made) == 3  # graphs are made again to see whether they are the same
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 11])

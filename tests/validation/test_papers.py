@@ -76,13 +76,6 @@ def test_tables():
     assert tables([claim()], {}).endswith("| not run | within 10 % | not run |")
 
 
-def test_part_of_a_text_is_replaced():
-    text = "head\n<!-- claims -->\nold \\1\n<!-- end of claims -->\ntail"
-    assert put_between(text, "claims", "new \\1") == "head\n<!-- claims -->\nnew \\1\n<!-- end of claims -->\ntail"
-    with pytest.raises(FormatError, match="<!-- other -->"):
-        put_between(text, "other", "new")
-
-
 def test_every_claim_was_run_and_differences_are_explained():
     assert list(KEPT) == list(CLAIMS)
     for key, each in CLAIMS.items():

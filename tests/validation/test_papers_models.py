@@ -34,22 +34,17 @@ def one_device(**replaced):
     return ss.Cluster.preset("v100").replace_devices(**free | replaced)
 
 
-def test_a_measured_stage_of_one_group_hides_its_launches():
-    """Kernels of 10 and 20 us hide two launches of 4; kernels of 1 and 2 us wait for theirs: 8 us."""
-    graph = made(10, 20, 1, 2)
+def test_a_measured_stage_hides_launches_behind_kernels():
+    """Kernels of 10 and 20 us hide two launches of 4; kernels of 1 and 2 us wait for theirs: 8 us.
+
+    Several groups pay launch and barrier. 0 beside 1: two launches of 4 before 1, which takes 20, barrier 10. 4, 5 and
+    6 of 10 us: the last is launched 8 us after the first, so they end at 4 + 8 + 10, and the barrier is 10 more.
+    """
+    graph = made(10, 20, 1, 2, 10, 10, 10)
     stage = ios.MeasuredStage(graph, one_device())
-    assert stage((("0", "1"),)) == 30.0
-    assert stage((("2", "3"),)) == 8.0
+    assert [stage((("0", "1"),)), stage((("2", "3"),))] == [30.0, 8.0]
+    assert [stage((("0",), ("1",))), stage((("4",), ("5",), ("6",)))] == [38.0, 32.0]
     assert ios.MeasuredStage(graph, one_device(gap=1.0))((("0",),)) == 11.0
-
-
-def test_a_measured_stage_of_several_groups_pays_launch_and_barrier():
-    """0 beside 1: two launches of 4 before 1, which takes 20, barrier 10. 2, 3 and 4 of 10 us: the last is launched
-    8 us after the first, so they end at 4 + 8 + 10, and the barrier is 10 more."""
-    graph = made(10, 20, 10, 10, 10)
-    stage = ios.MeasuredStage(graph, one_device())
-    assert stage((("0",), ("1",))) == 38.0
-    assert stage((("2",), ("3",), ("4",))) == 32.0
 
 
 @pytest.mark.parametrize("stages", [["01|2"], ["0|1|2"], ["0|1", "2"], ["012"]], ids=str)
@@ -153,13 +148,13 @@ def test_a_producer_of_a_higher_number_is_not_waited_for():
 
 
 def test_stages_that_gain_nothing_are_accepted():
-    """Two of 4 us on one GPU become a stage of 4 + 0.5 * 4 = 6. Two that depend on each other do not."""
+    """Two of 4 us on one GPU become a stage of 4 + 0.5 * 4 = 6. Two that depend on each other do not.
+
+    Transfers add up. 0, 1 of 4 us on GPU 0, each read by 2, of 2 us, on GPU 1: 8 + 1 + 2 = 11; {0, 1} ends at 6, then
+    1 + 1 and 2.
+    """
     assert Evaluator(made(4, 4, utilization=0.5), [0, 0]).with_stages() == 6.0
     assert Evaluator(made(4, 4, edges="0-1", utilization=0.5), [0, 0]).with_stages() == 8.0
-
-
-def test_transfers_between_stages_add_up():
-    """0, 1 of 4 us on GPU 0, each read by 2, of 2 us, on GPU 1: 8 + 1 + 2 = 11; {0, 1} ends at 6, then 1 + 1 and 2."""
     assert Evaluator(made(4, 4, 2, edges="0-2 1-2", utilization=0.5), [0, 0, 1]).with_stages() == 10.0
 
 
