@@ -1,5 +1,7 @@
 """Hypothesis strategies that several tests share: small graphs of mixed operators, clusters, placements."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from simsched.model import DTYPE_NBYTES, EXECUTIONS, Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
@@ -8,13 +10,12 @@ PRESETS = ("a100", "v100", "k80", "h100", "a40", "rtx3080")
 times = st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0, 123.25])
 sizes = st.sampled_from([0.0, 1.0, 4096.0, 1e6, 2.5e7])
 
-kernel_shapes = st.fixed_dictionaries(
-    {
-        "blocks": st.sampled_from([1, 7, 80, 108, 500, 3000]),
-        "threads": st.sampled_from([32, 100, 256, 1024]),
-        "registers": st.sampled_from([16, 32, 64]),
-        "shared_memory": st.sampled_from([0, 1000, 32768]),
-    }
+kernels = st.builds(
+    Kernel,
+    blocks=st.sampled_from([1, 7, 80, 108, 500, 3000]),
+    threads=st.sampled_from([32, 100, 256, 1024]),
+    registers=st.sampled_from([16, 32, 64]),
+    shared_memory=st.sampled_from([0, 1000, 32768]),
 )
 
 
@@ -22,7 +23,7 @@ kernel_shapes = st.fixed_dictionaries(
 def kernel_lists(draw):
     """One to three kernels whose shares add up to 1; each fits on every preset."""
     shares = draw(st.sampled_from([(1.0,), (0.5, 0.5), (0.25, 0.25, 0.5)]))
-    return tuple(Kernel(share=share, **draw(kernel_shapes)) for share in shares)
+    return tuple(replace(draw(kernels), share=share) for share in shares)
 
 
 @st.composite
@@ -71,9 +72,8 @@ def graphs(draw, max_ops=7, min_ops=1, timed=False, shuffled=True):
     names = draw(st.permutations([f"op{i}" for i in range(n)])) if shuffled else [f"op{i}" for i in range(n)]
     rows = [draw(operators(name, timed)) for name in sorted(names)]
     pairs = draw(edge_pairs(n))
-    return OpGraph(
-        rows, [draw(edges(names[i], names[j])) for i, j in pairs], name=draw(st.sampled_from(["graph", "net [1]"]))
-    )
+    label = draw(st.sampled_from(["graph", "net [1]"]))
+    return OpGraph(rows, [draw(edges(names[i], names[j])) for i, j in pairs], label)
 
 
 @st.composite

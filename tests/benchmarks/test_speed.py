@@ -25,7 +25,7 @@ from simsched.schedulers import schedule
 from simsched.schedulers.nimble import assign_streams
 from simsched.schedulers.opara import allocate_streams
 from simsched.schedulers.stage_costs import StageFormula
-from workloads import random_dags, read_kineto_program
+from workloads import read_kineto_program
 from workloads.formats.kineto import read_kineto
 from workloads.formats.onnx_models import read_onnx
 
@@ -121,29 +121,22 @@ def makespan_of_all_steps(path):
     return program.graph
 
 
-FAMILIES = {
-    "layered": lambda n: random_dags.random_layered(n, n // 1000 + 10, rng=0),
-    "layered-impl": lambda n: random_dags.random_layered(n, n // 2000 + 30, rng=0, mode="impl"),
-    "erdos-renyi": lambda n: random_dags.random_erdos_renyi(n, rng=0),
-    "watts-strogatz": lambda n: random_dags.random_watts_strogatz(n, rng=0),
-    "fork-join": lambda n: random_dags.random_fork_join(n, rng=0),
-    "series-parallel": lambda n: random_dags.random_series_parallel(n, rng=0),
-    "wavefront": lambda n: random_dags.random_wavefront(round(n**0.5), round(n**0.5), rng=0),
-    "out-tree": lambda n: random_dags.random_out_tree(n, rng=0),
-    "in-tree": lambda n: random_dags.random_in_tree(n, rng=0),
-    "cholesky": lambda n: random_dags.random_cholesky(int((6 * n) ** (1 / 3)), rng=0),
-    "lu": lambda n: random_dags.random_lu(int((3 * n) ** (1 / 3)), rng=0),
-    "fft": lambda n: random_dags.random_fft(2 ** (n.bit_length() - 4), rng=0),
-    "inception-like": lambda n: random_dags.random_inception_like(n // 8, rng=0),
-    "transformer-like": lambda n: random_dags.random_transformer_like(n // 57, rng=0),
-}
-CHANGES = {
-    "device": lambda asked: asked.device("h100"),
-    "launch": lambda asked: asked.overhead(launch=0),
-    "graph": lambda asked: asked.execution("graph"),
-    "stages": lambda asked: asked.execution("stages"),
-    "fuse": lambda asked: asked.fuse(["stem.conv1", "stem.conv2"]),
-}
+def families(n):
+    """Random DAGs of every kind, of about so many operators."""
+    side, cube = round(n**0.5), (3 * n) ** (1 / 3)
+    alike = ("erdos-renyi", "watts-strogatz", "fork-join", "series-parallel", "out-tree", "in-tree")
+    yield from (f"{kind},n_ops={n}" for kind in alike)
+    yield from (
+        f"layered,n_ops={n},n_layers={n // 1000 + 10}",
+        f"layered,n_ops={n},n_layers={n // 2000 + 30},mode=impl",
+    )
+    yield from (f"wavefront,rows={side},columns={side}", f"fft,points={2 ** (n.bit_length() - 4)}")
+    yield from (f"cholesky,tiles={int(2 ** (1 / 3) * cube)}", f"lu,tiles={int(cube)}")
+    yield from (f"inception-like,n_blocks={n // 8}", f"transformer-like,n_layers={n // 57}")
+
+
+CHANGES = [("device", "h100"), ("overhead.launch", 0), ("execution", "graph"), ("execution", "stages"),
+           ("fuse", ("stem.conv1", "stem.conv2"))]  # fmt: skip
 
 
 def layered(n, wide=14.3):
@@ -155,9 +148,8 @@ def rows():
     """Yield what is measured, a function that makes it in a folder before the clock starts, and how often it runs."""
     for name in ("nasnet_a_large", f"nasnet_a_large,{BY_OPERATOR}", "inception_v3", "randwire", "bert_large"):
         yield f"build {name}", lambda _, name=name: partial(workloads.from_spec, name), 50
-    for name, draw in FAMILIES.items():
-        for n in (10_000, 1_000_000):
-            yield f"draw {n} of {name}", lambda _, draw=draw, n=n: partial(draw, n), 3
+    for spec in (*families(10_000), *families(1_000_000)):
+        yield f"draw {spec}", lambda _, spec=spec: partial(workloads.from_spec, f"random:{spec},seed=0"), 3
     for n, granularity in product((1, 100), ("unit", "operator")):
         yield f"onnx with {n} sizes by {granularity}", onnx_file(n, granularity), 3
     yield "kineto to a profile", profiler_trace(partial(read_kineto, skip=0)), 3
@@ -196,8 +188,8 @@ def rows():
         make = of(name, ss.compare, ss.Cluster.preset("h100", gpus), ranges=yes)
         yield f"compare {name} on {gpus}, ranges {yes}", make, 5
     yield "advise inception_v3", of("inception_v3", ss.advise, A100), 2
-    for name, change in CHANGES.items():
-        yield f"what if {name}", planned(lambda plan, change=change: asked(change(ss.what_if(plan, A100)))), 20
+    for change in CHANGES:
+        yield f"what if {change}", planned(lambda plan, change=change: asked(ss.what_if(plan, A100).set(*change))), 20
     for yes in (False, True):
         yield f"sensitivity, per operator {yes}", planned(partial(ss.sensitivity, cluster=A100, per_operator=yes)), 3
     for n in (1, 4, 8):
