@@ -31,6 +31,11 @@ def edges(text, nbytes=0.0, transfer=None):
     return found
 
 
+def pairs(graph):
+    """The edges of a graph as pairs of numbers of operators, in their order."""
+    return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+
+
 def placements(text):
     """Placements of "a b/1@2.3!-1" in launch order: operator, stream and group, device, stage, priority (else 0)."""
     found = []

@@ -123,8 +123,7 @@ def test_what_takes_in_what(kinds, units):
 def test_what_is_left(operators, pairs, units, read):
     graph = OpGraph([op(*one.split(":")) for one in operators.split()], edges(pairs, nbytes=4.0))
     found = fuse(graph, io=False)
-    assert found.names == tuple(units.split())
-    assert list(found.edges) == edges(read, nbytes=4.0)
+    assert (found.names, list(found.edges)) == (tuple(units.split()), edges(read, nbytes=4.0))
     assert found == without_io(fuse(graph))
 
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper
-from onnx_makers import MODELS, attention, external, model, with_if
+from onnx_makers import external, made, model
 from small import edges
 
 from simsched.base.errors import FormatError
@@ -41,7 +41,7 @@ def mlp(net):
 def test_what_exporters_write_is_what_our_networks_build(build, granularity, device):
     net = Network("by hand", granularity=granularity, device=device)
     build(net)
-    graph = from_onnx(MODELS[build.__name__](), granularity=granularity, device=device)
+    graph = from_onnx(made(build.__name__), granularity=granularity, device=device)
     assert Counter(graph.operators) == Counter(net.graph().operators)
     assert Counter(graph.edges) == Counter(net.graph().edges)
 
@@ -51,7 +51,7 @@ def test_attention_with_its_arithmetic_on_shapes():
 
     What computes the shapes is no operator, biases are in the products, reshapes are read through.
     """
-    graph = from_onnx(attention(), shapes=SEQUENCES)
+    graph = from_onnx(made("attention"), shapes=SEQUENCES)
     assert " ".join(f"{op.name}:{op.kind}:{op.flops:g}" for op in graph.operators) == (
         "q:linear:24576 q_turned:transpose:0 k:linear:24576 k_turned:transpose:0 v:linear:24576 v_turned:transpose:0 "
         "scores:matmul:4608 scaled:div:288 weights:softmax:1440 mixed:matmul:4608 mixed_turned:transpose:0 "
@@ -60,7 +60,7 @@ def test_attention_with_its_arithmetic_on_shapes():
     assert (graph["q"].weight_nbytes, graph["scaled"].weight_nbytes) == (33 * 32 * 4, 0.0)
     assert graph["k_turned"].output_shape == (2, 4, 8, 6)
     assert list(graph.edges)[:2] == edges("q-q_turned=1536 k-k_turned=1536")
-    single = from_onnx(attention(), shapes=SEQUENCES, granularity="operator")
+    single = from_onnx(made("attention"), shapes=SEQUENCES, granularity="operator")
     assert len(single) == 12 + 3 + 4
     assert (single["q_heads"].kind, single["q_heads"].time, single["q_heads"].kernels) == ("view", 0.0, ())
 
@@ -118,7 +118,7 @@ def test_what_an_operator_that_is_not_supported_writes_may_be_given(declared, sh
 
 def test_control_flow_is_one_operator_that_reads_what_its_graphs_read(caplog):
     """The choice reads the convolution's 256 numbers from around it and a byte that chooses, and writes 256."""
-    graph = from_onnx(with_if())
+    graph = from_onnx(made("with_if"))
     assert list(graph.edges) == edges("conv-chosen chosen-after", nbytes=1024.0)
     assert (graph["chosen"].kind, graph["chosen"].nbytes) == ("if", 2049.0)
     assert "If (1)" in caplog.text
@@ -197,10 +197,10 @@ def test_small_models(text, weights, facts):
 
 
 def test_the_other_name_of_the_own_operator_set():
-    made = attention()
-    for node in made.graph.node:
+    other = made("attention")
+    for node in other.graph.node:
         node.domain = "ai.onnx"
-    assert from_onnx(made, shapes=SEQUENCES) == from_onnx(attention(), shapes=SEQUENCES)
+    assert from_onnx(other, shapes=SEQUENCES) == from_onnx(made("attention"), shapes=SEQUENCES)
 
 
 def test_an_initialiser_may_stand_among_the_inputs():

@@ -10,7 +10,7 @@ pytest.importorskip("onnx")
 
 import onnx
 from onnx import defs, helper
-from onnx_makers import MODELS, branches, conv_norm_relu, model
+from onnx_makers import MODELS, made, model
 
 from simsched.base.errors import FileError, FormatError, SimschedError
 from workloads.formats.onnx_models import from_onnx, read_onnx
@@ -71,7 +71,7 @@ def test_graphs_and_sizes_that_do_not_fit(text, shapes, expected):
 def test_files_that_are_no_models(tmp_path):
     """Of other formats, empty, cut off anywhere; of 3 GB none of which is read; a folder."""
     path = tmp_path / "model.onnx"
-    whole = branches().SerializeToString()
+    whole = made("branches").SerializeToString()
     others = [b"\x00" * 50, b"PK\x03\x04 a zip file", b'{"format": "x"}']
     for content in (*others, *(whole[:length] for length in range(1, len(whole), len(whole) // 60))):
         path.write_bytes(content)
@@ -85,12 +85,12 @@ def test_files_that_are_no_models(tmp_path):
 
 
 def test_names_that_are_not_text_or_of_several_lines():
-    data = conv_norm_relu().SerializeToString().replace(b"conv.relu", b"conv\xff\xfeelu")
+    data = made("conv_norm_relu").SerializeToString().replace(b"conv.relu", b"conv\xff\xfeelu")
     assert "UTF-8" in refused(lambda: from_onnx(onnx.ModelProto.FromString(data)))
-    made = model("(float[n] x) => (y) { foo = com.acme.Foo (x)  y = Relu (foo) }")
-    made.graph.input[0].name = made.graph.node[0].input[0] = "x\ny"
-    assert refused(lambda: from_onnx(made)).endswith(r"give --shape x\ny=1")
-    assert "the inputs are: x\\ny" in refused(lambda: from_onnx(made, shapes={"x\ny": [2], "foo": [2], "z": [2]}))
+    lines = model("(float[n] x) => (y) { foo = com.acme.Foo (x)  y = Relu (foo) }")
+    lines.graph.input[0].name = lines.graph.node[0].input[0] = "x\ny"
+    assert refused(lambda: from_onnx(lines)).endswith(r"give --shape x\ny=1")
+    assert "the inputs are: x\\ny" in refused(lambda: from_onnx(lines, shapes={"x\ny": [2], "foo": [2], "z": [2]}))
 
 
 NUMBERS = st.sampled_from([0, 1, -1, 2, 3, 7, 10**12, 2**31, 2**62, -(2**63)])
@@ -107,8 +107,8 @@ VALUES = NUMBERS | st.lists(NUMBERS, min_size=1, max_size=5) | st.sampled_from(T
 @given(name=st.sampled_from(sorted(MODELS)), data=st.data())
 def test_fields_that_are_changed(name, data):
     """A graph or one line."""
-    model = MODELS[name]()
-    graph = model.graph
+    changed = made(name)
+    graph = changed.graph
     tensors = [*(x for node in graph.node for x in (*node.input, *node.output)), "none", ""]
     for _ in range(data.draw(st.integers(1, 3))):
         node = data.draw(st.sampled_from(list(graph.node)))
@@ -124,7 +124,7 @@ def test_fields_that_are_changed(name, data):
         elif change == 4:
             node.attribute.append(helper.make_attribute(data.draw(st.sampled_from(ATTRIBUTES)), data.draw(VALUES)))
         elif change == 5:
-            model.opset_import[0].version = data.draw(st.integers(5, 40))
+            changed.opset_import[0].version = data.draw(st.integers(5, 40))
         elif change == 6:
             graph.input[0].type.tensor_type.shape.dim.add(dim_value=data.draw(NUMBERS))
         elif change == 7:
@@ -135,6 +135,6 @@ def test_fields_that_are_changed(name, data):
             weights.data_type = data.draw(st.integers(0, 30))
     for granularity in ("unit", "operator"):
         with suppress(SimschedError):
-            graph = from_onnx(model, granularity=granularity, shapes={"x": (2, 6, 32)} if name == "attention" else {})
+            graph = from_onnx(changed, granularity=granularity, shapes={"x": (2, 6, 32)} if name == "attention" else {})
             assert len(graph) >= 1
             assert (graph.flops >= 0).all()

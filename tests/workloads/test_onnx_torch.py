@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 import torch
 from torch import nn
-from torch_modules import Inception, Residual
+from torch_modules import Inception, Residual, torchvision_models
 
 import simsched as ss
 from workloads import load
@@ -97,11 +97,7 @@ def test_sizes_that_are_open_are_given(tmp_path):
 
 def test_inception_v3_of_torchvision(tmp_path):
     """94 convolutions and 5.711 G multiply-adds in them, as in our own network, to 0.1 %."""
-    try:
-        from torchvision.models import inception_v3
-    except (ImportError, RuntimeError) as error:  # RuntimeError: one that was built for another torch
-        pytest.skip(f"torchvision cannot be imported: {error}")
-    network = inception_v3(weights=None, aux_logits=False, init_weights=False)
+    network = torchvision_models().inception_v3(weights=None, aux_logits=False, init_weights=False)
     graph = read_onnx(exported(tmp_path / "v3.onnx", network, torch.zeros(1, 3, 299, 299)))
     ours = load("inception_v3")
     convolutions, expected = ([op.flops for op in each.operators if op.kind == "conv"] for each in (graph, ours))

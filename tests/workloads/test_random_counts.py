@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import pairs
 
 from workloads import random_dags as dags
 
 EVEN = {"time": (1.0, 1.0), "rng": 0}
 TRANSFORMER = dags.random_transformer_like(1, 1, 2, 3, **EVEN)
 INCEPTION = dags.random_inception_like(1, 2, 1, channels=4, image_size=2, **EVEN)
-
-
-def pairs(graph):
-    return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
 
 
 def in_degree(graph):

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-import simsched as ss  # noqa: E402 - the rest is for those who have PyTorch
+from torch_modules import torchvision_models  # noqa: E402 - the rest is for those who have PyTorch
+
+import simsched as ss  # noqa: E402
 import workloads  # noqa: E402
 from workloads.formats.fusion import fuse, without_io  # noqa: E402
 from workloads.formats.torch_fx import from_module  # noqa: E402
@@ -20,26 +22,17 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 PRODUCTS = ("conv", "linear", "matmul")
 
 
-@pytest.fixture(scope="module")
-def models():
-    try:
-        import torchvision
-    except (ImportError, RuntimeError) as error:  # the latter where it was built for another release of PyTorch
-        pytest.skip(f"torchvision cannot be imported: {error}")
-    return torchvision.models
-
-
-def network(models, name):
+def network(name):
     """A network without weights, and its input."""
     settings = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
     with torch.device("meta"):
         size = 299 if name == "inception_v3" else 224
-        return getattr(models, name)(weights=None, **settings), torch.empty(1, 3, size, size)
+        return getattr(torchvision_models(), name)(weights=None, **settings), torch.empty(1, 3, size, size)
 
 
 @cache  # fake tensors take seconds to go through a network
-def imported(models, name):
-    return from_module(*network(models, name), include_io=True)
+def imported(name):
+    return from_module(*network(name), include_io=True)
 
 
 @pytest.mark.parametrize(("name", "counts"), [
@@ -49,9 +42,9 @@ def imported(models, name):
     ("squeezenet1_1", (68, 9, 9, 2, 16)),
     ("densenet121", (433, 1, 1, 1, 0)),
 ])  # fmt: skip
-def test_vertices_streams_and_waits(models, name, counts):
+def test_vertices_streams_and_waits(name, counts):
     """Vertices of torch.fx; streams of Opara, chains of Nimble and streams of its released code; waits of all three."""
-    graph, cluster = imported(models, name), ss.Cluster.preset("a100", 1)
+    graph, cluster = imported(name), ss.Cluster.preset("a100", 1)
     opara, nimble = ss.schedule(graph, cluster, "opara"), ss.schedule(graph, cluster, "nimble")
     released = ss.schedule(graph, cluster, "nimble", mode="impl")
     assert (len(graph), opara.n_streams, nimble.n_streams, released.n_streams, opara.search["waits"]) == counts
@@ -59,11 +52,11 @@ def test_vertices_streams_and_waits(models, name, counts):
 
 
 @pytest.mark.parametrize("name", ["googlenet", "squeezenet1_1", "shufflenet_v2_x0_5"])
-def test_products_are_those_that_pytorch_counts(models, name):
+def test_products_are_those_that_pytorch_counts(name):
     """PyTorch counts FLOP of convolutions and matrix products as they are dispatched; weights, as its modules do."""
-    module, image = network(models, name)
+    module, image = network(name)
     module.eval()
-    graph = imported(models, name)
+    graph = imported(name)
     n_flops = counted(module, image)
     for each in (graph, fuse(graph)):
         assert sum(op.flops for op in each.operators if op.kind in PRODUCTS) == n_flops
@@ -112,13 +105,13 @@ def rows(graph):
     return Counter(tuple(getattr(op, field) for field in fields) for op in graph.operators)
 
 
-def test_inception_v3_is_ours(models):
+def test_inception_v3_is_ours():
     """The same single operators, to the byte; units are those of IOS, 4 concatenations in forks and a classifier."""
-    theirs = without_io(imported(models, "inception_v3"))
+    theirs = without_io(imported("inception_v3"))
     ours = workloads.load("inception_v3", granularity="operator")
     assert rows(theirs) == rows(ours)
     assert (len(theirs), len(theirs.edges)) == (len(ours), len(ours.edges)) == (314, 348)
-    theirs = without_io(fuse(imported(models, "inception_v3")))
+    theirs = without_io(fuse(imported("inception_v3")))
     ours = workloads.load("inception_v3")
     more, fewer = rows(theirs) - rows(ours), rows(ours) - rows(theirs)
     assert [(kind[0], n) for kind, n in more.items()] == [("concat", 4), ("concat", 2), ("linear", 1)]

@@ -6,6 +6,15 @@ torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
 
+def torchvision_models():
+    """The networks of torchvision, if there is one for this release of PyTorch."""
+    try:
+        import torchvision
+    except (ImportError, RuntimeError) as error:  # the latter where it was built for another
+        pytest.skip(f"torchvision cannot be imported: {error}")
+    return torchvision.models
+
+
 class Forward(nn.Module):
     """A module that calls a function on itself."""
 
