@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from interpreter import largest_error
+from rewriting.interpreter import largest_error
 
 from simsched.model.graph import Operator, OpGraph
 from simsched.rewriting import RULES, Draft, Row

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from interpreter import largest_error
+from rewriting.interpreter import largest_error
 from rewritten import of_text, with_changes
 
 from simsched.base.errors import GraphError

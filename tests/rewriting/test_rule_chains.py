@@ -5,7 +5,7 @@ from functools import reduce
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interpreter import Weights, evaluate, largest_error
+from rewriting.interpreter import Weights, evaluate, largest_error
 from rewritten import TOLERANCE, block, check, cut, network, of_text, source, walked
 
 import workloads

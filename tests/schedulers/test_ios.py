@@ -3,18 +3,18 @@
 import logging
 import os
 import signal
-from dataclasses import replace
 from threading import Timer
 from time import process_time, sleep
 
 import numpy as np
 import pytest
+from rewriting.rewritten import of_text, with_changes
 from small import made, written
 from strategies import by_operator
 
 import simsched as ss
 import workloads
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.graph import Operator, OpGraph
 from simsched.schedulers import schedule
 from simsched.schedulers.ios import ios, part
 from simsched.schedulers.ios.scheduler import blocks_of
@@ -64,19 +64,10 @@ def test_limits():
 
 
 def convolutions(batch=1, **kernels):
-    """Convolutions of 4 channels that read x, which has 8 by 8 pixels, and what joins them; kernel, padding, stride."""
-    rows = [Operator("x", time=1.0, output_shape=(batch, 3, 8, 8))]
-    for name, (kernel, padding, stride) in kernels.items():
-        side = (8 + 2 * padding - kernel) // stride + 1
-        sizes = {"kernel": [kernel] * 2, "padding": [padding] * 2, "stride": [stride] * 2, "groups": 1}
-        rows.append(Operator(name, "conv", flops=1e6 * kernel**2, nbytes=1e5, attributes=sizes,
-                             input_shapes=[(batch, 3, 8, 8)], output_shape=(batch, 4, side, side)))  # fmt: skip
-    rows += [Operator(f"{name}.read", time=1.0, input_shapes=[rows[1].output_shape]) for name in kernels]
-    return OpGraph(
-        rows,
-        [Edge("x", name, batch * 768.0) for name in kernels]
-        + [Edge(name, f"{name}.read", row.output_nbytes) for name, row in zip(kernels, rows[1:], strict=False)],
-    )
+    """Convolutions of x to 4 channels, each of a kernel, padding and stride, and an operator that reads each."""
+    rows = [f"{name} = conv(x, 4, {k}, padding={p}, stride={s})" for name, (k, p, s) in kernels.items()]
+    rows += [f"{name}_read = activation({name})" for name in kernels]
+    return of_text("; ".join(rows), "unit", x=(batch, 3, 8, 8))
 
 
 def merging_is_cheap(groups, merged=False):
@@ -115,8 +106,7 @@ def test_what_hides_a_merge_is_named():
         ("b", {"input_shapes": ()}, {"b": "input_shapes of 'b'"}),
         ("b", {"attributes": {}}, {"b": "kernel of 'b'"}),
     ):
-        rows = [replace(op, **without) if op.name == name else op for op in graph.operators]
-        plan = planned(OpGraph(rows, graph.edges), merging_is_cheap, blocks="none")
+        plan = planned(with_changes(graph, name, **without), merging_is_cheap, blocks="none")
         assert (plan.search["merging_lacks"], plan.search["merged"]) == (lacks, 0)
 
 

@@ -2,16 +2,17 @@
 
 import networkx as nx
 import numpy as np
+from small import edges
 
-from simsched.model import Edge, Operator, OpGraph, Placement, Schedule
+from simsched.model import Operator, OpGraph, Placement, Schedule
 from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 
 
-def made(edges, names=None, **fields):
-    """A graph from "ab cd" (edges a -> b and c -> d), every operator 10 us."""
-    pairs = edges.split()
-    names = sorted(set("".join(pairs))) if names is None else names
-    return OpGraph([Operator(name, time=10.0) for name in names], [Edge(a, b, **fields) for a, b in pairs])
+def made(pairs, names=None, **fields):
+    """A graph from "ab cd=8" (edges a -> b and c -> d, this of 8 bytes), every operator 10 us."""
+    rows = edges(pairs, **fields)
+    names = sorted({name for edge in rows for name in (edge.src, edge.dst)}) if names is None else names
+    return OpGraph([Operator(name, time=10.0) for name in names], rows)
 
 
 def plan(graph, text, execution="events"):
