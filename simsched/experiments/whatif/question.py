@@ -10,9 +10,9 @@ import numpy as np
 
 from simsched.base.errors import ClusterError, ScheduleError, SimschedError, WhatIfError
 from simsched.experiments.whatif.answer import Outcome
-from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Absolute, Change, common, make_change, speed_of
-from simsched.experiments.whatif.world import Ground, World, make_world, selected
-from simsched.model import Cluster, CostModel, OpGraph, Schedule
+from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Absolute, common, make_change, speed_of
+from simsched.experiments.whatif.world import World, selected
+from simsched.model import OpGraph, Schedule
 from simsched.model.program import BARRIER, COPY, WAIT
 from simsched.model.trace import Trace
 
@@ -22,11 +22,9 @@ _OF_THE_PLAN: Final = ("device", "execution", "fuse", "remove")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Question(Outcome):
+class Question(World, Outcome):
     """A question of what would be if something were different, and its answer: a `WhatIf` but for its analyses."""
 
-    ground: Ground
-    changes: tuple[Change, ...] = ()
     rescheduled: bool = False
 
     def __repr__(self) -> str:
@@ -182,29 +180,9 @@ class Question(Outcome):
         return replace(self, changes=()) if self.changes else self
 
     @cached_property
-    def world(self) -> World:
-        """Cluster, graph and cost model after the changes."""
-        return make_world(self.ground, self.changes)
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster after the changes."""
-        return self.world.cluster
-
-    @property
-    def graph(self) -> OpGraph:
-        """The graph after the changes, before a scheduler rewrites it."""
-        return self.world.graph
-
-    @property
-    def cost(self) -> CostModel | None:
-        """The cost model after the changes; None is the default one."""
-        return self.world.cost
-
-    @cached_property
     def plan(self) -> Schedule:
         """The schedule after the changes: made anew, or the one there was."""
-        return self.world.reschedule() if self.rescheduled else self.world.kept
+        return self._reschedule() if self.rescheduled else self.kept_plan
 
     @cached_property
     def before(self) -> Trace:  # type: ignore[override]
@@ -217,7 +195,7 @@ class Question(Outcome):
         if not self.rescheduled:
             return None
         try:
-            return self.ground.run(self.world.kept, self.cluster, self.cost)
+            return self.ground.run(self.kept_plan, self.cluster, self.cost)
         except (WhatIfError, ScheduleError, ClusterError):
             return None
 
@@ -343,7 +321,7 @@ def value_of(asked: Question, parameter: str) -> float | None:
     change = make_change(parameter, 1.0)
     if parameter in PARAMETERS:
         return common(PARAMETERS[parameter].values(asked.cluster))
-    return common(asked.world.speeds.values[selected(asked.graph, change)].tolist())
+    return common(asked.speeds.values[selected(asked.graph, change)].tolist())
 
 
 def _rebuilt_with(asked: Question, name: str) -> Any:

@@ -47,7 +47,7 @@ class WhatIf(Question):
             changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
             rescheduling_alone_us=self.rescheduling_alone,
             before=Case.of(self.before, self.ground.plan, self.ground.cost),
-            kept=None if self.kept is None else Case.of(self.kept, self.world.kept, self.cost),
+            kept=None if self.kept is None else Case.of(self.kept, self.kept_plan, self.cost),
             after=Case.of(self.after, self.plan, self.cost),
         )  # fmt: skip
 

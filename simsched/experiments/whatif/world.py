@@ -207,42 +207,69 @@ def changed_cost(
     return ChangedCost(default_cost if given is None else given, before, speeds, made)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class World:
-    """What changes make of the ground, short of schedules.
+    """What changes make of the ground.
 
     Parameters
     ----------
     ground
         What there was.
     changes
-        See `make_world` for the order in which they are made.
-    cluster, graph, cost
-        What there is instead.
-    scheduling_cost
-        What a scheduler is told of times: of operators that it makes, too.
-    speeds
-        How many times as quick operators are.
-    rewirings
-        How the graph came about, once it was rebuilt.
+        Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind,
+        one after the other: ``rebuild``; ``fuse``, ``remove`` and speeds of operators; ``gpus``; ``device`` presets;
+        all other numbers. So those that have nothing to do with each other can be asked for in any order.
     """
 
     ground: Ground
-    changes: tuple[Change, ...]
-    cluster: Cluster
-    graph: OpGraph
-    cost: CostModel | None
-    scheduling_cost: CostModel | None
-    speeds: Speeds
-    rewirings: tuple[Rewiring, ...] = field(repr=False, default=())
-
-    @property
-    def execution(self) -> str | None:
-        """The execution asked for, or None."""
-        return next((c.value for c in reversed(self.changes) if c.parameter == "execution"), None)
+    changes: tuple[Change, ...] = ()
 
     @cached_property
-    def kept(self) -> Schedule:
+    def cluster(self) -> Cluster:
+        """The cluster after the changes."""
+        return changed_cluster(self.ground.cluster, self.changes)
+
+    @property
+    def graph(self) -> OpGraph:
+        """The graph after the changes, before a scheduler rewrites it."""
+        return self.speeds.graph
+
+    @property
+    def speeds(self) -> Speeds:
+        """How many times as quick operators are."""
+        return self._graph_and_speeds[0]
+
+    @cached_property
+    def cost(self) -> CostModel | None:
+        """The cost model after the changes; None is the default one."""
+        return self._changed(self.ground.cost)
+
+    @cached_property
+    def _graph_and_speeds(self) -> tuple[Speeds, list[Rewiring]]:
+        """Speeds of the operators, and how their graph came about, once it was rebuilt."""
+        ground = self.ground
+        rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in self.changes if c.parameter.startswith(REBUILD)}
+        graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
+        speeds, rewirings = Speeds(graph, np.ones(len(graph))), list[Rewiring]()
+        for change in self.changes:
+            if change.parameter in ("fuse", "remove"):
+                rewirings.append(_rewired(ground, speeds.graph, change))
+                speeds = _speeds_over(ground, speeds, rewirings[-1])
+            elif speed_of(change.parameter) is not None:
+                speeds = speeds.changed(change, selected(speeds.graph, change))
+        return speeds, rewirings
+
+    def _changed(self, cost: CostModel | None) -> CostModel | None:
+        speeds, rewirings = self._graph_and_speeds
+        made = tuple(each.made for each in rewirings if each.made is not None)
+        return changed_cost(cost, self.ground.cluster, self.cluster, speeds, made)
+
+    def _executed(self, plan: Schedule) -> Schedule:
+        how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
+        return executed(plan, how)
+
+    @cached_property
+    def kept_plan(self) -> Schedule:
         """The plan that there was, carried over.
 
         Raises
@@ -250,70 +277,32 @@ class World:
         WhatIfError
             If it cannot be, or cannot run there.
         """
-        plan, cluster = self.ground.plan, self.cluster
+        plan, cluster, rewirings = self.ground.plan, self.cluster, self._graph_and_speeds[1]
         gone = ", ".join(name for name in plan.devices_used if name not in cluster.index)
         if gone:
             raise WhatIfError(f"the plan uses {gone}, which {cluster.name!r} does not have; ask {_REMEDY}")
+        graph = rewirings[0].before if rewirings else self.graph
         try:
             if any(change.parameter.startswith(REBUILD) for change in self.changes):
-                plan = renamed(plan, self.graph_rebuilt)
-            elif self.rewirings and plan.graph.names != self.graph_rebuilt.names:
+                plan = renamed(plan, graph)
+            elif rewirings and plan.graph.names != graph.names:
                 rewritten = f"the plan runs a graph that {plan.scheduler} rewrote"
                 raise WhatIfError(f"{rewritten}: ask of the plan in the place of the graph, or {_REMEDY}")
-            for rewiring in self.rewirings:
+            for rewiring in rewirings:
                 plan = carried(plan, rewiring)
-            return plan if self.execution is None else executed(plan, self.execution)
+            return self._executed(plan)
         except ScheduleError as error:
             raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
 
-    @property
-    def graph_rebuilt(self) -> OpGraph:
-        """The graph before operators were fused and removed."""
-        return self.rewirings[0].before if self.rewirings else self.graph
-
-    def reschedule(self) -> Schedule:
+    def _reschedule(self) -> Schedule:
         """Return the plan that the scheduler makes of the changed graph on the changed cluster."""
-        ground = self.ground
-        plan = schedule(self.graph, self.cluster, ground.by, self.scheduling_cost, **ground.options)
+        ground, cost = self.ground, self.cost
+        if ground.cost is None and not isinstance(ground.target, Cluster):  # what a scheduler makes is as measured
+            cost = self._changed(ground.target)
+        plan = schedule(self.graph, self.cluster, ground.by, cost, **ground.options)
         if plan.graph is not self.graph:  # operators that the scheduler made were not measured
             plan = upon(ground.target, plan)[0]
-        return plan if self.execution is None else executed(plan, self.execution)
-
-
-def make_world(ground: Ground, changes: Sequence[Change]) -> World:
-    """Return the world after some changes.
-
-    Notes
-    -----
-    Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind,
-    one after the other: ``rebuild``; ``fuse``, ``remove`` and speeds of operators; ``gpus``; ``device`` presets; all
-    other numbers. So those that have nothing to do with each other can be asked for in any order.
-
-    Raises
-    ------
-    WhatIfError
-        If one of them cannot be made.
-    UnknownNameError
-        If an operator or a kind is not there.
-    """
-    rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
-    graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
-    speeds, rewirings, made = Speeds(graph, np.ones(len(graph))), list[Rewiring](), list[str]()
-    for change in changes:
-        if change.parameter in ("fuse", "remove"):
-            rewiring = _rewired(ground, speeds.graph, change)
-            made += [rewiring.made] if rewiring.made is not None else []
-            speeds = _speeds_over(ground, speeds, rewiring)
-            rewirings.append(rewiring)
-        elif speed_of(change.parameter) is not None:
-            speeds = speeds.changed(change, selected(speeds.graph, change))
-    cluster = changed_cluster(ground.cluster, changes)
-    names = tuple(made)
-    cost = changed_cost(ground.cost, ground.cluster, cluster, speeds, names)
-    scheduling_cost = cost
-    if ground.cost is None and not isinstance(ground.target, Cluster):  # operators that a scheduler makes, as measured
-        scheduling_cost = changed_cost(ground.target, ground.cluster, cluster, speeds, names)
-    return World(ground, tuple(changes), cluster, speeds.graph, cost, scheduling_cost, speeds, tuple(rewirings))
+        return self._executed(plan)
 
 
 def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
