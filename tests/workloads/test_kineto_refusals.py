@@ -126,7 +126,6 @@ PLAIN, ANNOTATED = small_network(), small_network(annotated=True)
 
 @pytest.mark.parametrize(("trace", "options", "message"), [
     (PLAIN, {"level": "middle"}, "unknown level 'middle'; known are: top, leaf"),
-    (PLAIN, {"duration": "sum"}, "unknown duration 'sum'; known are: busy, span"),
     (PLAIN, {"skip": -1}, "skip must be a whole number of iterations, not"),
     (PLAIN, {"skip": 1.5}, "skip must be a whole number of iterations, not"),
     (PLAIN, {"skip": "1"}, "skip must be a whole number of iterations, not"),

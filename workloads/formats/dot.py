@@ -28,6 +28,7 @@ _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}
 _KEYWORDS: Final = ("strict", "graph", "digraph", "subgraph", "node", "edge")
 _IDS: Final = ("name", "text", "quoted")  # kinds of tokens that name something
+_ENDS: Final = (*_IDS, "{", "subgraph")  # tokens that the ends of edges begin with
 _MOST_NESTED: Final = 100
 _MOST_MULTIPLIED: Final = 10**6
 
@@ -207,20 +208,14 @@ class _Reader:
             self._fail("cannot be read from here on (text with other characters stands in quotes)")
         kind = match.lastgroup or "end"
         self._value, self._at, self._end = match[kind], match.start(kind), match.end()
-        if kind == "name":
-            keyword = self._value.lower()
-            self._kind = keyword if keyword in _KEYWORDS else kind
-        elif kind == "quoted":
-            self._kind = kind
-            if "\\" in self._value:
-                self._value = _ESCAPE.sub(lambda found: "" if "\n" in found[1] else found[1], self._value)
-        elif kind != "mark":
-            self._kind = kind
-        elif self._value == "<":
+        self._kind = self._value if kind == "mark" else kind
+        if kind == "name" and self._value.lower() in _KEYWORDS:
+            self._kind = self._value.lower()
+        elif kind == "quoted" and "\\" in self._value:
+            self._value = _ESCAPE.sub(lambda found: "" if "\n" in found[1] else found[1], self._value)
+        elif self._kind == "<":
             self._kind, self._end = "text", self._end_of_html()
             self._value = self._text[self._at : self._end]
-        else:
-            self._kind = self._value
 
     def _end_of_html(self) -> int:
         depth = 0
@@ -280,7 +275,7 @@ class _Reader:
                 if self._kind != "[":
                     self._fail(f"expected '[', not {self._found()}")
                 defaults.update(self._attributes())
-            elif self._kind in (*_IDS, "{", "subgraph"):
+            elif self._kind in _ENDS:
                 self._chain(scope)
             else:
                 self._expect(";")
@@ -297,7 +292,7 @@ class _Reader:
         while self._kind == "->":
             ends.append(tuple(last))  # a subgraph of that name may get more members
             self._next()
-            if self._kind not in (*_IDS, "{", "subgraph"):
+            if self._kind not in _ENDS:
                 self._fail(f"expected a node or a subgraph after '->', not {self._found()}")
             last = self._node(scope, self._id("a node")) if self._kind in _IDS else self._subgraph(scope)
         if self._kind == "--":

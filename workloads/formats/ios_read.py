@@ -233,25 +233,17 @@ def _element(net: Network, row: Record, terms: Terms) -> Tensor:
     return _combined(net, terms, kind)
 
 
-def _window(row: Record) -> tuple[tuple[int, int], ...]:
+def _window(row: Record) -> dict[str, Any]:
     """Return kernel, stride and padding, each as (height, width)."""
     hints = {"kernel": tuple[_Size, _Size], "stride": tuple[_Size, _Size], "padding": tuple[_Margin, _Margin]}
-    return tuple(_field(row, key, hint) for key, hint in hints.items())
+    return {key: _field(row, key, hint) for key, hint in hints.items()}
 
 
 def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
     act = _field(row, "act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
-    kernel, stride, padding = _window(row)
-    return net.conv(
-        "conv",
-        _combined(net, terms),
-        _field(row, "out_channels", _Size),
-        kernel,
-        stride=stride,
-        padding=padding,
-        groups=_field(row, "groups", _Size),
-        activation=None if act == _NO_ACTIVATION else act,
-    )
+    activation = None if act == _NO_ACTIVATION else act
+    window, channels, groups = _window(row), _field(row, "out_channels", _Size), _field(row, "groups", _Size)
+    return net.conv("conv", _combined(net, terms), channels, groups=groups, activation=activation, **window)
 
 
 def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
@@ -259,8 +251,7 @@ def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
     x = _combined(net, terms)
     if pool.startswith("global_"):
         return net.global_pool("pool", x, pool.removeprefix("global_"))
-    kernel, stride, padding = _window(row)
-    return net.pool("pool", x, pool, kernel, stride=stride, padding=padding)
+    return net.pool("pool", x, pool, **_window(row))
 
 
 def _activation(net: Network, row: Record, terms: Terms) -> Tensor:

@@ -24,7 +24,6 @@ from workloads.formats.kineto_units import Joined, Run, by_annotation, by_level,
 _logger = logging.getLogger(__name__)
 
 LEVELS: Final = ("top", "leaf")
-DURATIONS: Final = ("busy", "span")
 _SCHEMA = 1
 _SLOW = 1.2  # times the median: an iteration that is still warming up
 _EPOCH = 2**50  # ns in 13 days: times beyond are since 1970
@@ -36,7 +35,6 @@ def read_kineto(
     graph: OpGraph | Sequence[str] | None = None,
     level: str = "top",
     skip: int | None = None,
-    duration: str = "busy",
     iteration: str = "ProfilerStep",
     device: int | None = None,
     captured: Sequence[str] | None = None,
@@ -56,9 +54,6 @@ def read_kineto(
         (``aten::conv2d``), ``"leaf"`` to the innermost (``aten::cudnn_convolution``).
     skip
         How many of the first iterations to discard; None decides by the rule below.
-    duration
-        Time of an operator of several kernels: ``"busy"`` adds them up on one stream, and counts what overlaps on
-        several streams once; ``"span"`` is from the first start to the last end, gaps included.
     iteration
         Annotation around each iteration, alone or with a number (``ProfilerStep#7``). If nothing
         is so called the trace is one iteration.
@@ -84,7 +79,7 @@ def read_kineto(
         If it is not such a trace, or does not fit the graph or `captured`; the message names the line, the event, or
         the first operator that does not fit.
     UnknownNameError
-        If `level` or `duration` is none of the above.
+        If `level` is none of the above.
 
     Notes
     -----
@@ -121,9 +116,8 @@ def read_kineto(
     2.5
     """
     source = str(path)
-    for what, value, known in (("level", level, LEVELS), ("duration", duration, DURATIONS)):
-        if value not in known:
-            raise UnknownNameError(what, str(value), list(known))
+    if level not in LEVELS:
+        raise UnknownNameError("level", str(level), list(LEVELS))
     if skip is not None and not is_count(skip):
         raise FormatError(f"{source}: skip must be a whole number of iterations, not {skip!r}")
     events = read_events(read_trace(path), source)
@@ -134,7 +128,7 @@ def read_kineto(
     by_graph = graph is not None and captured is None
     runs = _named(joined, names, kinds) if by_graph else by_level(joined, level, captured)
     kept, discarded = _kept(runs, joined.activities, skip, source)
-    operators = _Collected(joined, kept, duration).operators(names)
+    operators = _Collected(joined, kept).operators(names)
     provenance = Provenance(
         source=source, profiler=f"torch.profiler (Kineto schema {_SCHEMA})", iterations=len(kept), discarded=discarded,
         date=_date(events), cuda_runtime=_version(events.header.get("cuda_runtime_version")),
@@ -206,10 +200,9 @@ def _most_common(values: Sequence[Any]) -> Any:
 class _Collected:
     """Runs of the same operator in all iterations, put together."""
 
-    def __init__(self, joined: Joined, kept: list[list[Run]], duration: str) -> None:
+    def __init__(self, joined: Joined, kept: list[list[Run]]) -> None:
         self._source = joined.source
         self._kept = kept
-        self._duration = duration
         found = joined.activities
         self._kinds = found.kinds
         self._what, self._stream = found.what.tolist(), found.stream.tolist()
@@ -252,7 +245,7 @@ class _Collected:
         return MeasuredOperator(name, tuple([self._length(run) / 1e3 for run in runs]), tuple(kernels), tuple(copies))
 
     def _length(self, run: Run) -> int:
-        """Return the time of an operator in an iteration in ns."""
+        """Return the time of an operator in an iteration in ns: what overlaps on several streams counts once."""
         rows = run.activities
         if not rows:
             return run.host
@@ -260,8 +253,6 @@ class _Collected:
             return self._time[rows[0]]
         starts = [self._start[row] for row in rows]
         ends = [self._start[row] + self._time[row] for row in rows]
-        if self._duration == "span":
-            return max(ends) - min(starts)
         if len({self._stream[row] for row in rows}) == 1:
             return sum(self._time[row] for row in rows)  # old traces round to us: neighbours seem to overlap
         first = min(starts)  # times since then are exact as floats

@@ -112,9 +112,8 @@ def _nasnet(
         width = scale * filters
         if scale > 1:  # the cell behind a reduction reads what the reduction read, which is twice as large
             x = _reduction_cell(net, f"reduction{scale // 2}", x, before, width, published)
-        before, x = x, _first_cell(net, f"cell{n_cells}", x, before, width, published)
-        for i in range(1, repeats):
-            before, x = x, _normal_cell(net, f"cell{n_cells + i}", x, before, width, published)
+        for i in range(repeats):
+            before, x = x, _normal_cell(net, f"cell{n_cells + i}", x, before, width, published, is_first=i == 0)
         n_cells += repeats
     net.block = "head"
     x = net.activation("head.relu", x)
@@ -137,33 +136,21 @@ def _second_stem_cell(net: Network, x: Tensor, before: Tensor, width: int, publi
     return _join(net, name, [[c1], c2, [pool, c1], c4])
 
 
-def _first_cell(net: Network, name: str, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
-    """Add a normal cell whose second input has twice the height and width of the first."""
+def _normal_cell(
+    net: Network, name: str, x: Tensor, before: Tensor, width: int, published: bool, *, is_first: bool
+) -> Tensor:
+    """Add a normal cell; the second input of the first of a size has twice the height and width of its first."""
     net.block = name
-    left = _halved(net, f"{name}.left", before, width, net.concat)
+    squeeze = partial(_halved, join=net.concat) if is_first else _squeeze
+    left = squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
-    combinations = _normal_combinations(net, name, left, right, width, left if published else right)
-    return _join(net, name, [[left], *combinations])
-
-
-def _normal_cell(net: Network, name: str, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
-    net.block = name
-    left = _squeeze(net, f"{name}.left", before, width)
-    right = _squeeze(net, f"{name}.right", x, width)
-    combinations = _normal_combinations(net, name, left, right, width, left)
-    return _join(net, name, [[left], *combinations] if published else combinations)
-
-
-def _normal_combinations(
-    net: Network, name: str, left: Tensor, right: Tensor, width: int, second: Tensor
-) -> list[list[Tensor]]:
-    """Add the five pairs of branches; `second` is what the second branch of the second pair reads."""
+    second = right if is_first and not published else left
     c0 = [_branch(net, f"{name}.0l", right, 5, width), _branch(net, f"{name}.0r", left, 3, width)]
     c1 = [_branch(net, f"{name}.1l", left, 5, width), _branch(net, f"{name}.1r", second, 3, width)]
     c2 = [_pool(net, f"{name}.2l", right, "avg", 1), left]
     c3 = [_pool(net, f"{name}.3{side}", left, "avg", 1) for side in "lr"]
     c4 = [_branch(net, f"{name}.4l", right, 3, width), right]
-    return [c0, c1, c2, c3, c4]
+    return _join(net, name, [*([[left]] if is_first or published else []), c0, c1, c2, c3, c4])
 
 
 def _reduction_cell(net: Network, name: str, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:

@@ -166,9 +166,7 @@ class Network(Builder):
     def global_pool(self, name: str, x: Tensor, pool: str = "avg") -> Tensor:
         """Add the average, or the maximum ("max"), over all of each channel: a pool whose window is the whole image."""
         self._need_rank(name, x, 4)
-        n, channels, *image = x.shape
-        window = (image[0], image[1])
-        shape = (n, channels, 1, 1)
+        window, shape = x.shape[2:], (*x.shape[:2], 1, 1)
         attributes = {"pool": f"global_{pool}", "kernel": window, "stride": (1, 1), "padding": (0, 0)}
         return self.add_operator(name, "pool", [x], shape, self.costs.pool(shape, window), attributes)
 
@@ -179,9 +177,7 @@ class Network(Builder):
         first = xs[0].shape
         axis = whole(name, "axis", axis, least=0, most=len(first) - 1)
         for x in xs:
-            if len(x.shape) != len(first) or any(
-                a != b for i, (a, b) in enumerate(zip(x.shape, first, strict=True)) if i != axis
-            ):
+            if (x.shape[:axis], x.shape[axis + 1 :]) != (first[:axis], first[axis + 1 :]):
                 raise GraphError(f"{name}: cannot concatenate {x.shape} to {first}: they differ beyond axis {axis}")
         shape = (*first[:axis], sum(x.shape[axis] for x in xs), *first[axis + 1 :])
         return self.add_operator(name, "concat", xs, shape, self.costs.elementwise(shape), {"axis": axis})
