@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_networks import Residual, agree, each_network, network  # noqa: E402 - the rest is for those who have PyTorch
+from torch_networks import Residual, agree, computes, each_network, network  # noqa: E402 - the rest is for those who have PyTorch
 
 import simsched as ss  # noqa: E402
 from hwbackend.torch_apply import apply  # noqa: E402
@@ -36,9 +36,7 @@ def test_a_module_computes_the_same_under_a_schedule(name, granularity, schedule
     module, x = network(name)
     graph = from_module(module, x, granularity=granularity)
     run = apply(module, x, ss.schedule(graph, A100, scheduler))
-    with torch.no_grad():
-        assert agree(run(x), module(x))
-        assert agree(run(2 * x), module(2 * x))
+    assert computes(run, module, x, 2 * x)
 
 
 def test_operators_run_in_the_order_of_the_schedule():
@@ -50,11 +48,9 @@ def test_operators_run_in_the_order_of_the_schedule():
         part.register_forward_hook(lambda *_, name=name: ran.append(name))
     order = list(graph.order)
     order.insert(order.index("c"), order.pop(order.index("shortcut")))
-    plan = ss.Schedule(graph, [ss.Placement(op, stream=int(op == "shortcut")) for op in order])
-    with torch.no_grad():
-        run = apply(module, x, plan)
-        ran.clear()  # it was traced
-        run(x)
+    run = apply(module, x, ss.Schedule(graph, [ss.Placement(op, stream=int(op == "shortcut")) for op in order]))
+    ran.clear()  # it was traced
+    run(x)
     assert ran == ["stem", "a", "b", "shortcut", "c", "d", "norm"]
 
 
@@ -64,7 +60,7 @@ def test_parameters_are_those_of_the_module():
     run = apply(module, x, ss.schedule(from_module(module, x), A100, "opara"))
     with torch.no_grad():
         module.stem[0].weight.mul_(3.0)
-        assert agree(run(x), module(x))
+    assert computes(run, module, x)
     run(x).square().sum().backward()
     found = module.stem[0].weight.grad.clone()
     module.zero_grad()
@@ -145,8 +141,7 @@ def test_a_module_that_is_elsewhere_and_inputs_that_differ_are_refused():
 
 def test_devices_by_other_names_will_do():
     cluster = replace(A100, devices=(replace(A100.devices[0], name="mine"),))
-    with torch.no_grad():
-        assert agree(apply(RESIDUAL, X, ss.schedule(GRAPH, cluster, "opara"))(X), RESIDUAL(X))
+    assert computes(apply(RESIDUAL, X, ss.schedule(GRAPH, cluster, "opara")), RESIDUAL, X)
 
 
 # What nodes do besides returning a value

@@ -292,8 +292,8 @@ def test_a_module_under_a_schedule(name, execution, monkeypatch):
 
     monkeypatch.setattr(torch_apply, "CudaHost", Again)
     monkeypatch.setattr(torch_apply, "TorchCuda", AtOnce)
+    run = torch_apply.scheduled(traced(module, [x], name), [x], plan, SimpleNamespace(type="cuda"))
     with torch.no_grad():
-        run = torch_apply.scheduled(traced(module, [x], name), [x], plan, SimpleNamespace(type="cuda"))
         first, second = run(x), run(-x)
         assert agree(first, module(x))
         assert agree(second, module(-x))

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_networks import agree, each_network, network  # noqa: E402 - the rest is for those who have PyTorch
+from torch_networks import agree, computes, each_network, network  # noqa: E402 - the rest is for those who have PyTorch
 
 import hwbackend.torch_compile as backend  # noqa: E402
 import simsched as ss  # noqa: E402
@@ -40,9 +40,7 @@ def compiled(module, **options):
 
 def said(log, module, *inputs, **options):
     """What the backend says of a compiled module whose outputs are the module's own."""
-    run = compiled(module, **options)
-    with torch.no_grad():
-        assert all(agree(run(x), module(x)) for x in inputs)
+    assert computes(compiled(module, **options), module, *inputs)
     return log.messages
 
 
@@ -81,10 +79,9 @@ def test_it_is_found_by_name_and_options_can_be_bound(log):
     if "simsched" not in torch._dynamo.list_backends(exclude_tags=()):
         torch._dynamo.register_backend(simsched_backend, name="simsched")
     module, x = network("residual")
-    with torch.no_grad():
-        for usual in ("simsched", partial(simsched_backend, scheduler="heft", always=True)):
-            torch._dynamo.reset()
-            assert agree(torch.compile(module, backend=usual)(x), module(x))
+    for usual in ("simsched", partial(simsched_backend, scheduler="heft", always=True)):
+        torch._dynamo.reset()
+        assert computes(torch.compile(module, backend=usual), module, x)
     assert "us by heft on" in log.messages[1]
 
 

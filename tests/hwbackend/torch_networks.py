@@ -72,6 +72,12 @@ def agree(got, wanted):
     return (got - wanted).detach().abs().max() <= 1e-5 * wanted.detach().abs().max()
 
 
+def computes(run, module, *inputs):
+    """Whether something computes what a module does."""
+    with torch.no_grad():
+        return all(agree(run(x), module(x)) for x in inputs)
+
+
 def network(name):
     """A network in inference whose normalisations are no identities, and an input."""
     make, shape = NETWORKS[name]
