@@ -16,7 +16,6 @@ import pytest
 from rewriting.interpreter import ACTIVATIONS, computed, parts_of
 
 from hwbackend import cuda_launches as cuda
-from simsched.model import Operator
 
 HERE = Path(__file__).resolve().parent / "emulation"
 TOLERANCE = 1e-4
@@ -142,10 +141,6 @@ def drawn(parameter):
     """Values of a parameter as its description says, always the same."""
     rng = np.random.default_rng(crc32(repr(parameter).encode()))
     return rng.normal(parameter.mean, parameter.spread, parameter.shape)
-
-
-def operator(kind, shapes, output, **attributes):
-    return Operator("op", kind, input_shapes=shapes, output_shape=output, attributes=attributes)
 
 
 def ran(op, xs, *, sms=132, reads=None, **options):

@@ -14,6 +14,10 @@ def synths(names, edges, nbytes=1024.0, shared_memory=0):
     return OpGraph(operators, [Edge(*edge, nbytes) for edge in edges], "synths")
 
 
+def operator(kind, shapes, output, name="op", **attributes):
+    return Operator(name, kind, input_shapes=shapes, output_shape=output, attributes=attributes, kernels=(Kernel(1),))
+
+
 def in_order(graph, device=0, **columns):
     """Return a schedule in the order of a graph's operators; columns are those of `Schedule.from_columns`."""
     names = [f"gpu{i}" for i in range(np.max(device) + 1)]

@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from emulated import operator
+from shortened import operator
 
 from hwbackend import cuda_launches as cuda
 from simsched.base.errors import BackendError

@@ -14,7 +14,7 @@ import pytest
 from fake_cuda import PLACES, FakeCuda, on_fake, synth
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shortened import in_order, program_of, synths
+from shortened import in_order, operator, program_of, synths
 
 import workloads
 from hwbackend.cuda_launches import Parameter
@@ -312,13 +312,11 @@ def test_operators_of_several_kernels():
         {"name": name, "kind": kind, "inputs": inputs, "output_shape": shape}
         for name, kind, inputs in (("r", "relu", [-1]), ("s", "relu", [-1]), ("t", "add", [0, 1]))
     ]
-    unit = Operator("unit", "unit", attributes={"parts": parts}, input_shapes=[shape], output_shape=shape)
-    norm = Operator("norm", "batch_norm", input_shapes=[shape], output_shape=shape)
-    counted = [replace(op, kernels=(Kernel(1),)) for op in (unit, norm)]  # so that they do not become synthetic
+    unit, norm = operator("unit", [shape], shape, "unit", parts=parts), operator("batch_norm", [shape], shape, "norm")
     outputs = []
     for seed in (0, 0, 1):
         _, backend = on_fake(seed=seed)
-        realised = backend.realise(OpGraph(counted, [Edge("unit", "norm", 1024.0)]))
+        realised = backend.realise(OpGraph([unit, norm], [Edge("unit", "norm", 1024.0)]))
         assert [len(op.kernels) for op in realised.operators] == [3, 1]
         assert realised.operators[1].kernels[0].registers == 40 + len("affine")  # as the fake compiles it
         assert backend.realise(realised) is realised
@@ -356,11 +354,9 @@ def test_numbers_are_drawn_as_described():
 def test_part_of_a_tensor_is_read_where_it_lies():
     """relu reads channels 2 and 3 of 4, 64 numbers each: 128 numbers from the 128th on."""
     shape, part = (1, 4, 8, 8), (1, 2, 8, 8)
-    norm = Operator("norm", "batch_norm", input_shapes=[shape], output_shape=shape, kernels=(Kernel(1),))
-    cut = {"slices": {"0": [1, 2, 4]}}
-    relu = Operator("relu", "relu", input_shapes=[part], output_shape=part, attributes=cut, kernels=(Kernel(1),))
-    _, backend = on_fake()
-    graph = OpGraph([norm, relu], [Edge("norm", "relu", 512.0)])
+    norm = operator("batch_norm", [shape], shape, "norm")
+    relu = operator("relu", [part], part, "relu", slices={"0": [1, 2, 4]})
+    graph, (_, backend) = OpGraph([norm, relu], [Edge("norm", "relu", 512.0)]), on_fake()
     backend.replay(in_order(graph), repeats=1)
     whole, found = (backend._work.reference[i] for i in range(2))
     assert np.array_equal(found, np.maximum(whole[128:], 0))
@@ -392,10 +388,7 @@ def test_a_wait_that_is_missing_shows():
     ("spoils", "says"),
     [
         # the first in the order of the graph is b, not c that reads it
-        (
-            lambda run, y: y.fill(np.inf) if run == 2 else None,
-            "output of 'b' is not finite even in sequential execution",
-        ),
+        (lambda run, y: y.fill(np.inf) if run == 2 else None, "output of 'b' is not finite even in sequential"),
         (lambda run, y: np.add(y, run > 3, y), r"output of 'a' on gpu0 differs by .* from that of sequential"),
     ],
 )

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulated import FUNCTIONS, TOLERANCE, Buffer, Run, close, drawn, expected, operator, ran
+from emulated import FUNCTIONS, TOLERANCE, Buffer, Run, close, drawn, expected, ran
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting.interpreter import read
+from shortened import operator
 
 from hwbackend.cuda_launches import STREAM_NBYTES, launches_of, output_size, parameters_of
 from hwbackend.cuda_steps import as_argument

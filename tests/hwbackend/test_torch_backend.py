@@ -3,13 +3,12 @@ CUDA is refused where there is none."""
 
 import gc
 import weakref
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from fake_cuda import FakeTorchCuda
 from kineto_traces import KinetoTrace
-from shortened import in_order
+from shortened import in_order, operator
 
 torch = pytest.importorskip("torch")
 
@@ -94,10 +93,8 @@ def test_what_goes_wrong_is_one_line(compute, says, monkeypatch):
 
 def test_values_that_are_not_finite_are_named():
     """1e30 times 1e30 is more than float32 holds."""
-    shape = (1, 4)
-    large = Operator("large", "mul", input_shapes=(shape,), output_shape=shape, attributes={"factor": 1e30},
-                     kernels=(Kernel(1),))  # fmt: skip
-    graph = OpGraph([large, replace(large, name="larger")], [Edge("large", "larger", 16.0)])
+    rows = [operator("mul", [(1, 4)], (1, 4), name, factor=1e30) for name in ("large", "larger")]
+    graph = OpGraph(rows, [Edge("large", "larger", 16.0)])
     with pytest.raises(BackendError, match="operator 'larger' computes values that are not finite"):
         TorchBackend("cpu").replay(in_order(graph))
 

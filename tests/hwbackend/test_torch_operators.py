@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from shortened import operator
 
 torch = pytest.importorskip("torch")
 
@@ -24,10 +25,6 @@ pytestmark = pytest.mark.torch
 
 TOLERANCE = 1e-4
 CPU = Place(torch, torch.device("cpu"))
-
-
-def operator(name, kind, inputs, output, **attributes):
-    return Operator(name, kind, input_shapes=inputs, output_shape=output, attributes=attributes, kernels=(Kernel(1),))
 
 
 def values(graph, parameters=drawn_parameters):
@@ -59,7 +56,7 @@ def part_of(graph, *blocks):
     """Some blocks of a network, behind a copy of an input for each tensor that comes from outside."""
     keep = [op.name for op in graph.operators if op.block in blocks]
     outside = dict.fromkeys(edge.src for edge in graph.edges if edge.dst in keep and edge.src not in keep)
-    heads = [operator(name, "copy", [graph[name].output_shape], graph[name].output_shape) for name in outside]
+    heads = [operator("copy", [graph[name].output_shape], graph[name].output_shape, name) for name in outside]
     return OpGraph([*heads, *(graph[name] for name in keep)], [edge for edge in graph.edges if edge.dst in keep])
 
 
@@ -74,7 +71,7 @@ def test_a_layer_of_a_transformer(granularity):
     """Its input is read by several operators, beside what others wrote: made an operator, it is an edge."""
     graph = workloads.load("tiny_transformer", sequence_length=8, granularity=granularity)
     shape = graph.operator(0).input_shapes[0]
-    source = operator("tokens", "copy", [shape], shape)
+    source = operator("copy", [shape], shape, "tokens")
     n_edges = {op.name: sum(edge.dst == op.name for edge in graph.edges) for op in graph.operators}
     fed = [op.name for op in graph.operators if n_edges[op.name] < len(op.input_shapes)]
     assert len(fed) == 4
@@ -138,11 +135,11 @@ def test_what_the_interpreter_has_not():
     """A look-up of rows floor(|x| * 1024) modulo 10; a transposed convolution; attention; a tensor twice."""
 
     graph = OpGraph([
-        operator("copy", "copy", ((2, 3),), (2, 3)),
-        operator("rows", "embedding", ((2, 3),), (2, 3, 4), rows=10, features=4),
-        operator("up", "conv_transpose", ((1, 2, 4, 4),), (1, 3, 8, 8), kernel=[2, 2], stride=[2, 2], padding=[0, 0]),
-        operator("attention", "attention", ((1, 5, 4),) * 3, (1, 5, 4)),
-        operator("wide", "expand", ((2, 3),), (4, 3)),
+        operator("copy", [(2, 3)], (2, 3), "copy"),
+        operator("embedding", [(2, 3)], (2, 3, 4), "rows", rows=10, features=4),
+        operator("conv_transpose", [(1, 2, 4, 4)], (1, 3, 8, 8), "up", kernel=[2, 2], stride=[2, 2], padding=[0, 0]),
+        operator("attention", [(1, 5, 4)] * 3, (1, 5, 4), "attention"),
+        operator("expand", [(2, 3)], (4, 3), "wide"),
     ], [Edge("copy", "rows", 24.0), Edge("copy", "wide", 24.0)])  # fmt: skip
     found = values(graph)
     (piece,) = pieces(graph["rows"])
@@ -156,7 +153,7 @@ def test_what_the_interpreter_has_not():
 
 def test_a_synthetic_operator_depends_on_all_that_it_reads():
     """0.25 + (a + b) / 4, the shorter input again and again; beyond 256 elements 0.25."""
-    op = replace(operator("s", "synth", (), (4,)), flops=2e6, nbytes=1e5)
+    op = replace(operator("synth", (), (4,)), flops=2e6, nbytes=1e5)
     call = call_of(op, 16.0, CPU)
     a, b = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([8.0, 0.0])
     assert call([a, b]).tolist() == [2.5, 0.75, 3.0, 1.25]
@@ -188,7 +185,7 @@ def test_a_synthetic_operator_does_its_flop_and_moves_its_bytes(flops, nbytes, m
         assert done["nbytes"] <= nbytes
 
 
-ODD = operator("odd", "wavelet", [(1, 4)], (1, 4))
+ODD = operator("wavelet", [(1, 4)], (1, 4), "odd")
 RELU = replace(ODD, kind="relu")
 
 
@@ -196,7 +193,7 @@ RELU = replace(ODD, kind="relu")
     ("operators", "says"),
     [
         ([ODD], "'odd': the torch backend has no call for kind 'wavelet'"),
-        ([operator("odd", "conv", [(1, 2, 4, 4)], (1, 2, 4, 4))],
+        ([operator("conv", [(1, 2, 4, 4)], (1, 2, 4, 4), "odd")],
          "'odd' of kind 'conv' cannot be computed by torch: KeyError: 'kernel'"),
         ([replace(RELU, output_shape=None)], "'odd' of kind 'relu' has no output_shape"),
         ([replace(RELU, output_shape=(1, 5))], r"computes shape \(1, 4\), but its output_shape is \(1, 5\)"),

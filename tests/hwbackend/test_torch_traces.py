@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from kineto_traces import KinetoTrace
+from shortened import in_order
 
 import simsched as ss
 from hwbackend.torch_traces import ITERATION, read_runs, spans_of, with_kernels
@@ -19,11 +20,17 @@ GRAPH = OpGraph(
     ],
     [Edge("conv", "view", 64.0), Edge("view", "relu", 64.0)],
 )
-CLUSTER = ss.Cluster.preset("a100")
 
 
 def lowered(execution="events"):
-    return ss.Schedule(GRAPH, [ss.Placement(op) for op in GRAPH.order], execution).lower(CLUSTER)
+    return in_order(GRAPH, execution=execution).lower(ss.Cluster.preset("a100"))
+
+
+def begun():
+    """A trace of one run, in which nothing is done yet."""
+    trace = KinetoTrace()
+    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    return trace
 
 
 def annotated(steps=3, grid=(108, 1, 1)):
@@ -43,8 +50,7 @@ def annotated(steps=3, grid=(108, 1, 1)):
 
 def captured(nodes):
     """A run in which one launch of a graph ran nodes (start, duration) in order."""
-    trace = KinetoTrace()
-    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    trace = begun()
     call = trace.call("cudaGraphLaunch", 10.0)
     for i, (start, length) in enumerate(nodes):
         trace.kernel(call, start, length, stream=7 + i % 2, **{"graph node id": i + 1})
@@ -82,8 +88,7 @@ def test_what_was_not_recorded_is_refused(tmp_path):
     path = captured([(20.0, 5.0), (30.0, 6.0)]).write(tmp_path / "trace.json")
     with pytest.raises(FormatError, match="launches 2 graph nodes, but captured= names the operators of 3"):
         read_runs(path, lowered("graph"), ["conv", "conv", "relu"])
-    trace = KinetoTrace()
-    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    trace = begun()
     for k, name in enumerate(GRAPH.names):
         trace.mark(name, 100.0 * k + 5, 50.0)
         trace.op("aten::op", 100.0 * k + 10, 5.0)
@@ -94,10 +99,7 @@ def test_what_was_not_recorded_is_refused(tmp_path):
 
 def test_a_copy_has_the_span_of_its_mark(tmp_path):
     graph = OpGraph([Operator("a", kernels=(Kernel(1),)), Operator("b", kernels=(Kernel(1),))], [Edge("a", "b", 64.0)])
-    plan = ss.Schedule(graph, [ss.Placement("a"), ss.Placement("b", "gpu1")])
-    program = plan.lower(ss.Cluster.preset("a100", 2))
-    trace = KinetoTrace()
-    trace.mark(f"{ITERATION}#0", 0.0, 900.0)
+    program, trace = in_order(graph, [0, 1]).lower(ss.Cluster.preset("a100", 2)), begun()
     for k, name in enumerate(("a", "simsched.copy#0", "b")):
         trace.mark(name, 100.0 * k + 5, 50.0)
         outer = trace.op("aten::copy_", 100.0 * k + 10, 30.0)
