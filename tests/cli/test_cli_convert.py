@@ -30,15 +30,11 @@ def test_what_is_written_is_said(said):
 
 
 def test_a_schedule_of_ios_is_simulated_as_it_is(said, refused):
-    """Its one convolution reads the image; nothing writes such files."""
-    node = {"type": "conv", "name": "1", "inputs": [[["0", 0, 3]]], "out_channels": 4, "kernel": [1, 1],
-            "stride": [1, 1], "padding": [0, 0], "groups": 1, "act": "relu"}  # fmt: skip
-    block = {"enter_name": "0", "inner_nodes": [], "exit_node": node, "stages": [[["1"]]]}
-    document = {"name": "net", "input": {"name": "0", "output_shape": [3, 8, 8]}, "blocks": [block]}
-    Path("ios.json").write_text(json.dumps(document))
-    simulated = json.loads(said("simulate ios.json --gpu v100 --json"))
-    assert simulated["makespan_us"] == ss.simulate(read("ios.json"), ss.Cluster.preset("v100")).makespan
-    assert "nothing writes ios files" in refused("convert ios.json a.json --to ios")
+    """Nothing writes such files."""
+    plan = Path(__file__).parents[2] / "validation" / "seeds" / "ios-1.json"
+    simulated = json.loads(said("simulate", plan, "--gpu", "v100", "--json"))
+    assert simulated["makespan_us"] == ss.simulate(read(plan), ss.Cluster.preset("v100")).makespan
+    assert "nothing writes ios files" in refused("convert", plan, "a.json", "--to", "ios")
 
 
 def test_formats(said):

@@ -10,7 +10,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-import typer
 from documents import asked, document
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
@@ -24,7 +23,6 @@ from simsched.model.graph import OpGraph
 from validation import fuzz
 from validation.fuzz import READERS, Reader, command, commands, run, run_apart, words_of
 from validation.spoiling import values
-from workloads.formats.rows import read_rows
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +67,12 @@ def test_every_option_has_words():
     assert written == set("output perfetto gantt box tornado plot program scatter svg dot keep".split())  # noqa: SIM905
 
 
-def test_a_new_command_would_be_drawn(monkeypatch):
-    def ask(graph: str, deep: int = typer.Option(1, "--deep", min=1), loud: bool = False) -> None:
-        """Ask."""
-
-    app = typer.Typer()
-    app.command("other")(lambda: None)
-    app.command()(ask)
-    monkeypatch.setattr("simsched.cli.app.application", lambda: app)
-    (_, (path, parameters)) = commands.__wrapped__()
-    assert path == ("ask",)
-    assert [one.name for one in parameters] == ["graph", "deep", "loud"]
-    expected = [["dot-2.dot"], ["--deep", "0"], ["--deep", "2"], ["--loud"], ["--no-loud"]]
+def test_words_of_arguments_options_and_flags():
+    parameters = {one.name: one for one in dict(commands())["simulate",]}
     once = settings(phases=[Phase.generate], max_examples=1000)  # nothing is to be shrunk
-    for one, words in zip([0, 1, 1, 2, 2], expected, strict=True):
-        assert find(words_of(parameters[one]), lambda found, words=words: list(found) == words, settings=once)
+    for line in ("dot-2.dot", "--gpus 0", "--gpus 2", "--full", "--brief"):
+        one = parameters["full" if line in ("--full", "--brief") else "gpus" if "--gpus" in line else "graph"]
+        assert find(words_of(one), lambda found, line=line: found == line.split(), settings=once)
 
 
 # --- planted defects
@@ -253,13 +242,6 @@ def test_a_reader_for_a_moment(name, corpus, monkeypatch):
 
 
 # --- what was found
-
-
-@pytest.mark.parametrize(("column", "most"), [("device", 4095), ("blocks", 2**31 - 1)])
-def test_a_row_of_a_kernel_with_a_number_that_takes_memory(column, most):
-    row = {"kernel": "a", "begin_us": 0, "end_us": 1, column: most + 1}
-    with pytest.raises(FormatError, match=f"^rows: row 1: {column} must be at most {most}, not {most + 1}$"):
-        read_rows([row], "a100")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from validation.hardware import analyse
 from validation.hardware.analyse import SUMMARY, calibrations, exceeded, main, summarise
 from validation.hardware.campaign import Campaign, prepare
 from validation.hardware.sections import Bench, sections_of
-from validation.hardware.store import HEADER, Store
+from validation.hardware.store import Store
 
 COMMITTED = Path(__file__).resolve().parents[2] / "validation" / "hardware" / "measurements"
 SUBJECT = "dag"
@@ -83,9 +83,9 @@ def test_the_command_line_keeps_a_summary_and_is_held_to_it(surrogate, tmp_path,
     store, fitted = surrogate
     folder, learned = tmp_path / "copy", []
     shutil.copytree(store.folder, folder)
-    header = folder / HEADER
-    missing = {"kernels/synthetic/x": "no kernel", "held-out/synthetic/dag/y": "no time left"}
-    header.write_text(header.read_text().replace('"unmeasured": {}', f'"unmeasured": {json.dumps(missing)}'))
+    copy = Store(folder)
+    copy.header["unmeasured"] = {"kernels/synthetic/x": "no kernel", "held-out/synthetic/dag/y": "no time left"}
+    copy.save_header()
 
     def recalibrated(calibration, runs, **_):
         learned.append([run.name for run in runs])

@@ -107,6 +107,8 @@ GIVEN = rows("a 0 0 100")[0]
     ([GIVEN | {"end_us": ""}], "row 1: field 'end_us' is missing"),
     ([GIVEN, GIVEN | {"end_us": "soon"}], "row 2: end_us must be a number, not 'soon'"),
     ([GIVEN | {"stream": 0.5}], "row 1: stream must be a whole number from 0"),
+    ([GIVEN | {"device": 4096}], "row 1: device must be a whole number from 0 to 4,095, not 4096"),
+    ([GIVEN | {"blocks": 2**31}], "row 1: blocks must be a whole number from 0 to 2,147,483,647, not 2147483648"),
     ([GIVEN | {"begin_us": 200.0}], "row 1 ends before it begins"),
     ([3], "row 1 must have keys"),
     ([GIVEN | {"threads": 2048}], "threads"),
