@@ -120,3 +120,8 @@ def listed(plan, cluster, cost=default_cost):
         found[row.op] = (row.device, row.stream, start, end)
         free[row.device, row.stream] = end
     return found
+
+
+def last(plan, cluster, cost=default_cost):
+    """When the last operator ends by list evaluation, in us."""
+    return max(end for *_, end in listed(plan, cluster, cost).values())

@@ -33,6 +33,11 @@ def by_size(groups):
 
 
 FORK = numbered("1-2 1-3 1-4", 4, utilization=0.5)
+PAPERS_EXAMPLE = "1-2 1-3 1-4 2-5 3-6 5-7 4-8 6-8 7-9 7-10 8-11 8-12 9-13 10-13 11-13 12-13"
+NEEDS = made(
+    [Operator(str(i), time=10.0, kernels=(Kernel(1, 128, 16, need),)) for i, need in ((1, 0), (2, 4096), (3, 1024))],
+    "12 13",
+)
 TWICE = numbered("1-2 4-2 1-3 4-3", 4, utilization=0.5)
 FOUR = made("a=2 b=2 c=2 d=2")
 GROUPS = made("a=4 b=1 c=2 d=9", "bc")
@@ -165,6 +170,13 @@ BY_HAND = {
     "opara by the journal": by_hand("opara", TWICE, "1 4/1 2 3/1", 20.0, search={"waits": 2}, order="graph"),
     "opara by the conference": by_hand(
         "opara", TWICE, "1 4/1 2 3/2", 20.0, search={"waits": 3}, order="graph", allocation="conference"),
+    # 8 lists 4 before 6, and goes on from 4.
+    "opara, the order of arguments counts": by_hand(
+        "opara", numbered(PAPERS_EXAMPLE, 13), "1 2 3/1 4/2 5 6/1 7 8/2 9 10/3 11/2 12/4 13", 60.0, order="graph"),
+    # 1 -> 2 and 1 -> 3, where 3 needs less and so is launched first: it goes on from 1 in the released code.
+    "opara, streams in the order of the graph": by_hand("opara", NEEDS, "1 3/1 2", 20.0, metric="shared_memory"),
+    "opara as released, streams in launch order": by_hand(
+        "opara", NEEDS, "1 3 2/1", 20.0, metric="shared_memory", mode="impl"),
     # A fork into 3 on a pool of 2: 4 opens the third logical stream, which is stream 0 again, behind 2.
     "opara, a pool of streams": by_hand(
         "opara", FORK, "1 2 3/1 4", 30.0, search={"logical_streams": 3, "streams": 2, "waits": 1}, order="graph",

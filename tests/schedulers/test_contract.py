@@ -7,7 +7,7 @@ import pytest
 from hios_by_hand import Plain
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from listing_oracle import listed
+from listing_oracle import last
 from quick import quick
 from small import made, stages
 from strategies import clusters, graphs
@@ -22,11 +22,6 @@ from simsched.schedulers.stage_costs import StageFormula
 from simsched.simulator import StageLatency, simulate
 
 each_scheduler = pytest.mark.parametrize("name", SCHEDULERS)
-
-
-def last(plan, cluster):
-    """When the last operator ends by list evaluation, in us."""
-    return max(row[3] for row in listed(plan, cluster).values())
 
 
 def staged(plan, cluster):

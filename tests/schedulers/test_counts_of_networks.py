@@ -1,5 +1,6 @@
 """Counts of networks: streams and waits of Nimble and Opara, and what IOS has to choose from in those it measured."""
 
+from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -65,19 +66,11 @@ def unit(graph, number):
     return OpGraph([op for op in graph.operators if op.name in names], edges)
 
 
-@pytest.fixture(scope="module")
-def network():
-    loaded = {}
-
-    def load(name):
-        if name not in loaded:
-            options = {"graphs": str(RELEASED)} if name == "randwire" else {}
-            if options and not RELEASED.exists():
-                pytest.skip("needs the released wirings of RandWire")
-            loaded[name] = workloads.load(name, **options)
-        return loaded[name]
-
-    return load
+@cache
+def network(name):
+    if name == "randwire" and not RELEASED.exists():
+        pytest.skip("needs the released wirings of RandWire")
+    return workloads.load(name, **({"graphs": str(RELEASED)} if name == "randwire" else {}))
 
 
 # a block of a network: its operators and states; transitions and schedules with single-root groups, and without.
@@ -99,7 +92,7 @@ UNITS = [
 
 
 @pytest.mark.parametrize(("name", "number", "n", "states", "single_root", "exact"), UNITS)
-def test_units(network, name, number, n, states, single_root, exact):
+def test_units(name, number, n, states, single_root, exact):
     block = unit(network(name), number)
     assert len(block) == n
     common = {"r": None, "s": None, "blocks": "none"}
@@ -120,7 +113,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks(network, name):
+def test_networks(name):
     """Groups of one operator have one root whatever is asked for."""
     states, transitions = NETWORKS[name]
     for (r, s), expected in transitions.items():
@@ -128,7 +121,7 @@ def test_networks(network, name):
             assert counts(network(name), r=r, s=s, endings=endings)[:2] == (states, wanted)
 
 
-def test_schedules_of_a_network_are_the_product_over_its_blocks(network):
+def test_schedules_of_a_network_are_the_product_over_its_blocks():
     """Integers of any size: all 63 digits of Inception-v3."""
     graph = network("inception_v3")
     product = prod(counts(unit(graph, k), r=None, s=None, blocks="none")[2] for k in range(len(graph.blocks)))

@@ -1,6 +1,5 @@
 """IOS by hand: its stages, what limits them, merging, blocks, budgets, and what it refuses."""
 
-import logging
 import os
 import signal
 from threading import Timer
@@ -260,8 +259,7 @@ def test_an_interruption_leaves_a_schedule(caplog, stage_latency):
     graph = made(" ".join(["a=2", "b=2", *(f"{name}={k + 1}" for k, name in enumerate(wide))]), first="ab", wide=wide)
     schedule(graph, ONE, ios, max_part=2)  # nothing is left to be compiled
     Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with caplog.at_level(logging.WARNING):
-        plan = planned(graph, stage_latency, r=None, s=None, max_transitions=10**12, max_stages=10**9)
+    plan = planned(graph, stage_latency, r=None, s=None, max_transitions=10**12, max_stages=10**9)
     assert "ios: stopped (interrupted)" in caplog.text
     assert plan.search["stopped"] == "interrupted"
     assert written(plan).startswith("a b/1 w0.1 ")
@@ -279,8 +277,7 @@ def test_an_interruption_while_merged_operators_are_measured(caplog):
         return 10.0
 
     graph = convolutions(**{f"c{k}": (1, 0, 1) for k in range(8)})
-    with caplog.at_level(logging.WARNING):
-        plan = planned(graph, latency, blocks="none")
+    plan = planned(graph, latency, blocks="none")
     assert plan.search["stopped"] == "interrupted"
     assert sum(asked) == 3
     assert plan.estimate == 10.0 * len(graph)

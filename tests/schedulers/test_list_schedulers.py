@@ -286,16 +286,6 @@ def test_they_are_their_definitions_on_larger_graphs(scheduler, seed):
     assert_as_defined(scheduler, graph, cluster, 2, cost)
 
 
-@pytest.mark.parametrize("name", ["heft", "peft", "etf", "inter-lp", "lios"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_estimates_come_true(name, seed):
-    """No overheads, one operator at a time on each device, exact transfers that load nothing: what is simulated."""
-    graph = workloads.random_layered(n_ops=150, n_layers=12, comm_ratio=0.8, rng=seed)
-    cluster = Cluster.preset("a40", 2 + seed).without_overheads()
-    plan = schedule(graph, cluster, name, **({} if name == "inter-lp" else {"streams": 1}))
-    assert simulate(plan, cluster).makespan == pytest.approx(plan.estimate, rel=1e-9)
-
-
 @each
 def test_heft_and_kin_go_on_where_machine_code_returned(scheduler, monkeypatch):
     """It returns every so many steps, so that Ctrl-C is heard: after each operator here."""

@@ -46,13 +46,6 @@ def test_the_thirteen_operators_of_the_paper():
     assert sorted(len(row.split()) for row in by_need) == [1, 1, 1, 4, 6]
 
 
-def test_the_order_of_arguments_counts():
-    """With 4 before 6, 8 goes on from 4."""
-    graph = forked(PAPERS_EXAMPLE.replace("6-8 4-8", "4-8 6-8"), 13)
-    plan = schedule(graph, ONE, opara, order="graph")
-    assert by_stream(plan) == ["1 2 5 7 9 13", "3 6", "4 8 11", "10", "12"]
-
-
 def streams_by_rule(graph, order, allocation):
     """The stream of each operator by name, as printed: unique producers in argument order, users in graph order."""
     inputs = {name: list(dict.fromkeys(e.src for e in graph.edges if e.dst == name)) for name in graph.names}
@@ -183,15 +176,6 @@ def test_launch_order_by_hand(rows, pairs, options, order, said):
     plan = schedule(made(rows, pairs), ONE, opara, **options)
     assert launched(plan) == order
     assert plan.search.items() >= said.items()
-
-
-def test_streams_follow_the_launch_order_only_in_released_code():
-    """1 -> 2 and 1 -> 3, where 3 needs less and so is launched first: it goes on from 1 in the released code."""
-    graph = made([needing("1", shared_memory=0), needing("2", shared_memory=4096), needing("3")], "12 13")
-    paper, released = (schedule(graph, ONE, opara, mode=mode, **SHARED) for mode in ("paper", "impl"))
-    assert launched(paper) == launched(released) == "1 3 2"
-    assert by_stream(paper) == ["1 2", "3"]
-    assert by_stream(released) == ["1 3", "2"]
 
 
 def searched(graph, memory, need):
