@@ -15,6 +15,7 @@ import numpy as np
 
 from simsched.base.errors import SimulationError
 from simsched.base.io import dump_json, write_file
+from simsched.base.numeric import grouped
 from simsched.model.graph.columns import Ints
 from simsched.model.trace.metrics import lanes, load_curve
 from simsched.model.trace.timeline import COPY, HOST, KERNEL, KINDS
@@ -69,44 +70,42 @@ class _Export:
 
     def _tracks(self) -> list[tuple[int, int]]:
         """Give each span a track of a process, and name both."""
-        trace = self._trace
+        trace, names = self._trace, [*self._trace.program.devices, "host"]
         on_host = (trace.kind == HOST) | (trace.stream < 0)
-        pid = np.where(on_host, self._host_pid, trace.device + 1)
-        row = np.where(on_host, self._host_threads(), trace.stream)
-        lane = np.zeros(len(trace), np.int64)
-        groups, group = np.unique(np.stack([pid, row], 1).reshape(-1, 2), axis=0, return_inverse=True)
-        for members in _members(group, len(groups)):
-            lane[members] = lanes(np.array(self._start)[members], np.array(self._end)[members])
-        keys, track = np.unique(np.stack([pid, row, lane], 1).reshape(-1, 3), axis=0, return_inverse=True)
-        first_tid = self._host_pid + 1  # unlike any pid: a thread numbered as its process is its main thread
-        names = [*trace.program.devices, "host"]
-        for p in dict.fromkeys(keys[:, 0].tolist()):
+        pid = np.where(on_host, self._host_pid, trace.device + 1).tolist()
+        row = np.where(on_host, self._host_threads(), trace.stream).tolist()
+        for p in sorted(set(pid)):
             self._name("process", p, p, names[p - 1], p)
-        for t, (members, (p, r, k)) in enumerate(zip(_members(track, len(keys)), keys.tolist(), strict=True)):
-            name = self._thread_name(r) if p == self._host_pid else self._stream_name(r, members)
-            self._name("thread", p, first_tid + t, f"{name} ({k + 1})" if k else name, t)
-        return [(int(keys[t, 0]), first_tid + t) for t in track.tolist()]
+        found = [(0, 0)] * len(trace)
+        first = tid = self._host_pid + 1  # unlike any pid: a thread numbered as its process is its main thread
+        for (p, r), spans in sorted(grouped((key, i) for i, key in enumerate(zip(pid, row, strict=True))).items()):
+            lane = lanes([self._start[i] for i in spans], [self._end[i] for i in spans])
+            for k in range(lane.max() + 1):
+                members = np.array(spans)[lane == k]
+                name = self._thread_name(r) if p == self._host_pid else self._stream_name(r, members)
+                self._name("thread", p, tid, f"{name} ({k + 1})" if k else name, tid - first)
+                for i in members.tolist():
+                    found[i] = p, tid
+                tid += 1
+        return found
 
     def _host_threads(self) -> Ints:
         """Return the host thread of each span, from the instruction that a host span is about."""
         program = self._trace.program
-        n_threads = len(program.thread_ptr) - 1
-        if program.execution == "graph":
-            return np.zeros(len(self._trace), np.int64)
-        return np.clip(np.searchsorted(program.thread_ptr, self._trace.item, side="right") - 1, 0, n_threads - 1)
+        thread = np.searchsorted(program.thread_ptr, self._trace.item, side="right") - 1
+        return np.clip(thread, 0, 0 if program.execution == "graph" else len(program.thread_ptr) - 2)
 
     def _thread_name(self, thread: int) -> str:
         program = self._trace.program
-        a, b = program.thread_ptr[thread : thread + 2]
-        served = np.unique(program.device[a:b])
+        served = np.unique(program.device[slice(*program.thread_ptr[thread : thread + 2])])
         return f"thread {thread} -> {program.devices[served[0]]}" if len(served) == 1 else f"thread {thread}"
 
     def _stream_name(self, stream: int, members: Ints) -> str:
         trace = self._trace
-        kinds = trace.kind[members]
-        if (kinds == KERNEL).any() or not (kinds == COPY).any():
+        copies = members[trace.kind[members] == COPY]
+        if not len(copies) or (trace.kind[members] == KERNEL).any():
             return f"stream {stream}"
-        to = np.unique(trace.program.copies.device[trace.item[members[kinds == COPY]]])
+        to = np.unique(trace.program.copies.device[trace.item[copies]])
         return f"copy stream {stream} -> {', '.join(trace.program.devices[d] for d in to)}"
 
     def _name(self, what: str, pid: int, tid: int, name: str, place: int) -> None:
@@ -173,13 +172,10 @@ class _Export:
         first, last = np.full(len(graph), -1), np.full(len(graph), -1)
         first[trace.op[kernels][::-1]] = kernels[::-1]  # of equal ones the last written stays
         last[trace.op[by_end]] = by_end
-        sent: dict[tuple[int, int, float], list[int]] = {}
-        for i in copies.tolist():
-            op, row = int(trace.op[i]), int(trace.item[i])
-            key = (op, int(trace.program.copies.device[row]), float(trace.program.copies.nbytes[row]))
-            sent.setdefault(key, []).append(i)
-            if last[op] >= 0:
-                yield int(last[op]), i
+        op, to, row = trace.op[copies], trace.program.copies, trace.item[copies]
+        keys = zip(op.tolist(), to.device[row].tolist(), to.nbytes[row].tolist(), strict=True)
+        sent = grouped(zip(keys, copies.tolist(), strict=True))
+        yield from ((source, i) for source, i in zip(last[op].tolist(), copies.tolist(), strict=True) if source >= 0)
         ran = (first[graph.src] >= 0) & (first[graph.dst] >= 0)
         src, dst, sizes = graph.src[ran].tolist(), graph.dst[ran].tolist(), graph.edge_nbytes[ran].tolist()
         seen: dict[tuple[int, int], None] = {}
@@ -209,9 +205,3 @@ def _us(ns: int) -> float:
     """Return whole nanoseconds in us, such that an importer that cuts off `1000 * us` gets them back."""
     us = ns / 1e3
     return us if int(us * 1e3) == ns else math.nextafter(us, math.inf)
-
-
-def _members(group: Ints, n_groups: int) -> list[Ints]:
-    """Return the members of each group, in ascending order."""
-    order = np.argsort(group, kind="stable")
-    return np.split(order, np.searchsorted(group[order], np.arange(1, n_groups))) if n_groups else []
