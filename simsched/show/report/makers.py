@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,9 +85,10 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     if best is None:
         text = Text("No scheduler found a schedule; the table says why.", "warning")
         return (Section(title, (text, printed(found.table()))), about)
-    table = printed(found.table(), best=best.scheduler, mark="fastest", sort=1)
+    by_time = sorted(found.rows, key=lambda row: inf if row.makespan_us is None else row.makespan_us)
+    table = printed(replace(found, rows=tuple(by_time)).table(), mark="fastest")
     blocks: list[Block] = [Text(_lead(found, best), "lead"), table]
-    rows = sorted((row for row in found.rows if row.scheduler in found.traces), key=lambda row: row.makespan_us or 0.0)
+    rows = [row for row in by_time if row.scheduler in found.traces]
     speedups = {row.scheduler: row.speedup for row in rows if row.speedup is not None}
     if speedups:
         blocks.append(figure_of(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))

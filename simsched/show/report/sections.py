@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, Final
 
 from simsched.base.errors import ReportError
@@ -203,26 +202,12 @@ Block = Text | Pairs | Table | Figure | Gantt | Tabs | Section
 """What a section consists of."""
 
 
-def printed(table: Any, *, best: str = "", mark: str = "best", sort: int | None = None) -> Table:
-    """Return a `rich.table.Table`; texts that begin with a number sort by it, times and sizes by their unit.
-
-    Parameters
-    ----------
-    best, mark
-        The first cell of the row to mark, by default that of the row that is bold; and what the mark says.
-    sort
-        The column by which rows are ordered, from the least; what is missing comes last.
-    """
-    texts = [tuple(map(_plain, row)) for row in zip(*(column.cells for column in table.columns), strict=True)]
-    marked = [best or ("bold" in str(row.style) and text[0]) for row, text in zip(table.rows, texts, strict=True)]
-    rows = [(text, text[0] == name) for text, name in zip(texts, marked, strict=True)]
-    if sort is not None:
-        keys = {row: sort_key(row[sort]) for row, _ in rows}
-        rows.sort(key=lambda row: inf if keys[row[0]] is None else keys[row[0]])
+def printed(table: Any, mark: str = "best") -> Table:
+    """Return a `rich.table.Table`; `mark` is what is said of the row that is bold, if there is one."""
     columns = tuple(Column(_plain(each.header).replace("-\n", "").replace("\n", " ")) for each in table.columns)
-    found = next((i for i, (_, is_best) in enumerate(rows) if is_best), None)
-    note = _plain(table.caption or "")
-    return Table(_plain(table.title or ""), columns, tuple(row for row, _ in rows), found, mark, note)
+    rows = tuple(tuple(map(_plain, row)) for row in zip(*(column.cells for column in table.columns), strict=True))
+    best = next((i for i, row in enumerate(table.rows) if "bold" in str(row.style)), None)
+    return Table(_plain(table.title or ""), columns, rows, best, mark, _plain(table.caption or ""))
 
 
 def _plain(text: Any) -> str:
