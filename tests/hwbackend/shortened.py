@@ -5,6 +5,8 @@ import numpy as np
 from simsched.model import Schedule
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph
 from simsched.model.program import Copies, Program
+from workloads.models.nasnet import _normal_cell
+from workloads.models.network import Network
 
 
 def synths(names, edges, nbytes=1024.0, shared_memory=0):
@@ -16,6 +18,15 @@ def synths(names, edges, nbytes=1024.0, shared_memory=0):
 
 def operator(kind, shapes, output, name="op", **attributes):
     return Operator(name, kind, input_shapes=shapes, output_shape=output, attributes=attributes, kernels=(Kernel(1),))
+
+
+def nasnet_cell():
+    """Units of many parts: sequences that begin with an activation, sums of branches, "identity"; a 1 x 7 window."""
+    net = Network("cell", granularity="unit")
+    x = net.conv("x", net.input(2, 3, 7, 7), 6, (1, 7), padding=(0, 3))
+    before = net.conv("before", net.input(2, 3, 7, 7), 8, 1)
+    _normal_cell(net, "cell", x, before, 4, True, is_first=False)
+    return net.graph()
 
 
 def in_order(graph, device=0, **columns):

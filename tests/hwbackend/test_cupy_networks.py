@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from emulated import close, expected, launched
 from fake_cuda import FakeCuda, on_fake
+from shortened import nasnet_cell
 
 import workloads
 from hwbackend.cuda_launches import KERNEL_NAMES
@@ -13,8 +14,6 @@ from simsched.calibration.training import random_schedule
 from simsched.rewriting.merging import merge
 from validation.hardware.graphs import KERNELS, kernel_graph
 from validation.hardware.reference import error_of
-from workloads.models.nasnet import _normal_cell
-from workloads.models.network import Network
 
 _ALIGNMENT = 256
 
@@ -44,15 +43,6 @@ def on_host(name):
         launched(name, memory.grid, memory.block, given)
 
     return kernel
-
-
-def nasnet_cell():
-    """Units of many parts: sequences that begin with an activation, sums of branches, "identity"."""
-    net = Network("cell", granularity="unit")
-    x = net.conv("x", net.input(2, 3, 7, 7), 6, 1)
-    before = net.conv("before", net.input(2, 3, 7, 7), 8, 1)
-    _normal_cell(net, "cell", x, before, 4, True)
-    return net.graph()
 
 
 def merged_convolutions():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from shortened import operator
+from shortened import nasnet_cell, operator
 
 torch = pytest.importorskip("torch")
 
@@ -52,14 +52,6 @@ def largest_error(graph, original=None):
     )
 
 
-def part_of(graph, *blocks):
-    """Some blocks of a network, behind a copy of an input for each tensor that comes from outside."""
-    keep = [op.name for op in graph.operators if op.block in blocks]
-    outside = dict.fromkeys(edge.src for edge in graph.edges if edge.dst in keep and edge.src not in keep)
-    heads = [operator("copy", [graph[name].output_shape], graph[name].output_shape, name) for name in outside]
-    return OpGraph([*heads, *(graph[name] for name in keep)], [edge for edge in graph.edges if edge.dst in keep])
-
-
 @pytest.mark.parametrize("granularity", ["unit", "operator"])
 @pytest.mark.parametrize("name", ["tiny_inception", "tiny_resnet"])
 def test_tiny_networks(name, granularity):
@@ -79,14 +71,8 @@ def test_a_layer_of_a_transformer(granularity):
     assert largest_error(OpGraph([source, *graph.operators], [*edges, *graph.edges])) <= TOLERANCE
 
 
-@pytest.mark.parametrize(("name", "image_size", "of"), [("inception_v3", 75, (1, 4)), ("nasnet_mobile", 32, (2, 3))])
-def test_blocks_of_networks(name, image_size, of):
-    """Those of the latter have units of several parts: activations, depthwise convolutions, sums."""
-    graph = workloads.load(name, image_size=image_size)
-    blocks = list(dict.fromkeys(op.block for op in graph.operators))
-    found = part_of(graph, *(blocks[i] for i in of))
-    assert any("parts" in op.attributes for op in found.operators) == (name == "nasnet_mobile")
-    assert largest_error(found) <= TOLERANCE
+def test_units_of_several_parts():
+    assert largest_error(nasnet_cell()) <= TOLERANCE
 
 
 @pytest.mark.parametrize("batch", [1, 2])
