@@ -57,10 +57,9 @@ def test_bytes_of_a_unit():
     assert (unit.nbytes, unit.weight_nbytes, unit.flops, unit.kernels) == (106.0, 64.0, 16.0, (Kernel(1),))
 
 
-@pytest.mark.parametrize(
-    ("kind", "flops", "weights", "bias"),
-    [("conv", 2.0 * 8 * 27, 8 * 27, 8), ("conv", 2.0 * 8 * 27, 8 * 27 + 8, 0), ("conv_transpose", 1.0, 216, 8)],
-)
+@pytest.mark.parametrize(("kind", "flops", "weights", "bias"), [
+    ("conv", 2.0 * 8 * 27, 8 * 27, 8), ("conv", 2.0 * 8 * 27, 8 * 27 + 8, 0), ("conv_transpose", 1.0, 216, 8),
+])  # fmt: skip
 def test_a_normalisation_leaves_one_bias_per_channel(kind, flops, weights, bias):
     """Weights of 8 x 27, one output pixel: 8 values more if there was no bias; the norm's own 4 x 8 never count."""
     shape = (1, 8, 1, 1)

@@ -109,30 +109,27 @@ def test_fields_that_are_changed(name, data):
     """A graph or one line."""
     changed = made(name)
     graph = changed.graph
+    image = graph.input[0].type.tensor_type
     tensors = [*(x for node in graph.node for x in (*node.input, *node.output)), "none", ""]
+
+    def one_of(values):
+        return data.draw(st.sampled_from(list(values)))
+
+    changes = (
+        lambda node: setattr(node, "op_type", one_of(OPERATORS)),
+        lambda node: node.input.append(one_of(tensors)),
+        lambda node: node.input and (node.input.pop(0), node.input.insert(0, one_of(tensors))),
+        lambda node: node.input and node.input.pop(),
+        lambda node: len(node.output) > 1 and node.output.pop(),
+        lambda node: node.attribute.append(helper.make_attribute(one_of(ATTRIBUTES), data.draw(VALUES))),
+        lambda node: setattr(changed.opset_import[0], "version", data.draw(st.integers(5, 40))),
+        lambda node: image.shape.dim.add(dim_value=data.draw(NUMBERS)),
+        lambda node: setattr(image, "elem_type", data.draw(st.integers(0, 30))),
+        lambda node: graph.initializer and one_of(graph.initializer).dims.append(data.draw(NUMBERS)),
+        lambda node: graph.initializer and setattr(one_of(graph.initializer), "data_type", one_of(range(31))),
+    )
     for _ in range(data.draw(st.integers(1, 3))):
-        node = data.draw(st.sampled_from(list(graph.node)))
-        change = data.draw(st.integers(0, 8))
-        if change == 0:
-            node.op_type = data.draw(st.sampled_from(OPERATORS))
-        elif change == 1:
-            node.input.append(data.draw(st.sampled_from(tensors)))
-        elif change == 2 and node.input:
-            node.input[0] = data.draw(st.sampled_from(tensors))
-        elif change == 3:
-            del node.input[-1:], node.output[1:]
-        elif change == 4:
-            node.attribute.append(helper.make_attribute(data.draw(st.sampled_from(ATTRIBUTES)), data.draw(VALUES)))
-        elif change == 5:
-            changed.opset_import[0].version = data.draw(st.integers(5, 40))
-        elif change == 6:
-            graph.input[0].type.tensor_type.shape.dim.add(dim_value=data.draw(NUMBERS))
-        elif change == 7:
-            graph.input[0].type.tensor_type.elem_type = data.draw(st.integers(0, 30))
-        elif graph.initializer:
-            weights = data.draw(st.sampled_from(list(graph.initializer)))
-            weights.dims.append(data.draw(NUMBERS))
-            weights.data_type = data.draw(st.integers(0, 30))
+        one_of(changes)(one_of(graph.node))
     for granularity in ("unit", "operator"):
         with suppress(SimschedError):
             graph = from_onnx(changed, granularity=granularity, shapes={"x": (2, 6, 32)} if name == "attention" else {})
