@@ -21,14 +21,9 @@ CLUSTER = ss.Cluster.preset("a100")
 class Made(KinetoTrace):
     """A trace whose calls launch what is said beside them."""
 
-    def launch(self, ts, dur, start, length, *, stream=7, tid=CPU, name="k", call="cudaLaunchKernel", cat="kernel"):
-        correlation = self.call(call, ts, dur, tid=tid)
-        if cat == "kernel":
-            self.kernel(
-                correlation, start, length, name, stream=stream, grid=(64, 1, 1), block=(256, 1, 1), shared=1024
-            )
-        else:
-            self.copy(correlation, start, length, cat=cat, name=name, stream=stream)
+    def launch(self, ts, dur, start, length, *, stream=7, tid=CPU, name="k", call="cudaLaunchKernel"):
+        grid = {"grid": (64, 1, 1), "block": (256, 1, 1), "shared": 1024}
+        self.kernel(self.call(call, ts, dur, tid=tid), start, length, name, stream=stream, **grid)
 
     def program(self, **options):
         return read_kineto_program(self.write(self.path), **options)
@@ -108,7 +103,7 @@ def test_calls_that_block(name, blocks, made):
 ])  # fmt: skip
 def test_copies_block_their_thread(call, name, blocks, made):
     made.launch(0, 5, 7, 50)
-    made.launch(10, 52, 58, 2, call=call, name=name, cat="gpu_memcpy")  # held by the kernel before it
+    made.copy(made.call(call, 10, 52), 58, 2, name=name)  # held by the kernel before it
     made.launch(70, 5, 77, 10)
     program = made.program()
     assert (program.action == SYNC).any() == blocks

@@ -1,14 +1,17 @@
 """Networks against counts worked by hand, and those that papers and torchvision state."""
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from simsched.base.errors import GraphError
+from simsched.base.errors import FormatError, GraphError
 from simsched.model.graph import Kernel
-from workloads import load
+from workloads import from_spec, load
 from workloads.models.googlenet import googlenet
 from workloads.models.nasnet import nasnet_a_large, nasnet_mobile
+from workloads.models.randwire import draw_wirings, randwire
 from workloads.models.resnet import resnext50
 
 # Of a network by units: kinds, edges, edges within blocks, and blocks; multiply-adds of its single operators.
@@ -75,11 +78,6 @@ COUNTS = {
 CONVOLUTIONAL = ("inception_v3", "squeezenet", "squeezenet1_1", "googlenet", "resnet50", "resnext50", "densenet121")
 
 
-def made(spec, **parameters):
-    name, *settings = spec.split(",")
-    return load(name, **dict(setting.split("=") for setting in settings), **parameters)
-
-
 def macs(graph, *kinds):
     return sum(op.flops for op in graph.operators if op.kind in kinds) / 2
 
@@ -90,7 +88,7 @@ def test_counts_by_hand(network):
     these, RandWire and NASNet those of IOS's released networks. Multiply-adds of single operators, classifier apart.
     """
     kinds, edges, within, blocks, multiply_adds = COUNTS[network]
-    graph, single = made(network), made(network, granularity="operator")
+    graph, single = from_spec(network), from_spec(network, granularity="operator")
     assert Counter(op.kind for op in graph.operators) == kinds
     assert (len(graph.edges), [len(block) for block in graph.blocks]) == (edges, blocks)
     assert sum(graph[e.src].block == graph[e.dst].block for e in graph.edges) == within
@@ -161,10 +159,10 @@ def test_batch_scales_work_and_not_weights(network):
     ("nasnet_mobile", 32, "cell11.join"),
 ])  # fmt: skip
 def test_smallest_image(network, smallest, last):
-    assert made(network, image_size=smallest)[last].output_shape[2:] == (1, 1)
+    assert from_spec(network, image_size=smallest)[last].output_shape[2:] == (1, 1)
     name = network.split(",")[0]
     with pytest.raises(GraphError, match=f"{name}: image_size must be at least {smallest}, not {smallest - 1}"):
-        made(network, image_size=smallest - 1)
+        from_spec(network, image_size=smallest - 1)
 
 
 # What one network has and others have not -----------------------------------------------------------
@@ -298,3 +296,62 @@ def test_states_of_sru_form_a_chain_and_outputs_do_not():
     assert reads["layer0.step2.output"] == ["layer0.step2.state", "layer0.reset", "layer0.reset"]
     assert {e.nbytes for e in graph.edges if e.dst == "layer0.step1.state"} == {4096}
     assert graph.depth == 7  # gates, three states, output, join, classifier
+
+
+# RandWire ----------------------------------------------------------------------------------------
+
+# wirings that others released, as data; they are not part of this project
+RELEASED = Path(__file__).resolve().parents[3] / "shared" / "data" / "randwire_graphs.json"
+
+
+def ends(wiring):
+    """Operators that read the input of the stage, and operators that nothing in it reads."""
+    src, dst = {a for a, _ in wiring.edges}, {b for _, b in wiring.edges}
+    return wiring.nodes - len(dst), wiring.nodes - len(src)
+
+
+def test_ends_of_the_stages():
+    """As many operators begin each stage as in the network that IOS measured, so the multiply-adds are the same."""
+    assert [ends(wiring) for wiring in draw_wirings()] == [(6, 1), (4, 5), (5, 2), (6, 4)]
+
+
+def test_seeds():
+    assert randwire(seed=3) == randwire(seed=3) != randwire(seed=4)
+    assert load("randwire", seed=4) == randwire(seed=4)
+    assert len(randwire(seed=4)) == 120
+
+
+def write(path, stages):
+    path.write_text(json.dumps({"stages": stages}))
+    return str(path)
+
+
+LINE = {"nodes": 2, "edges": [[0, 1]]}
+
+
+def test_wiring_from_a_file(tmp_path):
+    """Four stages of a line of two: 1 + 4 * 3 + 3 operators, and one edge into each."""
+    path = write(tmp_path / "w.json", [LINE] * 4)
+    graph = randwire(graphs=path, image_size=64)
+    assert (len(graph), len(graph.edges)) == (16, 15)
+    assert load("randwire", graphs=path, image_size=64) == graph
+
+
+@pytest.mark.parametrize(("stages", "message"), [
+    ([LINE] * 3, "stages must be a list of 4"),
+    ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
+    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
+    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], r"edges\[0\]\[1\] must be a whole number"),
+])  # fmt: skip
+def test_bad_files(stages, message, tmp_path):
+    with pytest.raises(FormatError, match=message):
+        randwire(graphs=write(tmp_path / "w.json", stages))
+
+
+@pytest.mark.skipif(not RELEASED.exists(), reason="the released wirings are not part of this project")
+def test_released_wirings():
+    """The network that IOS measured: 120 operators, 260 edges, 7.822 G multiply-adds, width of its stages 8, 8, 7."""
+    graph = randwire(graphs=str(RELEASED))
+    assert (len(graph), len(graph.edges)) == (120, 260)
+    assert macs(randwire(graphs=str(RELEASED), granularity="operator"), "conv") == pytest.approx(7.822e9, rel=1e-3)
+    assert graph.width == 8

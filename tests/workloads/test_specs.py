@@ -86,7 +86,6 @@ REFUSED = {
     "random:layered,n_edges=100": r"n_edges must be at least 3\d\d, which connect the layers of this seed, not 100",
     "random:layered,n_edges=1000000": r"n_edges must be at most 1\d{4}, which the layers of this seed allow, not 1",
     "random:layered,comm_ratio=1e308": "edge op0 -> op1: transfer must be finite and not negative, not inf",
-    "random:cholesky,tiles=9,comm_ratio=1e308": "edge op0 -> op1: transfer must be finite",
     "random:erdos-renyi,n_edges=3,edge_probability=.5": "give n_edges or edge_probability, not both",
     "random:erdos-renyi,n_ops=10,n_edges=46": "n_edges must be at most 45, the pairs that there are, not 46",
     "random:watts-strogatz,neighbours=3": "neighbours must be even, half of them on either side, not 3",

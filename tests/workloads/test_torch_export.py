@@ -17,19 +17,13 @@ pytestmark = [
 ]
 
 
-class Convolutions(nn.Module):
+def convolutional():
     """What torch.export turns into other calls than torch.fx."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(8)
-        self.up = nn.ConvTranspose2d(8, 4, 2, stride=2)
-        self.fc = nn.Linear(4, 5)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 3, 2, 1)
-        return self.fc(self.up(x).mean((2, 3)))
+    return Forward(
+        lambda m, x: m.fc(m.up(F.max_pool2d(F.relu(m.norm(m.conv(x))), 3, 2, 1)).mean((2, 3))),
+        conv=nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), norm=nn.BatchNorm2d(8),
+        up=nn.ConvTranspose2d(8, 4, 2, stride=2), fc=nn.Linear(4, 5),
+    )  # fmt: skip
 
 
 IMAGE = (1, 3, 16, 16)
@@ -44,7 +38,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def convolutions():
-    return torch.export.export(Convolutions().eval(), (torch.empty(IMAGE),))
+    return torch.export.export(convolutional().eval(), (torch.empty(IMAGE),))
 
 
 def test_an_encoder_layer(encoder):
@@ -75,7 +69,7 @@ def test_a_decomposed_program_does_the_same_products(encoder):
 
 
 def test_both_ways_to_trace_cost_the_same(convolutions):
-    traced = from_module(Convolutions(), torch.empty(IMAGE))
+    traced = from_module(convolutional(), torch.empty(IMAGE))
     for program in (convolutions, convolutions.run_decompositions()):
         exported = from_exported(program)
         by_kind = {op.kind: op for op in exported.operators}
@@ -117,11 +111,11 @@ def test_what_torch_fx_cannot_trace_is_exported():
 def test_a_dynamic_size_needs_example_inputs():
     """A batch of 4 costs four times what a batch of 1 does; the inputs may be those of the export."""
     four, sizes = torch.empty(4, *IMAGE[1:]), {"x": {0: torch.export.Dim("batch", min=2)}}
-    dynamic = torch.export.export(Convolutions().eval(), (four,), dynamic_shapes=sizes)
+    dynamic = torch.export.export(convolutional().eval(), (four,), dynamic_shapes=sizes)
     with pytest.raises(GraphError, match=r"input 'x' has no fixed size on axis 0 \(it is s\d+\); give example inputs"):
         from_exported(dynamic)
     fixed = from_exported(dynamic, four)
-    one = from_module(Convolutions(), torch.empty(IMAGE))
+    one = from_module(convolutional(), torch.empty(IMAGE))
     assert (fixed["conv2d"].flops, fixed["conv2d"].input_shapes) == (4 * one["conv"].flops, ((4, 3, 16, 16),))
     with pytest.raises(GraphError, match="does not run on the example inputs"):
         from_exported(dynamic, torch.empty(4, 5))
