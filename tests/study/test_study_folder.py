@@ -149,16 +149,13 @@ def test_rows_that_are_refused(done, tmp_path):
               {"wall.row_s": 1e301}, {"reason": ...})  # fmt: skip
     none = ["nonsense\n", "[1]\n", "[" * 100_000 + "\n", '{"index": 1}\n', *(changed(done, 1, **f) for f in fields)]
     signed = json.dumps({**json.loads(lines(done)[1]), "makespan_us": 9.0}) + "\n"
+    other = changed(done, 1, makespan_us=9.0)
     strange = [changed(done, 1, **field) for field in ({"index": 12}, {"index": 2}, {"scheduler": "heft"})]
     for n, texts, message in [
         (2, none, r"rows\.jsonl: line 3 is no row of a study; delete the line, then"),
         (1, [signed], r"rows\.jsonl: line 2 was changed after it was written; delete the line"),
         (1, strange, r"row \d+ \(\w+\) is not of its study; delete it, then resume"),
-        (
-            12,
-            [changed(done, 1, makespan_us=9.0)],
-            r"row 1 \(lios\) stands twice and 'makespan_us' differs: 30\.0 and 9",
-        ),
+        (12, [other], r"row 1 \(lios\) stands twice and 'makespan_us' differs: 30\.0 and 9"),
     ]:
         for text in texts:
             with pytest.raises((FormatError, StudyError), match=message):
