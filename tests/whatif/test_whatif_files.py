@@ -50,12 +50,10 @@ def test_numbers_in_texts(value, is_absolute):
 
 
 def same_figures(one, other):
-    for name in ("makespan_before", "makespan", "difference", "direct", "rescheduling", "rescheduling_alone"):
-        mine, theirs = getattr(one, name), getattr(other, name)
-        assert (mine is None) == (theirs is None)
-        assert mine is None or theirs == pytest.approx(mine, rel=1e-9, abs=1e-9)
-    assert other.blame == pytest.approx(one.blame, rel=1e-9, abs=1e-9)
-    assert other.blame_before == pytest.approx(one.blame_before, rel=1e-9, abs=1e-9)
+    for name in ("makespan_before", "makespan", "difference", "direct", "rescheduling", "rescheduling_alone", "blame",
+                 "blame_before"):  # fmt: skip
+        mine = getattr(one, name)
+        assert getattr(other, name) == (mine if mine is None else pytest.approx(mine, rel=1e-9, abs=1e-9))
 
 
 @given(graphs(max_ops=5), st.booleans(), st.integers(1, 2))
@@ -140,8 +138,6 @@ QUICK = what_if(pair(), FREE).operators(speed=2.0)
     [
         (QUICK, ("pair [1] on a100: what if operators.speed*=2", "us before after difference", "2 times as fast",
                  "makespan 15.0 7.5 -7.5", "compute 15.0 7.5 -7.5")),
-        (what_if(pair(), FREE).operators(speed=0.25), ("takes 4 times as long",)),
-        (what_if(pair(), FREE), ("as fast as before",)),
         (what_if(pair(), FREE, True).operators(speed=2.0).gpus(2),
          ("makespan 15.0 7.5 7.5 -7.5", "-7.5 us by the changes, 0.0 us by re-scheduling")),
         (what_if(pair(), A100).overhead(launch=1e3).device(sms=2.0),
