@@ -88,24 +88,6 @@ def test_files_that_cannot_be_read(tmp_path, path, why):
 # Places in documents ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("reader", "path", "value", "where"),
-    [
-        (OpGraph, ["operators", 1, "name"], "a", "operator 'a' stands twice"),
-        (OpGraph, ["operators", 0, "kernels", 0, "share"], 0.25, "operators[0]: operator 'a': the shares of its"),
-        (OpGraph, ["operators", 0, "kernels", 0, "blocks"], 10**30, "operators[0].kernels[0]: kernel: blocks must be"),
-        (Schedule, ["placements", 1, "op"], "x", "placement of 'x' names no operator of graph 'graph'"),
-        (Schedule, ["graph", "operators", 1, "time"], -1, "graph.operators[1]: operator 'b': time must be finite"),
-    ],
-)
-def test_what_cannot_be_is_named_with_its_place(reader, path, value, where):
-    document = {OpGraph: GRAPH, Schedule: SCHEDULE}[reader].to_dict()
-    assert where in refusal(reader, changed(document, path, value))
-
-
-# Programs ----------------------------------------------------------------------------------------
-
-
 def first(action):
     """Path of the first instruction of a kind in the program document."""
     threads = enumerate(PROGRAM["threads"])
@@ -115,9 +97,17 @@ def first(action):
 LAUNCH, RECORD, WAIT, COPY = map(first, ("launch", "record", "wait", "copy"))
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "where"),
-    [
+CANNOT_BE = {
+    OpGraph: [
+        (["operators", 1, "name"], "a", "operator 'a' stands twice"),
+        (["operators", 0, "kernels", 0, "share"], 0.25, "operators[0]: operator 'a': the shares of its"),
+        (["operators", 0, "kernels", 0, "blocks"], 10**30, "operators[0].kernels[0]: kernel: blocks must be"),
+    ],
+    Schedule: [
+        (["placements", 1, "op"], "x", "placement of 'x' names no operator of graph 'graph'"),
+        (["graph", "operators", 1, "time"], -1, "graph.operators[1]: operator 'b': time must be finite"),
+    ],
+    Program: [
         ([*LAUNCH, "do"], "run", "threads[0][0]: run: do must be one of launch, record, wait, copy, barrier, sync"),
         ([*LAUNCH, "device"], "gpu7", "threads[0][0]: unknown device 'gpu7'; known are: gpu0, gpu1"),
         ([*LAUNCH, "stream"], ..., "threads[0][0]: launch: stream is missing"),
@@ -136,9 +126,15 @@ LAUNCH, RECORD, WAIT, COPY = map(first, ("launch", "record", "wait", "copy"))
         (["threads"], [], "stands nowhere"),
         (["graph", "operators", 0, "time"], -1, "operators[0]"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "path", "value", "where"), [(reader, *row) for reader, rows in CANNOT_BE.items() for row in rows]
 )
-def test_a_program_that_cannot_be(path, value, where):
-    assert where in refusal(Program, changed(PROGRAM, path, value))
+def test_what_cannot_be_is_named_with_its_place(reader, path, value, where):
+    document = {OpGraph: GRAPH.to_dict(), Schedule: SCHEDULE.to_dict(), Program: PROGRAM}[reader]
+    assert where in refusal(reader, changed(document, path, value))
 
 
 def on_event(do, **more):
