@@ -1,10 +1,10 @@
 """What a stranger waits for: first and second calls of the command line, the making of machine code, and reports.
 
 Of a trace of 10,000 spans the page is to be written in 3 s, to have 10 MB at most, and to open in Chromium in 2 s, on
-an idle machine. That is measured where there is a browser: when something is seen first, when texts, tables and the Gantt
-chart in view are, and when Plotly has taken over, so that charts zoom and answer the pointer. Playwright listens to the
-page as a debugger does, for which the engine keeps the stack of each exception that Plotly's modules throw and catch as
-they start: a person waits less.
+an idle machine. That is measured where there is a browser: when something is seen first, when texts, tables and the
+Gantt chart in view are, and when Plotly has taken over, so that charts zoom and answer the pointer. Playwright listens
+to the page as a debugger does, for which the engine keeps the stack of each exception that Plotly's modules throw and
+catch as they start: a person waits less.
 """
 
 import os
