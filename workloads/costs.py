@@ -40,8 +40,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from simsched.base.errors import GraphError, UnknownNameError, shown
-from simsched.model.cluster import DEVICES, WARP, Cluster, Device
+from simsched.base.errors import GraphError, shown
+from simsched.model.cluster import WARP, Cluster, Device
 from simsched.model.graph import DTYPE_NBYTES, Kernel
 
 ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
@@ -172,8 +172,6 @@ class Costs:
         if not isinstance(dtype, str) or dtype not in DTYPE_NBYTES:
             raise GraphError(f"unknown dtype {shown(dtype)}; known are: {', '.join(DTYPE_NBYTES)}")
         if isinstance(device, str):
-            if device not in DEVICES:
-                raise UnknownNameError("device", device, list(DEVICES))
             device = Cluster.preset(device).devices[0]
         elif device is not None and not isinstance(device, Device):
             raise GraphError(f"device must be the name of a preset or a Device, not {shown(device)}")

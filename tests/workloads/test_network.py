@@ -115,7 +115,7 @@ def empty(net, x):
     (lambda net, x: net.input(2**20, 2**20, 2), "is more than any device holds"),
     (lambda net, x: Network("net", granularity="layer"), "granularity must be 'unit' or 'operator', not 'layer'"),
     (lambda net, x: Network("net", dtype="fp12"), "unknown dtype 'fp12'; known are: fp64"),
-    (lambda net, x: Network("net", device="abacus"), "unknown device 'abacus'; known are: k80"),
+    (lambda net, x: Network("net", device="abacus"), "unknown gpu 'abacus'; known are: k80"),
 ])  # fmt: skip
 def test_refusals(build, message):
     with pytest.raises(UnknownNameError if "abacus" in message else GraphError, match=message):

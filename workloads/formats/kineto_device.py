@@ -1,14 +1,13 @@
 """The devices of a torch.profiler trace: what it says of them, and the preset that they are taken for."""
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from simsched.base.errors import ClusterError, CostError, FormatError
 from simsched.base.io import Record
-from simsched.model.cluster import DEVICES, Device
+from simsched.model.cluster import Device
 from simsched.model.cluster.presets import make_device
 from simsched.model.profile import MeasuredDevice
 
@@ -51,7 +50,7 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
 def traced_device(found: MeasuredDevice | None, name: str, costs: Mapping[str, float], source: str) -> Device:
     """Return the device of a preset with what the trace says of it and the costs measured there, contention off.
 
-    The preset is the one whose name stands in that of the device, else one of the same compute capability.
+    The preset is that of the product, else one of the same compute capability.
     """
     base = make_device(_preset(found), name)
     known: dict[str, Any] = {} if found is None else {ours: getattr(found, ours) for ours in _PROPERTIES.values()}
@@ -64,9 +63,6 @@ def traced_device(found: MeasuredDevice | None, name: str, costs: Mapping[str, f
 
 
 def _preset(found: MeasuredDevice | None) -> str:
-    called = "" if found is None else re.sub(r"[^a-z0-9]", "", found.name.lower())
-    fits = [preset for preset in DEVICES if preset in called]
-    if fits:
-        return max(fits, key=len)
     capability = "" if found is None else found.compute_capability or ""
-    return next(preset for start, preset in _STAND_INS.items() if capability.startswith(start))
+    stand_in = next(preset for start, preset in _STAND_INS.items() if capability.startswith(start))
+    return stand_in if found is None else found.preset or stand_in

@@ -13,7 +13,7 @@ import numpy as np
 
 from simsched.base.errors import FormatError
 from simsched.model.graph.columns import Ints
-from workloads.formats.kineto_events import Activities, HostEvents
+from workloads.formats.kineto_events import Activities, Codes, HostEvents
 from workloads.formats.kineto_join import Iterations, Nesting, Origin
 
 _logger = logging.getLogger(__name__)
@@ -178,15 +178,12 @@ def _graph_nodes(joined: Joined) -> list[list[Run]]:
     rows = rows[np.lexsort(keys)]
     iteration = joined.iterations.of(origin.time[rows])
     found: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
-    last, n_launches, n_nodes = (-1, -1), 0, 0
-    for row, i in zip(rows.tolist(), iteration.tolist(), strict=True):
-        launch = (i, int(activities.correlation[row]))
-        if launch != last:
-            n_launches, n_nodes = (n_launches + 1 if launch[0] == last[0] else 0), 0
-            last = launch
+    launches, n_nodes = [Codes() for _ in found], Counter[tuple[int, int]]()
+    for row, i, call in zip(rows.tolist(), iteration.tolist(), activities.correlation[rows].tolist(), strict=True):
         if i >= 0:
-            found[i].append(Run(f"cudaGraphLaunch#{n_launches}.{n_nodes}", [row]))
-        n_nodes += 1
+            launch = i, launches[i][call]
+            found[i].append(Run(f"cudaGraphLaunch#{launch[1]}.{n_nodes[launch]}", [row]))
+            n_nodes[launch] += 1
     return found
 
 

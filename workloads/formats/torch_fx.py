@@ -27,22 +27,36 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from simsched.base.errors import GraphError, MissingDependencyError
 from simsched.model import Device, OpGraph
 from workloads.formats.torch_graph import graph_of, is_composite
 
 
-def from_module(
-    module: Any,
-    example_inputs: Any,
-    *,
-    granularity: str = "operator",
-    device: str | Device | None = None,
-    name: str | None = None,
-    include_io: bool = False,
-) -> OpGraph:
+class Options(TypedDict, total=False):
+    """How a graph is made.
+
+    Parameters
+    ----------
+    granularity
+        "operator" (the default), or "unit": views left out and chains folded, see `workloads.formats.fusion.fuse`.
+    device
+        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
+    name
+        Of the graph; by default the class of the module, of a program "exported".
+    include_io
+        Whether inputs and the output are operators too (kinds "placeholder" and "output", without kernels, time 0),
+        which makes the operators those that torch.fx counts. By default they are not.
+    """
+
+    granularity: str
+    device: str | Device | None
+    name: str | None
+    include_io: bool
+
+
+def from_module(module: Any, example_inputs: Any, **options: Unpack[Options]) -> OpGraph:
     """Return the graph of a `torch.nn.Module`.
 
     The module is traced as by `torch.fx.symbolic_trace`, which keeps the layers of `torch.nn` whole (but those made
@@ -56,15 +70,8 @@ def from_module(
         Its mode (training or not) and weights do not matter; it may be on the device "meta".
     example_inputs
         A tensor, or a sequence with one for each argument. Only shapes and formats count.
-    granularity
-        "operator", or "unit": views left out and chains folded, see `workloads.formats.fusion.fuse`.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
-    name
-        Of the graph; by default the class of the module.
-    include_io
-        Whether inputs and the output are operators too (kinds "placeholder" and "output", without kernels, time 0),
-        which makes the operators those that torch.fx counts.
+    **options
+        See `Options`.
 
     Raises
     ------
@@ -83,9 +90,8 @@ def from_module(
         graph = from_module(module, torch.empty(1, 3, 299, 299, device="meta"))
         assert len(graph) == 314
     """
-    name = name or type(module).__name__
-    options: dict[str, Any] = {"granularity": granularity, "device": device, "name": name, "include_io": include_io}
-    found = traced(module, example_inputs, name=name)
+    options["name"] = options.get("name") or type(module).__name__
+    found = traced(module, example_inputs, name=options["name"])
     if isinstance(found, _torch().export.ExportedProgram):
         return from_exported(found, **options)
     return from_fx(found, _inputs(example_inputs), **options)
@@ -128,10 +134,7 @@ def from_fx(
     example_inputs: Any = None,
     *,
     parameters: Sequence[bool] | None = None,
-    granularity: str = "operator",
-    device: str | Device | None = None,
-    name: str | None = None,
-    include_io: bool = False,
+    **options: Unpack[Options],
 ) -> OpGraph:
     """Return the graph of a `torch.fx.GraphModule`.
 
@@ -144,8 +147,8 @@ def from_fx(
         `torch.fx.passes.shape_prop.ShapeProp` leaves them).
     parameters
         For each example input whether it is a parameter or buffer, as those of graphs of dynamo may be; None: none is.
-    granularity, device, name, include_io
-        See `from_module`.
+    **options
+        See `Options`.
 
     Raises
     ------
@@ -155,21 +158,11 @@ def from_fx(
     torch = _torch()
     if not isinstance(graph_module, torch.fx.GraphModule):
         raise GraphError(f"a torch.fx.GraphModule is needed, not {type(graph_module).__name__}")
-    return _graph(
-        graph_module, None if example_inputs is None else _inputs(example_inputs), parameters or (),
-        name=name or type(graph_module).__name__, granularity=granularity, device=device, include_io=include_io,
-    )  # fmt: skip
+    arguments = None if example_inputs is None else _inputs(example_inputs)
+    return _graph(graph_module, arguments, parameters or (), type(graph_module).__name__, options)
 
 
-def from_exported(
-    program: Any,
-    example_inputs: Any = None,
-    *,
-    granularity: str = "operator",
-    device: str | Device | None = None,
-    name: str | None = None,
-    include_io: bool = False,
-) -> OpGraph:
+def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Options]) -> OpGraph:
     """Return the graph of a `torch.export.ExportedProgram`.
 
     Parameters
@@ -178,8 +171,8 @@ def from_exported(
         What `torch.export.export` returns, decomposed or not.
     example_inputs
         Needed if a size is dynamic: one tensor for each input of the program, in its order, nested or not.
-    granularity, device, name, include_io
-        See `from_module`.
+    **options
+        See `Options`.
 
     Raises
     ------
@@ -201,16 +194,15 @@ def from_exported(
         known = zip(placeholders, parameters, strict=True)
         arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in known]
         arguments += inputs
-    return _graph(
-        program.graph_module, arguments, parameters,
-        name=name or "exported", granularity=granularity, device=device, include_io=include_io,
-    )  # fmt: skip
+    return _graph(program.graph_module, arguments, parameters, "exported", options)
 
 
 def _graph(
-    module: Any, arguments: Sequence[Any] | None, parameters: Sequence[bool], *, name: str, **options: Any
+    module: Any, arguments: Sequence[Any] | None, parameters: Sequence[bool], usual_name: str, options: Options
 ) -> OpGraph:
-    """Return the graph of a graph module, run on the arguments if there are any; options are those of `graph_of`."""
+    """Return the graph of a graph module, run on the arguments if there are any."""
+    name = options.get("name") or usual_name
+    given: dict[str, Any] = {**options, "name": name}
     nodes = list(module.graph.nodes)
     if arguments is None:
         values = _values_in_meta(name, nodes)
@@ -220,7 +212,8 @@ def _graph(
     weights = {node: _attribute(name, module, node.target) for node in nodes if node.op == "get_attr"}
     placeholders = (node for node in nodes if node.op == "placeholder")
     weights |= {node: values[node] for node, is_one in zip(placeholders, parameters, strict=False) if is_one}
-    return graph_of(nodes, values, weights, dict(module.named_modules(remove_duplicate=False)), name=name, **options)
+    modules = dict(module.named_modules(remove_duplicate=False))
+    return graph_of(nodes, values, weights, modules, **given)
 
 
 def _torch() -> Any:

@@ -38,9 +38,9 @@ def graph_of(
     modules: Mapping[str, Any],
     *,
     name: str,
-    granularity: str,
-    device: str | Device | None,
-    include_io: bool,
+    granularity: str = "operator",
+    device: str | Device | None = None,
+    include_io: bool = False,
 ) -> OpGraph:
     """Return the graph of nodes of torch.fx.
 
@@ -55,7 +55,7 @@ def graph_of(
     modules
         By the names that nodes call.
     name, granularity, device, include_io
-        See `workloads.formats.torch_fx`.
+        See `workloads.formats.torch_fx.Options`.
 
     Raises
     ------
