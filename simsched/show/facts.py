@@ -160,9 +160,7 @@ def differences(cluster: Cluster) -> list[tuple[Any, ...]]:
 
 
 def _plain(device: Device) -> dict[str, Any]:
-    """Return the numbers of a device by name, and how its kernels slow each other as a text."""
+    """Return the fields of a device by name, each peak for itself, how its kernels slow each other as a text."""
     peaks = {f"peak.{dtype}": rate for dtype, rate in device.peak.items()}
-    own = {
-        each.name: getattr(device, each.name) for each in fields(Device) if each.name not in ("name", "model", "peak")
-    }
+    own = {each.name: getattr(device, each.name) for each in fields(Device) if each.name != "peak"}
     return own | peaks | {"interference": str(tuple(map(tuple, device.interference)))}

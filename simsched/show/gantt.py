@@ -4,7 +4,7 @@ The SVG, of notebooks, needs neither matplotlib nor script: pages show it until 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
@@ -452,22 +452,17 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def critical_spans(trace: Trace) -> Iterator[tuple[int, float]]:
-    """Yield the spans of the critical path, last first, each with the us from the end of what released it."""
+def _gaps(trace: Trace) -> Floats:
+    """Return the us from the end of what released each span of the critical path; NaN of others, shape (n_spans,)."""
+    gaps = np.full(len(trace), np.nan)
     work = (trace.kind == KERNEL) | (trace.kind == COPY)
     i = int((trace.end * work).argmax()) if work.any() else -1
     while i >= 0:
         cause = int(trace.cause[i])
         # a host that was held up is released when what it waits for ends
         ready = float(trace.end[i] if trace.kind[i] == WAIT else trace.ready[i])
-        yield i, max(0.0, ready - (float(trace.end[cause]) if cause >= 0 else 0.0))
+        gaps[i] = max(0.0, ready - (float(trace.end[cause]) if cause >= 0 else 0.0))
         i = cause
-
-
-def _gaps(trace: Trace) -> Floats:
-    gaps = np.full(len(trace), np.nan)
-    for i, gap in critical_spans(trace):
-        gaps[i] = gap
     return gaps
 
 

@@ -15,7 +15,7 @@ from simsched.base.errors import FileError, MissingDependencyError, ReportError
 from simsched.experiments.comparison import Comparison, Row
 from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart
-from simsched.show.gantt import critical_spans, gantt_data
+from simsched.show.gantt import gantt_data
 from simsched.show.looks import luminance
 from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, write_report
 from simsched.show.report.figures import figure_of
@@ -62,7 +62,6 @@ def test_bars_and_critical_path_by_hand():
     columns = {key: [found["bars"][key][bars[op]] for op in "abc"] for key in ("start", "dur", "alone", "wait", "gap")}
     assert columns == {"start": [0.0, 10.0, 10.0], "dur": [10.0, 30.0, 20.0], "alone": [10.0, 30.0, 20.0],
                        "wait": [0.0, 0.0, 0.0], "gap": [0.0, 0.0, None]}  # fmt: skip
-    assert [TRACE.name(i) for i, _ in critical_spans(TRACE)] == ["b", "a"]
     assert [row["label"] for row in found["rows"]] == ["stream 0", "stream 1"]
     assert (found["unit"], found["makespans"], found["other"]) == ("us", [40.0], [])
 
