@@ -40,8 +40,7 @@ def test_work(work, kernel, flops, n_weights):
 def test_elementwise_threads_handle_four_bytes(dtype, blocks):
     """10,240 elements: a thread each from 4 bytes up, two of 2 bytes or four of 1 a thread; 256 threads a block."""
     work = Costs(dtype).elementwise((10, 1024), flops=3)
-    assert work.kernel == Kernel(blocks, 256, 32)
-    assert work.flops == 30720
+    assert (work.kernel, work.flops) == (Kernel(blocks, 256, 32), 30720)
 
 
 def test_parts_of_the_inner_dimension():

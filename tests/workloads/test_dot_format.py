@@ -40,10 +40,8 @@ def test_subgraphs_as_ends(text, pairs):
 
 def test_defaults_hold_for_what_follows_within_their_braces():
     """a comes before the default, b under it, c under the inner one, d after the braces, e overrides it."""
-    graph = parse_dot(
-        "digraph { a; node [time=1]; b; subgraph { node [time=2]; edge [nbytes=7]; c } d; e [time=5]; a -> b; "
-        "edge [nbytes=3] b -> c; c -> d [nbytes=4] }"
-    )
+    graph = parse_dot("""digraph { a; node [time=1]; b; subgraph { node [time=2]; edge [nbytes=7]; c } d; e [time=5];
+                         a -> b; edge [nbytes=3] b -> c; c -> d [nbytes=4] }""")
     assert [op.time for op in graph.operators] == [None, 1.0, 2.0, 1.0, 5.0]
     assert [edge.nbytes for edge in graph.edges] == [0.0, 3.0, 4.0]
 

@@ -54,9 +54,9 @@ def test_schedules_of_other_tools_are_told_by_their_keys(document, name, file):
 
 @pytest.mark.parametrize("name", ["simsched", "dot"])
 def test_a_pipe_of_any_name_is_told_by_its_first_bytes(name, graph, tmp_path):
-    file, pipe = tmp_path / "file", tmp_path / "pipe"
-    write(graph, file.with_suffix(".dot" if name == "dot" else ".json"), name)
-    content = next(tmp_path.iterdir()).read_bytes()
+    pipe = tmp_path / "pipe"
+    write(graph, tmp_path / "file", name)
+    content = (tmp_path / "file").read_bytes()
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as pool:
         pool.submit(pipe.write_bytes, content)

@@ -66,8 +66,7 @@ def test_a_normalisation_leaves_one_bias_per_channel(kind, flops, weights, bias)
     attributes = {"bias": False} if kind == "conv_transpose" else {}
     first = op("c", kind, flops=flops, weight_nbytes=4.0 * weights, output_shape=shape, attributes=attributes)
     (unit,) = fuse(chain(first, op("n", "batch_norm", weight_nbytes=128.0, output_shape=shape))).operators
-    assert unit.weight_nbytes == 4.0 * (weights + bias)
-    assert unit.nbytes == first.nbytes + 4.0 * bias
+    assert (unit.weight_nbytes, unit.nbytes) == (4.0 * (weights + bias), first.nbytes + 4.0 * bias)
     assert unit.attributes == ({"bias": True} if attributes else {})
 
 

@@ -57,8 +57,7 @@ def test_gaps_and_calls(made):
     made.launch(100, 5, 107, 10)  # idle: starts 2 behind its call
     made.launch(130, 6, 138, 4)
     program = made.program()
-    assert program.lead.tolist() == [0, 25]
-    assert program.own.tolist() == [5, 6]
+    assert (program.lead.tolist(), program.own.tolist()) == ([0, 25], [5, 6])
     assert (program.step, program.n_waits) == (None, 0)
     assert program.graph.operators[0].kernels == (ss.Kernel(64, 256, 32, 1024),)
     assert program.times.tolist() == [[7, 17], [38, 42]]
@@ -135,8 +134,7 @@ def test_work_is_handed_to_another_thread(made):
         made.launch(600 + 10 * k, 5, 607 + 10 * k, 2, tid=2)
     made.launch(1300, 5, 1307, 10)
     program = made.program()
-    assert len(program.thread_ptr) == 3
-    assert starts(program) == [7, 607, 617, 627, 1307]
+    assert (len(program.thread_ptr), starts(program)) == (3, [7, 607, 617, 627, 1307])
     halved = changed(program, "launch*=0", streams="one").simulated
     assert halved.start[halved.kind == 0].round(3).tolist() == [7, 602, 607, 612, 1287]
 
@@ -167,8 +165,7 @@ def test_calls_that_are_lost(made):
     made.launch(0, 5, 7, 10)
     made.kernel(77, 50, 10)
     program = made.program()
-    assert program.n_lost == 1
-    assert starts(program) == [7, 50]
+    assert (program.n_lost, starts(program)) == (1, [7, 50])
 
 
 def test_nodes_of_a_captured_graph(made):

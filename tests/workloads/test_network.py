@@ -41,12 +41,10 @@ def test_a_unit_of_one_part_is_that_part():
 
 def test_normalisation_is_folded_into_units():
     """4 * 8 weights and 8 biases as a unit; alone no bias, and the normalisation keeps 4 values per channel."""
-    weights = {}
-    for granularity in ("unit", "operator"):
+    for granularity, weights in (("unit", [40]), ("operator", [32, 32, 0])):
         net, x = network(granularity)
         net.conv("point", x, 8, 1, norm=True)
-        weights[granularity] = [op.weight_nbytes / 4 for op in net.graph().operators]
-    assert weights == {"unit": [40], "operator": [32, 32, 0]}
+        assert [op.weight_nbytes / 4 for op in net.graph().operators] == weights
 
 
 def test_views_vanish_from_units():

@@ -61,8 +61,8 @@ def test_convolution(image, weights, attributes, shape, products, recorded):
 def test_transposed_convolution():
     """Each of 2 * 3 * 5 * 5 inputs is multiplied with 4 * 2 * 2 weights; the output has 10 x 10 pixels."""
     op = one("ConvTranspose", [2, 3, 5, 5], weights=[(3, 4, 2, 2)], strides=[2, 2])
-    found = (op.kind, op.output_shape, op.flops, op.intensity)
-    assert found == ("conv_transpose", (2, 4, 10, 10), 2.0 * 150 * 16, "compute")
+    assert (op.kind, op.intensity) == ("conv_transpose", "compute")
+    assert (op.output_shape, op.flops) == ((2, 4, 10, 10), 2.0 * 150 * 16)
 
 
 def test_convolution_whose_weights_are_computed():
@@ -98,8 +98,8 @@ def test_product(op_type, attributes, shapes, weights, kind, flops, blocks):
 def test_recurrent_layers(op_type, gates):
     """7 steps of 2 rows: each row times gates * 5 columns of 3 inputs and of 5 states."""
     op = one(op_type, [7, 2, 3], weights=[(1, gates * 5, 3), (1, gates * 5, 5)], n_outputs=2, hidden_size=5)
-    assert op.flops == 2.0 * 7 * 2 * gates * 5 * (3 + 5)
-    assert (op.kind, op.output_shape, op.weight_nbytes) == (op_type.lower(), (7, 1, 2, 5), 4.0 * gates * 40)
+    found = (op.kind, op.output_shape, op.flops, op.weight_nbytes)
+    assert found == (op_type.lower(), (7, 1, 2, 5), 2.0 * 7 * 2 * gates * 5 * (3 + 5), 4.0 * gates * 40)
     assert [kernel.share for kernel in op.kernels] == pytest.approx([3 / 8, 5 / 8])
 
 

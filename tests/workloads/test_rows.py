@@ -74,17 +74,14 @@ def test_a_kernel_that_never_ran_alone_makes_a_run_in_place():
     """Of each operator the time in place is fitted; the two that overlap wait for the first."""
     given = rows("a 0 0 100", "a 0 110 210", "b 1 110 160")
     found = workloads.read_rows(given, GPU)
-    assert found.runs[0].name == "rows"
     fitted = calibrate(None, found)
-    assert set(fitted.times) == {"a0", "a1", "b2"}
+    assert (found.runs[0].name, set(fitted.times)) == ("rows", {"a0", "a1", "b2"})
     assert fitted.residuals[0].error == pytest.approx(0.0, abs=0.05)
 
 
 def test_what_is_issued_late_is_simulated_late():
     """Called for at 0 and at 50, calls of 4 us: each starts 6 us later, though nothing else keeps the second."""
-    given = rows("a 0 6 106", "b 1 56 106")
-    for row, us in zip(given, (0.0, 50.0), strict=True):
-        row["issued_us"] = us
+    given = [row | {"issued_us": us} for row, us in zip(rows("a 0 6 106", "b 1 56 106"), (0.0, 50.0), strict=True)]
     program = workloads.read_rows(given, GPU).runs[0].program
     assert program.lead[program.action == LAUNCH].tolist() == [4.0, 50.0]
     trace = ss.simulate(program, GPU)
@@ -94,8 +91,7 @@ def test_what_is_issued_late_is_simulated_late():
 def test_runs_and_devices_are_told_apart():
     given = [row | {"run": run, "device": device} for run in "xy" for device in (0, 1) for row in rows("a 0 0 100")]
     found = workloads.read_rows(given, "v100")
-    assert [run.name for run in found.runs] == ["x", "y"]
-    assert len(found.cluster) == 2
+    assert ([run.name for run in found.runs], len(found.cluster)) == (["x", "y"], 2)
     assert found.runs[0].program.device[found.runs[0].program.action == LAUNCH].tolist() == [0, 1]
 
 

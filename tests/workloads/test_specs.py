@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workloads
-from simsched.base.errors import GraphError, UnknownNameError
+from simsched.base.errors import FileError, GraphError, UnknownNameError
 from simsched.model.graph import Operator, OpGraph
 from workloads import WORKLOADS, from_spec, load, names, random_layered
 from workloads.models.inception_v3 import inception_v3
@@ -50,6 +50,8 @@ def test_json_file(tmp_path):
     assert from_spec(str(path), batch=2) == load(str(path)) == graph
     with pytest.raises(GraphError, match="has no parameter 'batch'; known are: none"):
         from_spec(f"{path},batch=2")
+    with pytest.raises(FileError, match=r"cannot read missing\.json"):
+        from_spec("missing.json,batch=2")
 
 
 def test_unknown_workload():
