@@ -229,20 +229,17 @@ class FakeCuda:
             stream.time = max(stream.time, what.time)
         elif kind == "record":
             what.done, what.time = True, stream.time
-        elif kind == "graph":
-            stream.time = self._run_graph(what, stream.time)
         else:
-            run, duration = what
-            run(stream.time, stream.time + duration)
-            stream.time += duration
+            stream.time = self._run(what, stream.time)
         return True
 
-    def _run_graph(self, graph, begin):
-        ends, left = {}, set(range(len(graph.nodes)))
+    def _run(self, nodes, begin):
+        """Run nodes of a graph in any order that they allow; return when they end."""
+        ends, left = {}, set(range(len(nodes)))
         while left:
-            ready = [node for node in sorted(left) if graph.nodes[node][2].isdisjoint(left)]
+            ready = [node for node in sorted(left) if nodes[node][2].isdisjoint(left)]
             node = ready[self._rng.integers(len(ready))]
-            run, duration, before = graph.nodes[node]
+            run, duration, before = nodes[node]
             start = max([begin, *(ends[other] for other in before)])
             run(start, start + duration)
             ends[node] = start + duration
@@ -263,7 +260,7 @@ class FakeCuda:
         """Have a stream, or the graph that is captured from it, do something that takes ns."""
         stream = self._stream(handle)
         if stream.capture is None:
-            stream.queue.append(("run", (run, duration), self.now))
+            stream.queue.append(("run", [(run, duration, frozenset())], self.now))
         else:
             stream.tail = frozenset([stream.capture.add(run, duration, stream.tail)])
 
@@ -483,7 +480,7 @@ class FakeCuda:
     def launch_graph(self, graph, stream):
         _refuse(graph not in self._graphs, "a graph is launched that was freed")
         _refuse(self._stream(stream).device != self._device(), "a graph is launched on a stream of another GPU")
-        self._stream(stream).queue.append(("graph", self._graphs[graph], self.now))
+        self._stream(stream).queue.append(("run", self._graphs[graph].nodes, self.now))
 
     def destroy_graph(self, graph):
         del self._graphs[graph]
