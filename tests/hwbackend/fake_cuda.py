@@ -520,33 +520,12 @@ def synth(memory, arguments, start, end):
     memory.stamp(arguments[10], start, end)
 
 
-def affine(memory, arguments, start, end):
-    """``affine`` in ``kernels.cu`` with relu or nothing."""
-    x, scale, shift, y, n, _, channels, inner, times, activation, stamps = arguments
-    value = times * memory.floats(x, n)
-    channel = np.arange(n) // inner % channels
-    if scale:
-        value = value * memory.floats(scale, channels)[channel]
-    if shift:
-        value = value + memory.floats(shift, channels)[channel]
-    memory.floats(y, n)[:] = np.where(value < 0, 0, value) if activation == 1 else value
-    memory.stamp(stamps, start, end)
-
-
-def combine(memory, arguments, start, end):
-    """``combine`` in ``kernels.cu`` with sum and no activation."""
-    reads, n_reads, y, n, _, operation, _, stamps = arguments
-    assert operation == 0
-    memory.floats(y, n)[:] = sum(memory.floats(address, n) for address in memory.words(reads, n_reads))
-    memory.stamp(stamps, start, end)
-
-
 def stamp(memory, arguments, start, end):
     """``stamp`` of `hwbackend.cupy_streams`."""
     memory.words(arguments[0], 1)[0] = end
 
 
-KERNELS = {"synth": synth, "affine": affine, "combine": combine, "stamp": stamp}
+KERNELS = {"synth": synth, "stamp": stamp}
 PLACES = {"one": (1, 1), "two": (2, 1), "virtual": (1, 2)}  # GPUs, and virtual devices of each
 USED = []  # by backends of the test that runs
 

@@ -1,4 +1,4 @@
-"""Networks through the cupy backend, with its CUDA kernels run by the host and the streams of a fake CUDA."""
+"""Operators and networks through the cupy backend: its CUDA kernels run by the host, on streams of a fake CUDA."""
 
 from functools import partial
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from emulated import close, expected, launched
 from fake_cuda import FakeCuda, on_fake
-from shortened import nasnet_cell
+from shortened import in_order, nasnet_cell, operator
 
 import workloads
 from hwbackend.cuda_launches import KERNEL_NAMES
 from simsched.calibration.training import random_schedule
+from simsched.model import Edge, OpGraph
 from simsched.rewriting.merging import merge
 from validation.hardware.graphs import KERNELS, kernel_graph
 from validation.hardware.reference import error_of
@@ -75,6 +76,48 @@ def test_networks(load, execution, place):
     assert list(found) == list(graph.names)
     for op, (reads, parameters, wrote) in zip(graph.operators, found.values(), strict=True):
         assert close(wrote.reshape(op.output_shape).astype(float), expected(op, reads, parameters))
+
+
+def test_operators_of_several_kernels():
+    """relu(x) + relu(x) of one unit in three launches, through two scratch buffers, then a batch norm.
+
+    Scale and shift are drawn from the name and the seed, so another seed gives other values.
+    """
+    shape = (1, 4, 8, 8)
+    parts = [
+        {"name": name, "kind": kind, "inputs": inputs, "output_shape": shape}
+        for name, kind, inputs in (("r", "relu", [-1]), ("s", "relu", [-1]), ("t", "add", [0, 1]))
+    ]
+    unit, norm = operator("unit", [shape], shape, "unit", parts=parts), operator("batch_norm", [shape], shape, "norm")
+    outputs = []
+    for seed in (0, 0, 1):
+        _, backend = on_fake(fake=HostCuda, seed=seed)
+        realised = backend.realise(OpGraph([unit, norm], [Edge("unit", "norm", 1024.0)]))
+        assert [len(op.kernels) for op in realised.operators] == [3, 1]
+        assert realised.operators[1].kernels[0].registers == 40 + len("affine")  # as the fake compiles it
+        assert backend.realise(realised) is realised
+        assert backend.replay(in_order(realised, stream=[0, 1]), repeats=1).max_relative_error == 0.0
+        outputs.append(backend._work.reference[1])
+    assert np.array_equal(outputs[0], outputs[1])
+    assert not np.array_equal(outputs[0], outputs[2])
+
+
+def test_part_of_a_tensor_is_read_where_it_lies():
+    """relu reads channels 2 and 3 of 4, 64 numbers each: 128 numbers from the 128th on."""
+    shape, part = (1, 4, 8, 8), (1, 2, 8, 8)
+    norm = operator("batch_norm", [shape], shape, "norm")
+    relu = operator("relu", [part], part, "relu", slices={"0": [1, 2, 4]})
+    graph, (_, backend) = OpGraph([norm, relu], [Edge("norm", "relu", 512.0)]), on_fake(fake=HostCuda)
+    backend.replay(in_order(graph), repeats=1)
+    whole, found = (backend._work.reference[i] for i in range(2))
+    assert np.array_equal(found, np.maximum(whole[128:], 0))
+    assert found.any()
+    shown = backend.outputs(graph)
+    assert [set(parameters) for _, parameters, _ in shown.values()] == [{(None, "scale"), (None, "shift")}, set()]
+    (read,), _, wrote = shown["relu"]
+    assert read.shape == part
+    assert np.array_equal(read.ravel(), whole[128:])
+    assert wrote is found
 
 
 LONG = {"conv 3x3", "conv 7x7, 3 channels", "linear", "softmax", "layer norm"}  # others are of the same kind, or short

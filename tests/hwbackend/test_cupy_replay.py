@@ -14,7 +14,7 @@ import pytest
 from fake_cuda import PLACES, FakeCuda, on_fake, synth
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shortened import in_order, operator, program_of, synths
+from shortened import in_order, program_of, synths
 
 import workloads
 from hwbackend.cuda_launches import Parameter
@@ -24,7 +24,7 @@ from hwbackend.cupy_operators import Numbers
 from hwbackend.cupy_streams import Streams
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
-from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Edge, Kernel, Operator, OpGraph
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Kernel, Operator, OpGraph
 
 AB, ABC = synths("ab", ["ab"]), synths("abc", ["ab", "bc"])
 LOWERINGS = {
@@ -302,30 +302,6 @@ def test_values_are_right_in_any_order(place, data, seed, execution):
     assert backend.replay(program, repeats=2, warmup=0).max_relative_error == 0.0
 
 
-def test_operators_of_several_kernels():
-    """relu(x) + relu(x) of one unit in three launches, through two scratch buffers, then a batch norm.
-
-    Scale and shift are drawn from the name and the seed, so another seed gives other values.
-    """
-    shape = (1, 4, 8, 8)
-    parts = [
-        {"name": name, "kind": kind, "inputs": inputs, "output_shape": shape}
-        for name, kind, inputs in (("r", "relu", [-1]), ("s", "relu", [-1]), ("t", "add", [0, 1]))
-    ]
-    unit, norm = operator("unit", [shape], shape, "unit", parts=parts), operator("batch_norm", [shape], shape, "norm")
-    outputs = []
-    for seed in (0, 0, 1):
-        _, backend = on_fake(seed=seed)
-        realised = backend.realise(OpGraph([unit, norm], [Edge("unit", "norm", 1024.0)]))
-        assert [len(op.kernels) for op in realised.operators] == [3, 1]
-        assert realised.operators[1].kernels[0].registers == 40 + len("affine")  # as the fake compiles it
-        assert backend.realise(realised) is realised
-        assert backend.replay(in_order(realised, stream=[0, 1]), repeats=1).max_relative_error == 0.0
-        outputs.append(backend._work.reference[1])
-    assert np.array_equal(outputs[0], outputs[1])
-    assert not np.array_equal(outputs[0], outputs[2])
-
-
 def test_synthetic_kernels_are_as_compiled():
     """The fake compiles synth to 45 registers and 16 bytes of shared memory; what a launch asks for beyond stays."""
     kernels = (Kernel(4, shared_memory=0, share=0.5), Kernel(4, shared_memory=4096, share=0.5))
@@ -349,24 +325,6 @@ def test_numbers_are_drawn_as_described():
     assert numbers.parameter(0, exact).tolist() == [2.0] * 3
     assert not np.array_equal(values, numbers.parameter(1, wide))
     assert np.array_equal(values, Numbers(graph, (), seed=1).parameter(0, wide))
-
-
-def test_part_of_a_tensor_is_read_where_it_lies():
-    """relu reads channels 2 and 3 of 4, 64 numbers each: 128 numbers from the 128th on."""
-    shape, part = (1, 4, 8, 8), (1, 2, 8, 8)
-    norm = operator("batch_norm", [shape], shape, "norm")
-    relu = operator("relu", [part], part, "relu", slices={"0": [1, 2, 4]})
-    graph, (_, backend) = OpGraph([norm, relu], [Edge("norm", "relu", 512.0)]), on_fake()
-    backend.replay(in_order(graph), repeats=1)
-    whole, found = (backend._work.reference[i] for i in range(2))
-    assert np.array_equal(found, np.maximum(whole[128:], 0))
-    assert found.any()
-    shown = backend.outputs(graph)
-    assert [set(parameters) for _, parameters, _ in shown.values()] == [{(None, "scale"), (None, "shift")}, set()]
-    (read,), _, wrote = shown["relu"]
-    assert read.shape == part
-    assert np.array_equal(read.ravel(), whole[128:])
-    assert wrote is found
 
 
 def test_a_wait_that_is_missing_shows():
