@@ -10,14 +10,6 @@ from math import inf
 from simsched.base.errors import ClusterError
 
 
-def links(graph):
-    """For each operator the operators it reads from."""
-    found = [set() for _ in range(len(graph))]
-    for u, v in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):
-        found[v].add(u)
-    return found
-
-
 def moves(graph, cluster):
     """Time of each pair of producer and consumer from device to device, of parallel edges the longest."""
     names = [device.name for device in cluster.devices]
@@ -43,7 +35,8 @@ def best_makespan(graph, cluster, streams=1, times=None):
     of operator i on device d, where it is not the operator's own.
     """
     n, n_devices = len(graph), len(cluster.devices)
-    producers, between = links(graph), moves(graph, cluster)
+    between = moves(graph, cluster)
+    producers = [{p for p, consumer in between if consumer == i} for i in range(n)]
     times = [[op.time for op in graph.operators]] * n_devices if times is None else times
     best = inf
 

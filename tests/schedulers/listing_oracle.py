@@ -85,7 +85,7 @@ class Oracle:
     def places(self):
         return product(range(len(self.devices)), range(self.streams))
 
-    def place(self, priority, insertion=False, ahead=None):
+    def place(self, priority, insertion=True, ahead=None):
         """Ready operators by falling priority, equal ones in topological order, each where its sum is least."""
         placed = {}
         while len(placed) < len(self.mean):

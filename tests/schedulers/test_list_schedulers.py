@@ -239,27 +239,21 @@ def test_streams_unless_told_otherwise(scheduler):
 # Promises ----------------------------------------------------------------------------------------
 
 
-def of_definition(scheduler, graph, cluster, streams, insertion=True, cost=default_cost):
-    """What the scheduler should give, by the oracle."""
-    oracle = Oracle(graph, cluster, streams, cost)
-    if scheduler is etf:
-        return oracle.place_earliest()
-    if scheduler is heft:
-        return oracle.place(oracle.upward(), insertion)
-    table = oracle.optimistic()
-    return oracle.place([float(np.mean(row)) for row in table], insertion, table)
-
-
 def assert_as_defined(scheduler, graph, cluster, streams, cost=default_cost, **options):
     plan = schedule(graph, cluster, scheduler, cost, streams=streams, **options)
-    expected = of_definition(scheduler, graph, cluster, streams, **options, cost=cost)
-    assert {row.op: (row.device, row.stream) for row in plan.placements} == {
-        op: row[:2] for op, row in expected.items()
-    }
-    assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
+    oracle = Oracle(graph, cluster, streams, cost)
+    if scheduler is etf:
+        expected = oracle.place_earliest()
+    elif scheduler is heft:
+        expected = oracle.place(oracle.upward(), **options)
+    else:
+        table = oracle.optimistic()
+        expected = oracle.place([float(np.mean(row)) for row in table], ahead=table, **options)
     found = listed(plan, cluster, cost)
+    assert found.keys() == expected.keys()
     for name, row in expected.items():
-        assert found[name][2:] == pytest.approx(row[2:], rel=1e-12), name
+        assert (found[name][:2], found[name][2:]) == (row[:2], pytest.approx(row[2:], rel=1e-12)), name
+    assert plan.estimate == pytest.approx(max(row[3] for row in expected.values()), rel=1e-12)
 
 
 @each

@@ -70,7 +70,7 @@ def streams_by_rule(graph, order, allocation):
 )
 def test_streams_and_waits_are_those_of_the_procedure(graph, cluster, allocation, mode):
     """A wait for each pair of a consumer and a producer on two streams, a record for each such producer."""
-    assume(workable(graph))
+    assume(any(op.kernels or op.utilization for op in graph.operators))  # what the default metric reads
     plan = schedule(graph, cluster, opara, allocation=allocation, mode=mode)
     at = {row.op: row.stream for row in plan.placements}
     order = graph.order if mode == "paper" else [row.op for row in plan.placements]
@@ -81,11 +81,6 @@ def test_streams_and_waits_are_those_of_the_procedure(graph, cluster, allocation
     assert np.count_nonzero(actions == RECORD) == len({src for src, _ in crossing})
     assert plan.search["logical_streams"] == plan.search["streams"] == plan.n_streams
     assert plan.devices_used == ("gpu0",)
-
-
-def workable(graph):
-    """Whether an operator has what the default metric reads."""
-    return any(op.kernels or op.utilization for op in graph.operators)
 
 
 # Launch order ------------------------------------------------------------------------------------

@@ -20,22 +20,16 @@ TRIO = Cluster.preset("a100", 3)
 def listing(program):
     """The instructions of each thread as text: ``a@0.1`` is a launch on stream 1 of gpu0, ``+2``, ``?2`` and ``!2``
     are record, wait and sync of event 2, ``a>gpu1`` a copy, ``|`` a barrier."""
-    texts = []
-    for thread in program.threads:
-        words = []
-        for row in thread:
-            place = f"@{row.device[3:]}.{row.stream}"
-            if row.do == "launch":
-                words.append(row.op + place)
-            elif row.do == "copy":
-                words.append(f"{row.op}>{row.to}{place}")
-            elif row.do == "barrier":
-                words.append(f"|@{row.device[3:]}")
-            else:
-                mark = {"record": "+", "wait": "?"}.get(row.do, "!")
-                words.append(f"{mark}{row.event}{place if row.stream >= 0 else ''}")
-        texts.append(" ".join(words))
-    return texts
+
+    def word(row):
+        what = {
+            "launch": row.op, "copy": f"{row.op}>{row.to}", "barrier": "|", "record": f"+{row.event}",
+            "wait": f"?{row.event}", "sync": f"!{row.event}",
+        }[row.do]  # fmt: skip
+        stream = f".{row.stream}" if row.stream >= 0 else ""
+        return what if row.do == "sync" else f"{what}@{row.device[3:]}{stream}"
+
+    return [" ".join(map(word, thread)) for thread in program.threads]
 
 
 # By hand -----------------------------------------------------------------------------------------
