@@ -121,10 +121,8 @@ def test_plans_and_programs_give_the_same_makespan_as_the_graph(said, scheduler)
 
 
 BRIEF = {"graph", "cluster", "makespan_us", "instructions", "scheduling_s", "lowering_s", "simulating_s"}
-FULL = {
-    "graph", "cluster", "makespan_us", "blame_us", "peak_memory_bytes", "sm_utilization", "sm_efficiency",
-    "achieved_occupancy", "spans", "warnings",
-}  # fmt: skip
+FULL = {"graph", "cluster", "makespan_us", "blame_us", "peak_memory_bytes", "sm_utilization", "sm_efficiency",
+        "achieved_occupancy", "spans", "warnings"}  # fmt: skip
 
 
 def test_simulate_says_where_the_time_goes(said, diamond):

@@ -13,12 +13,8 @@ STUDY = """
 name = "small"
 schedulers = ["sequential", "lios"]
 seeds = 2
-[workload]
-kind = "layered"
-n_ops = [12, 16]
-n_layers = 4
-[cluster]
-gpu = "a40"
+workload = {kind = "layered", n_ops = [12, 16], n_layers = 4}
+cluster = {gpu = "a40"}
 """
 
 

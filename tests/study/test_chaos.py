@@ -35,15 +35,9 @@ STUDY = f"""
 name = "chaos"
 schedulers = ["sequential", "lios", {", ".join(f'"study_cases:{name}"' for name in CASES)}]
 seeds = {SEEDS}
-[workload]
-kind = "layered"
-n_ops = 30
-n_layers = 5
-[cluster]
-gpu = "a40"
-gpus = 2
-[execution]
-time_limit = 1.0
+workload = {{kind = "layered", n_ops = 30, n_layers = 5}}
+cluster = {{gpu = "a40", gpus = 2}}
+execution = {{time_limit = 1.0}}
 """
 
 

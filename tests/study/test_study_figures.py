@@ -7,17 +7,7 @@ import pytest
 from simsched.base.errors import FileError, StudyError
 from simsched.show.chart import Axis
 from simsched.show.paper import draw
-from simsched.show.study import (
-    charts_of,
-    check_figures,
-    default_figures,
-    draw_study,
-    in_units,
-    matching,
-    of_schedulers,
-    pick,
-    resolve,
-)
+from simsched.show.study import charts_of, check_figures, default_figures, draw_study, in_units, pick, resolve
 
 
 def row(scheduler, seed=0, *, ops=100, gpus=2, status="ok", **more):
@@ -77,11 +67,17 @@ def test_what_is_averaged_over_is_said():
 
 
 def test_filters():
+    """Two sizes and two instances on four GPUs; two of each of the first instance."""
     rows = grid(("lios", "hios-lp w=2", "hios-lp w=4"), gpus=(2, 4))
-    assert {r["cluster.gpus"] for r in matching(rows, {"gpus": 4}, "f")} == {4}
-    assert len(matching(rows, {"gpus": [2, 4], "seed": 0}, "f")) == len(rows) // 2
-    for given, chosen in ((["hios-lp", "lios"], ["hios-lp w=2", "hios-lp w=4", "lios"]), (["hios-lp w=4"],) * 2):
-        assert list(dict.fromkeys(r["scheduler"] for r in of_schedulers(rows, given, "f"))) == chosen
+
+    def drawn(**table):
+        ((_, chart),) = charts_of(rows, [{"kind": "bar"} | table], [])
+        return values(chart)
+
+    assert drawn(y="gpus", where={"gpus": 4})["lios"] == {None: [4.0] * 4}
+    assert drawn(y="seed", where={"gpus": [2, 4], "seed": 0})["lios"] == {None: [0.0] * 4}
+    assert list(drawn(schedulers=["hios-lp", "lios"])) == ["hios-lp w=2", "hios-lp w=4", "lios"]
+    assert list(drawn(schedulers=["hios-lp w=4"])) == ["hios-lp w=4"]
 
 
 @pytest.mark.parametrize(
