@@ -12,14 +12,9 @@ _ARGUMENTS = (
 )  # fmt: skip
 
 
-def executable():
-    """The browser to drive, or None."""
-    return os.environ.get("SIMSCHED_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
-
-
 def launched():
     """Yield a browser; without one the test is skipped, or fails where one is required."""
-    path = executable()
+    path = os.environ.get("SIMSCHED_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
