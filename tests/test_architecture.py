@@ -192,15 +192,10 @@ def test_a_planted_import_is_found(path, code, message):
     assert any(line.startswith(f"{path}:") and message in line for line in breaches(modules({path: code})))
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
-        "simsched",
-        "simsched; simsched.simulate, simsched.OpGraph",
-        "workloads",
-        "simsched.model.schedule, simsched.base.errors",
-    ],
-)
+LIGHT = ("simsched; simsched.simulate, simsched.OpGraph", "workloads", "simsched.model.schedule, simsched.base.errors")
+
+
+@pytest.mark.parametrize("package", LIGHT)
 def test_importing_is_light(package):
     """None of the large dependencies is loaded before it is needed."""
     code = f"import sys, {package}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"

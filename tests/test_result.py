@@ -26,14 +26,23 @@ def kinds(cls=Result):
     return {name for below in cls.__subclasses__() for name in kinds(below)} or {cls.__name__}
 
 
-NAMES = ("comparison", "sweep", "sensitivity", "breakeven", "explanation", "robustness", "advice", "throughput")
+NAMES = (
+    "comparison",
+    "whatif",
+    "sweep",
+    "sensitivity",
+    "breakeven",
+    "explanation",
+    "robustness",
+    "advice",
+    "throughput",
+)
 RESULTS = {name: lambda _, name=name: THINGS[name]() for name in NAMES} | {
     "study": study,
     "accuracy": lambda _: replace(
         accuracy(), traces={"lios": (ss.simulate(replay().program, calibration()), replay())}
     ),
-    "what if": lambda _: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0),
-    "answer": lambda _: ss.what_if(plan(), CLUSTER).gpus(4).answer(),
+    "question": lambda _: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0),
 }
 each = pytest.mark.parametrize("name", RESULTS)
 
