@@ -18,7 +18,6 @@ from simsched.show.looks import PALETTE, Look, looks_of
 
 Values = Mapping[Any, Mapping[Any, npt.ArrayLike]]
 """By name and place on the x axis, a number or text: a value, or one of each instance."""
-KINDS: Final = ("line", "bar", "box", "map", "tornado", "stack", "scatter")
 WIDE, WIDEST = 8.0, 30.0  # where the largest of what lies along, or up, is more times the least its axis is logarithmic
 MOST_MARKS: Final = 24
 """Points of a line up to which each has a mark."""
@@ -103,11 +102,12 @@ class Chart:
     Parameters
     ----------
     kind
-        One of `KINDS`. A line goes through the means of each name, in a band of a sample standard deviation (n - 1).
-        Bars are means, with such a deviation; boxes quartiles; in groups by place, or one by one where the only
-        place is None. A map has a row of cells for each name. A tornado has a bar per place, from `reference` to the
-        values of two names. A stack has a bar per place, of the values of all names one behind the other. A scatter
-        has points (x, y, from, to), with a bar along x from the one to the other.
+        ``"line"``, ``"bar"``, ``"box"``, ``"map"``, ``"tornado"``, ``"stack"`` or ``"scatter"``. A line goes through the
+        means of each name, in a band of a sample standard deviation (n - 1). Bars are means, with such a deviation;
+        boxes quartiles; in groups by place, or one by one where the only place is None. A map has a row of cells for
+        each name. A tornado has a bar per place, from `reference` to the values of two names. A stack has a bar per
+        place, of the values of all names one behind the other. A scatter has points (x, y, from, to), with a bar along
+        x from the one to the other.
     series
         Values by name and place.
     x, y
