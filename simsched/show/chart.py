@@ -102,8 +102,8 @@ class Chart:
     Parameters
     ----------
     kind
-        ``"line"``, ``"bar"``, ``"box"``, ``"map"``, ``"tornado"``, ``"stack"`` or ``"scatter"``. A line goes through the
-        means of each name, in a band of a sample standard deviation (n - 1). Bars are means, with such a deviation;
+        ``"line"``, ``"bar"``, ``"box"``, ``"map"``, ``"tornado"``, ``"stack"`` or ``"scatter"``. A line goes through
+        the means of each name, in a band of a sample standard deviation (n - 1). Bars are means, with such a deviation;
         boxes quartiles; in groups by place, or one by one where the only place is None. A map has a row of cells for
         each name. A tornado has a bar per place, from `reference` to the values of two names. A stack has a bar per
         place, of the values of all names one behind the other. A scatter has points (x, y, from, to), with a bar along
