@@ -24,6 +24,7 @@ from simsched.show.looks import looks_of
 SCHEDULERS = ("sequential", "heft", "greedy", "opara")
 QUICK = {"rounds": 2, "training": 1, "random_held_out": 2, "repeats": 3}
 ONCE = QUICK | {"rounds": 1}
+NO_COUNTS = [("rounds", True), ("training", -1), ("random_held_out", 1.5), ("repeats", 0)]
 
 
 @pytest.fixture
@@ -210,10 +211,7 @@ def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_measured
     [
         ({"schedulers": ["heft", "heff"]}, UnknownNameError, "unknown scheduler 'heff'"),
         ({"folder": Path(__file__)}, FileError, "cannot make folder"),
-        *(
-            ({option: value}, BackendError, f"{option} must be a whole number of at least")
-            for option, value in {"rounds": True, "training": -1, "random_held_out": 1.5, "repeats": 0}.items()
-        ),
+        *(({name: value}, BackendError, f"{name} must be a whole number of at least") for name, value in NO_COUNTS),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_measured(graph, at_once, options, kind, says):
