@@ -38,7 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError, shown
 from simsched.model.cluster import WARP, Cluster, Device
@@ -139,6 +139,22 @@ class Work(NamedTuple):
 
 
 NOTHING: Final = Work(0.0, 0, None)
+
+
+class Cost(NamedTuple):
+    """What an importer makes of an operator.
+
+    `weight_nbytes` None stands for those of all its weights, `nbytes` None for these and all else that it reads and
+    writes, `reads` None for all that are no weights. Of several `kernels` that of `work` is None.
+    """
+
+    kind: str
+    work: Work
+    attributes: Mapping[str, Any] = MappingProxyType({})
+    nbytes: float | None = None
+    weight_nbytes: float | None = None
+    reads: tuple[Any, ...] | None = None
+    kernels: tuple[Kernel, ...] = ()
 
 
 class Costs:

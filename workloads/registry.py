@@ -16,7 +16,7 @@ from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 
 if TYPE_CHECKING:
     from workloads.formats.catalogue import Found
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto_issuing import TracedProgram
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

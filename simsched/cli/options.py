@@ -29,7 +29,7 @@ from simsched.cli.progress import progress
 if TYPE_CHECKING:
     import hwbackend
     from simsched.model import calibrated
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto_issuing import TracedProgram
 
 _MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"

@@ -4,6 +4,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,14 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from simsched.base.errors import ClusterError, FormatError, SimschedError
-from simsched.model import Cluster, Device, Ints, Kernel, OpGraph
+from simsched.model import Cluster, Device, Floats, Ints, Kernel, OpGraph, Program
 from simsched.model.cluster.occupancy import occupancy
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
+from simsched.model.trace import Trace, measured_trace
 from workloads.formats.kineto_device import measured_device, traced_device
 from workloads.formats.kineto_events import Activities, Codes, Events, MeasuredKind
 from workloads.formats.kineto_hosts import HostThread, Stream, handed_over, next_launches
 from workloads.formats.kineto_join import first_with
-from workloads.formats.kineto_traced import TracedProgram
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +51,42 @@ class Window(NamedTuple):
 
     def __str__(self) -> str:
         return "" if self.step is None else f" in step {self.step}"
+
+
+class TracedProgram(Program):
+    """The program of a trace, with what was measured.
+
+    Attributes
+    ----------
+    cluster
+        The devices that ran it: what the trace says of them, `launch`, `launch_latency` and `gap` as measured there,
+        and contention off, since the times of operators were measured in place.
+    times
+        Measured start and end of each operator in us from the beginning of the step, shape (n_ops, 2).
+    step
+        Its number; None if the trace has none, or all of it is read.
+    n_waits, guessed_waits
+        Waits of streams for others, and how many of them are resolved by the rule instead of by event ids.
+    n_lost
+        Operators whose call is not in the trace.
+    """
+
+    cluster: Cluster
+    times: Floats
+    step: int | None
+    n_waits: int
+    guessed_waits: int
+    n_lost: int
+
+    @cached_property
+    def measured(self) -> Trace:
+        """What ran when, in us from the beginning of the step."""
+        return measured_trace(self, self.cluster, np.maximum(0.0, self.times))
+
+    @property
+    def measured_makespan(self) -> float:
+        """When the last operator ended, in us from the beginning of the step."""
+        return float(self.times[:, 1].max())
 
 
 class Issued:

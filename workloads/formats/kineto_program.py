@@ -6,10 +6,9 @@ from typing import Final
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.model.graph import OpGraph
 from workloads.formats.kineto_events import Events, read_events
-from workloads.formats.kineto_issuing import Issued, Window
+from workloads.formats.kineto_issuing import Issued, TracedProgram, Window
 from workloads.formats.kineto_join import split_iterations
 from workloads.formats.kineto_text import read_trace
-from workloads.formats.kineto_traced import TracedProgram
 
 ORDERS: Final = ("streams", "waits")
 

@@ -19,7 +19,7 @@ from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
 from simsched.model.trace import KERNEL, Trace
 from simsched.model.trace.timeline import union_length
 from simsched.simulator import simulate
-from workloads.formats.kineto_traced import TracedProgram
+from workloads.formats.kineto_issuing import TracedProgram
 
 STREAMS: Final = ("traced", "one")
 HOSTS: Final = ("traced", "none", "captured")

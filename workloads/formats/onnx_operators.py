@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import Operator
-from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Costs, keyed, launched
-from workloads.formats.onnx_products import PRODUCTS, Cost, sliding
+from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Cost, Costs, keyed, launched
+from workloads.formats.onnx_products import PRODUCTS, sliding
 from workloads.formats.onnx_tensors import Step, Tensor
 
 _POOLS: Final = {

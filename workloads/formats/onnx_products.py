@@ -3,31 +3,14 @@
 from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from simsched.base.errors import FormatError
-from simsched.model.graph import Kernel
-from workloads.costs import Costs, Work, make_kernel
-from workloads.formats.onnx_tensors import Shape, Step, Tensor
+from workloads.costs import Cost, Costs, Work, make_kernel
+from workloads.formats.onnx_tensors import Shape, Step
 
 _GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand stands behind scales and zeros
-
-
-class Cost(NamedTuple):
-    """What an operator does.
-
-    `weight_nbytes` None stands for those of all its constants, `nbytes` None for these and all else that it reads and
-    writes, `reads` None for all that is not constant. Of several `kernels` that of `work` is None.
-    """
-
-    kind: str
-    work: Work
-    attributes: Mapping[str, Any] = MappingProxyType({})
-    nbytes: float | None = None
-    weight_nbytes: float | None = None
-    reads: tuple[Tensor, ...] | None = None
-    kernels: tuple[Kernel, ...] = ()
 
 
 def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str, Any]:

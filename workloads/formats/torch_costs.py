@@ -3,23 +3,14 @@
 from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Costs, Work, keyed
+from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Cost, Costs, Work, keyed
 from workloads.formats.torch_calls import COPIED_IF_SCATTERED, ELEMENTWISE, FILLS, MOVES, REDUCTIONS, VIEWS, Call, Shape
 
 _FLOPS: Final = {"batch_norm": 2, **ACTIVATION_FLOPS}
 _KINDS: Final = {kind.replace("_", ""): kind for kind in _FLOPS}
 _CASTS: Final = ("to", "type", "typeas", "float", "half", "bfloat16", "double")
-
-
-class Cost(NamedTuple):
-    """A call as an operator; `nbytes` None stands for all that it reads and writes."""
-
-    kind: str
-    work: Work
-    attributes: dict[str, Any] = {}  # noqa: RUF012 - a default that nobody changes
-    nbytes: float | None = None
 
 
 def cost_of(call: Call, costs: Costs) -> Cost | None:

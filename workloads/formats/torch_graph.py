@@ -13,10 +13,10 @@ from typing import Any, Final
 from simsched.base.errors import GraphError
 from simsched.model import Device, Edge, Operator, OpGraph
 from workloads.checks import one_of
-from workloads.costs import COMPUTES, Costs, launched
+from workloads.costs import COMPUTES, Cost, Costs, launched
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
-from workloads.formats.torch_costs import RULES, Cost, cost_of, unknown
+from workloads.formats.torch_costs import RULES, cost_of, unknown
 from workloads.models.builder import GRANULARITIES
 
 _logger = logging.getLogger(__name__)
