@@ -94,6 +94,8 @@ def test_merged_convolutions_compute_the_same(case, batch):
     convs = [(out, kernel, {k: v for k, v in options.items() if k != "size"}) for out, kernel, options in case]
     graph = branches(*convs, batch=batch, size=sizes[0])
     names = [f"c{i}" for i in range(len(convs))]
+    (key,) = {merge_key(Draft.from_graph(graph), name) for name in names}
+    assert key is not None
     for order in (names, names[::-1]):
         assert why_not_mergeable(Draft.from_graph(graph), order) is None
         after, _ = merge(graph, [order])
@@ -113,13 +115,15 @@ REFUSED = {
 @pytest.mark.parametrize(("reason", "convs"), REFUSED.items())
 def test_what_cannot_be_merged(reason, convs):
     graph = branches(*convs, joined=False)
-    reason = reason.strip()
+    reason, draft = reason.strip(), Draft.from_graph(graph)
+    assert (merge_key(draft, "c0") == merge_key(draft, "c1")) == reason.startswith("kernels")
+    assert (merge_key(draft, "c0") is None) == ("groups" in reason)
     for names in (("c0", "c1"), ("c1", "c0")):
-        assert why_not_mergeable(Draft.from_graph(graph), names) == reason
+        assert why_not_mergeable(draft, names) == reason
     with pytest.raises(GraphError, match=f"cannot merge c0, c1: {reason}"):
         merge(graph, [("c0", "c1")])
     with pytest.raises(GraphError, match=reason):
-        merged_operators(Draft.from_graph(graph), ("c0", "c1"))
+        merged_operators(draft, ("c0", "c1"))
 
 
 def test_operators_of_other_tensors_and_kinds():
@@ -137,6 +141,7 @@ def test_operators_of_other_tensors_and_kinds():
     with pytest.raises(GraphError, match="has no operator 'z'"):
         why_not_mergeable(draft, ("a", "z"))
     assert merged_operators(draft, ("p",)) == (graph["p"],)
+    assert merge_key(draft, "p") is None
 
 
 @pytest.mark.parametrize(
@@ -202,14 +207,3 @@ def test_times_scale_with_the_estimate():
     assert merged.time == pytest.approx(14.0 * roofline(plain, device) / (2 * alone), rel=1e-12)
     assert 3.5 < merged.time < 14.0
     assert merge(half, [("c0", "c1")])[0]["c0+c1"].time is None
-
-
-def test_keys_tell_who_may_be_merged():
-    graph = branches(POINT, SAME, (4, 1, {"activation": None}), (4, 3, {"padding": 1, "groups": 2}))
-    draft = Draft.from_graph(graph)
-    keys = [merge_key(draft, f"c{i}") for i in range(4)]
-    assert keys[0] == keys[1] is not None
-    assert keys[2] not in (keys[0], None)
-    assert keys[3] is None
-    assert merge_key(Draft.from_graph(graph), "join") is None
-    assert why_not_mergeable(draft, ("c0", "c1")) is None

@@ -32,7 +32,6 @@ def by_size(groups):
     return {2: 3.5, 3: 3.0, 4: 8.0}[len(groups)]
 
 
-FORK = numbered("1-2 1-3 1-4", 4, utilization=0.5)
 PAPERS_EXAMPLE = "1-2 1-3 1-4 2-5 3-6 5-7 4-8 6-8 7-9 7-10 8-11 8-12 9-13 10-13 11-13 12-13"
 NEEDS = made(
     [Operator(str(i), time=10.0, kernels=(Kernel(1, 128, 16, need),)) for i, need in ((1, 0), (2, 4096), (3, 1024))],
@@ -179,8 +178,8 @@ BY_HAND = {
         "opara", NEEDS, "1 3 2/1", 20.0, metric="shared_memory", mode="impl"),
     # A fork into 3 on a pool of 2: 4 opens the third logical stream, which is stream 0 again, behind 2.
     "opara, a pool of streams": by_hand(
-        "opara", FORK, "1 2 3/1 4", 30.0, search={"logical_streams": 3, "streams": 2, "waits": 1}, order="graph",
-        max_streams=2),
+        "opara", numbered("1-2 1-3 1-4", 4), "1 2 3/1 4", 30.0, order="graph", max_streams=2,
+        search={"logical_streams": 3, "streams": 2, "waits": 1}),
     # Nimble: 1 -> 2, 3 -> 4 -> 5, 6 -> 7, and 1 -> 4, which 2 implies: 8 edges are left, of which 4 can be matched, one
     # of 1-2 and 1-3, of 2-4 and 3-4, of 4-5 and 4-6, of 5-7 and 6-7: 7 - 4 = 3 chains, 8 - 4 = 4 waits. One has 5
     # operators, the others one each, of which the later goes on in the stream of the earlier: 2 streams. 1 and 4 are on

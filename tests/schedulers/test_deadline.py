@@ -1,6 +1,5 @@
 """A search is stopped by time or by Ctrl-C, and says so."""
 
-import logging
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,14 +15,11 @@ def test_a_time_limit(caplog):
             assert deadline.reason is None
         assert deadline.over()
     assert deadline.reason == "time limit"
-    assert [r.getMessage() for r in caplog.records] == [
-        "search: stopped (time limit); this is the best schedule so far"
-    ]
+    assert caplog.messages == ["search: stopped (time limit); this is the best schedule so far"]
 
 
 def test_interrupted_once(caplog):
     """The first Ctrl-C is taken, the second is not."""
-    caplog.set_level(logging.WARNING)
     usual = signal.getsignal(signal.SIGINT)
     with Deadline("ios") as deadline:
         signal.raise_signal(signal.SIGINT)
