@@ -15,7 +15,7 @@ from workloads.declared import Workload
 from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 
 if TYPE_CHECKING:
-    from workloads.formats.catalogue import Found
+    from workloads.formats import Found
     from workloads.formats.kineto_issuing import TracedProgram
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")

@@ -56,8 +56,7 @@ def convert(
     A profile that torch.profiler recorded becomes ours, times per operator.
     """
     from workloads import read_spec
-    from workloads.formats import FORMATS, as_graph, read, write
-    from workloads.formats.catalogue import SUFFIXES
+    from workloads.formats import FORMATS, SUFFIXES, as_graph, read, write
 
     shapes = read_shapes(shape)
     path = "/dev/stdin" if source == "-" else source
