@@ -61,13 +61,12 @@ def handed_over(thread: Ints, start: Ints, end: Ints) -> list[int]:
     return found
 
 
-def next_launches(rows: list[int], threads: list[int], mine: dict[int, list[int]]) -> dict[int, int]:
-    """Return, for each call by start, the operator that its thread launches next."""
-    found: dict[int, int] = {}
+def next_launches(rows: list[int], threads: list[int], mine: dict[int, list[int]]) -> list[int]:
+    """Return, for each call by start, the operator that its thread launches next, or -1."""
+    found: list[int] = []
     following: dict[int, int] = {}
-    for k in range(len(rows) - 1, -1, -1):
-        if threads[k] in following:
-            found[k] = following[threads[k]]
-        if rows[k] in mine:
-            following[threads[k]] = mine[rows[k]][0]
-    return found
+    for row, thread in zip(reversed(rows), reversed(threads), strict=True):
+        found.append(following.get(thread, -1))
+        if row in mine:
+            following[thread] = mine[row][0]
+    return found[::-1]

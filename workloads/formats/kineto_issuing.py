@@ -192,7 +192,7 @@ class Issued:
             thread = threads[number]
             if handed[k] in threads:
                 self._hand_over(threads[handed[k]], thread)
-            self._issue(thread, call, mine.get(call, ()), following.get(k, -1))
+            self._issue(thread, call, mine.get(call, ()), following[k])
         return self._built([thread for thread in threads.values() if thread.rows], lost)
 
     def _hand_over(self, giver: HostThread, taker: HostThread) -> None:
