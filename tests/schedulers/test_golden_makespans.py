@@ -66,6 +66,5 @@ def test_every_scheduler_is_recorded():
 if __name__ == "__main__":
     if sys.argv[1:] != ["record"]:
         sys.exit(__doc__)
-    FILE.parent.mkdir(exist_ok=True)
     rows = {setting: {name: figures(setting, name) for name in SCHEDULERS} for setting in SETTINGS}
     FILE.write_text(dump_json(rows))

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from small import made, operators
 
 import simsched as ss
 from simsched.base.errors import SchedulerError, UnknownNameError
@@ -11,10 +12,7 @@ from simsched.model.costmodel import default_cost
 from simsched.schedulers import SCHEDULERS, equipped, schedule
 from simsched.schedulers.stage_costs import StageCost, StageFormula
 
-GRAPH = ss.OpGraph(
-    [ss.Operator("a", time=10.0, utilization=0.75), ss.Operator("b", time=4.0, utilization=0.5),
-     ss.Operator("c", time=6.0)]
-)  # fmt: skip
+GRAPH = made(operators("a=10", utilization=0.75) + operators("b=4", utilization=0.5) + operators("c=6"))
 CLUSTER = ss.Cluster.preset("a100")
 
 
