@@ -149,9 +149,7 @@ def test_percentiles_of_one_operator():
 def test_samples_are_the_same_draws_for_every_scheduler():
     """The one of jitter alone first; again, and with more workers, the same."""
     asked = ["sequential", "lios", SCHEDULERS["sequential"]]
-    first, again, three = (
-        compare(FORK, FREE, asked, jitter=0.3, rng=1, samples=8, workers=workers) for workers in (1, 1, 3)
-    )
+    first, again, three = (compare(FORK, FREE, asked, jitter=0.3, rng=1, samples=8, workers=n) for n in (1, 1, 3))
     assert list(first.samples) == ["sequential", "lios", "sequential (2)"]
     for name, drawn in first.samples.items():
         assert len(drawn) == 8
@@ -184,9 +182,8 @@ def test_samples_in_the_table():
     """p50 and p99 right of the makespan, a dash where there is no schedule, and how they were drawn below."""
     found = compare(chain(100.0), FREE, ["lios", refuses], jitter=0.1, rng=0, samples=4)
     text, drawn = str(found), found.samples["lios"].values
-    heading, lios, refusal = (
-        next(line for line in text.splitlines() if word in line) for word in ("makespan us", "lios", "refuses")
-    )
+    words, lines = ("makespan us", "lios", "refuses"), text.splitlines()
+    heading, lios, refusal = (next(line for line in lines if word in line) for word in words)
     columns = [cell.strip() for cell in heading.replace("┃", "|").split("|")]
     assert columns[1:6] == ["scheduler", "makespan us", "p50", "p99", "estimate"]
     assert lios.replace("│", " ").split()[1:4] == ["100.0", *(f"{np.percentile(drawn, q):.1f}" for q in (50, 99))]

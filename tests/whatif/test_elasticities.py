@@ -69,9 +69,8 @@ def test_what_takes_time_adds_up_to_one(shape, cluster, name, seed):
 
 def test_a_kink_lies_between_its_sides():
     """Two operators of 10 us side by side: slower, either sets the makespan; quicker, the other does: -1/2 each."""
-    found = sensitivity(
-        ss.Schedule(made("a=10 b=10"), placements("a b/1")), A100.without_overheads(), per_operator=True
-    )
+    plan = ss.Schedule(made("a=10 b=10"), placements("a b/1"))
+    found = sensitivity(plan, A100.without_overheads(), per_operator=True)
     assert found["operator.a.speed"].elasticity == pytest.approx(-0.5, rel=0.02)
     assert found["operators.speed"].elasticity == pytest.approx(-1)
     assert (found["operator.a.speed"].low_us, found["operator.a.speed"].high_us) == (12.5, 10.0)
@@ -101,9 +100,8 @@ def test_what_is_zero_moves_nothing():
 
 def test_a_question_keeps_its_changes():
     """Launches of 40 us make the host slower than operators of 30 and 10 us: 40 + 40 + 10, then nothing but they."""
-    asked = what_if(ss.schedule(CHAIN, A100, "sequential"), A100.without_overheads()).set(
-        "overhead.launch", ss.absolute(40.0)
-    )
+    plan = ss.schedule(CHAIN, A100, "sequential")
+    asked = what_if(plan, A100.without_overheads()).overhead(launch=ss.absolute(40.0))
     found = asked.sensitivity()
     assert found.base_us == 90.0
     assert found["overhead.launch"].elasticity == pytest.approx(80 / 90, rel=1e-4)
@@ -134,9 +132,8 @@ def test_parameters_of_a_rebuilt_graph():
     Of a share of 0.5 one per cent is 0.1 us, up and down: ln(25.1/24.9) / ln(1.01/0.99) = 0.4.
     """
     asked = what_if(rebuilt(), A100.without_overheads(), load=rebuilt)
-    batch, extra, share = (
-        asked.sensitivity(parameters=[f"rebuild.{name}"]).rows[0] for name in ("batch", "extra", "share")
-    )
+    found = asked.sensitivity(parameters=["rebuild.batch", "rebuild.extra", "rebuild.share"])
+    batch, extra, share = (found[f"rebuild.{name}"] for name in ("batch", "extra", "share"))
     assert batch.elasticity == pytest.approx(np.log(35 / 25) / np.log(2))
     assert (batch.low, batch.low_us, batch.high, batch.high_us) == (1.0, 25.0, 2.0, 35.0)
     assert (extra.value, extra.elasticity, extra.low_us, extra.high_us) == (0.0, 0.0, 25.0, 25.0)
