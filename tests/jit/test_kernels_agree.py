@@ -153,7 +153,7 @@ def outcome(gpus, document, jitter):
     return len(trace), trace, many  # the spans are made when something asks for them, here by their number
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(14))
 def test_runs(seed):
     """As it was drawn, and without one of its records, if it has any."""
     gpus, drawn, jitter = program(Random(seed), 30, 50)
