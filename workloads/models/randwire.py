@@ -1,6 +1,7 @@
 """RandWire (Xie et al., 2019), inference: networks whose stages are wired at random."""
 
-from typing import Annotated, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -20,15 +21,21 @@ _STAGE_SIZES: Final = (16, 32, 32, 32)
 _USUAL_SEEDS: Final = (340, 22, 100, 26)
 
 
-class Wiring(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wiring:
     """Which of a stage's operators, so many `nodes`, read from which: pairs (src, dst), src < dst, in rising order."""
+
+    DERIVED = ("name",)  # that released wirings have
 
     nodes: Annotated[int, Range(1, 100_000)]
     edges: tuple[tuple[int, int], ...]
 
 
-class _Wirings(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Wirings:
     """What a file of wirings holds: one for each stage."""
+
+    DERIVED = ("source",)
 
     stages: tuple[Wiring, Wiring, Wiring, Wiring]
 
@@ -123,14 +130,15 @@ def draw_wirings(seed: int | None = None) -> list[Wiring]:
 def read_wirings(path: str) -> list[Wiring]:
     """Return the wirings that a JSON file holds; see `randwire`."""
     stages = read(_Wirings, read_json(path), path).stages
-    for i, (nodes, edges) in enumerate(stages):
+    for i, stage in enumerate(stages):
+        nodes, edges = stage.nodes, stage.edges
         wrong = next((edge for edge in edges if not 0 <= edge[0] < edge[1] < nodes), None)
         if wrong is not None:
             what = f"edge {list(wrong)} must lead from a lower to a higher number below {nodes}"
             raise FormatError(f"{path}: stages[{i}]: {what}")
         if len(set(edges)) != len(edges):
             raise FormatError(f"{path}: stages[{i}]: an edge stands twice")
-    return [Wiring(nodes, tuple(sorted(edges))) for nodes, edges in stages]
+    return [Wiring(stage.nodes, tuple(sorted(stage.edges))) for stage in stages]
 
 
 def _stage(net: Network, name: str, x: Tensor, wiring: Wiring, channels: int) -> Tensor:
