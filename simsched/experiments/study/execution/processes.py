@@ -148,7 +148,7 @@ class Processes:
         self._context = multiprocessing.get_context(start_method())
         if start_method() == "forkserver":  # heard only before the first process of all
             self._context.set_forkserver_preload([__name__, *preload])
-        self.workers = workers
+        self.workers = workers + 1  # the next batch is there when one is done
         self._threads = ThreadPoolExecutor(workers)
         self._lock = Lock()  # of processes that start and end: each start looks which others have ended
         self._crew: list[_Worker] = []
