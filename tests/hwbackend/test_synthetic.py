@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from shortened import in_order, without
 
 import hwbackend
+import workloads
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.run import Luck, Run
 from hwbackend.surrogate.sms import Sms
 from hwbackend.surrogate.truth import Truth, truth
 from hwbackend.synthetic_backend import SyntheticBackend
-from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph
+from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Schedule
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.base.jit.pieces import running
 from simsched.calibration.training import random_schedule
@@ -300,6 +301,31 @@ def test_true_parameters_are_10_to_40_percent_away_from_the_priors(gpu, seed):
     backend = SyntheticBackend(gpu=gpu, gpus=2, seed=seed)
     assert backend.cluster == prior
     assert SyntheticBackend(gpu=gpu, gpus=2, copy_engines=1).cluster == prior.replace_devices(copy_engines=1)
+
+
+def test_without_contention_a_model_is_far_off_and_the_simulator_is_not():
+    """Schedules of a random DAG on 2 to 4 streams. Both models are given the true costs of issuing, SMs and DRAM, and
+    the times of operators as they were measured one after the other. (The data sheet alone is off by more.)"""
+    errors, backend = {"datasheet": [], "no contention": [], "simulator": []}, quiet()
+    graph = backend.realise(workloads.from_spec("random:layered,n_ops=30,n_layers=6,n_edges=60,seed=0"))
+    alone = Schedule.from_columns(graph, [graph.index[name] for name in graph.order], ("gpu0",))
+    times = backend.replay(alone, repeats=3, warmup=0).trace.operator_times()
+    operators = [replace(op, time=times[op.name][1] - times[op.name][0]) for op in graph.operators]
+    device = truth(backend.cluster, 0).cluster.devices[0]
+    known = {name: getattr(device, name) for name in (*OVERHEADS, "saturating_warps", "bandwidth")}
+    model = backend.cluster.replace_devices(**known)
+    for streams in (2, 3, 4):
+        plan = random_schedule(graph, backend.cluster, rng=streams, streams=streams, execution="events")
+        latency = backend.replay(plan, repeats=3, warmup=0).median
+        measured = plan.over(OpGraph(operators, graph.edges, graph.name))
+        for name, schedule, cluster in (
+            ("datasheet", plan, backend.cluster),
+            ("no contention", measured, model.replace_devices(contention=False)),
+            ("simulator", measured, model),
+        ):
+            errors[name].append(abs(simulate(schedule, cluster).makespan / latency - 1.0))
+    assert np.mean(errors["simulator"]) < 0.03
+    assert min(np.mean(errors["no contention"]), np.mean(errors["datasheet"])) > 0.12
 
 
 @pytest.mark.parametrize("execution", ["events", "graph"])
