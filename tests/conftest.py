@@ -22,6 +22,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Open the browser first, and in one process: while that is small, and not in all of them."""
+    items.sort(key=lambda item: "browser" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def machine_code():
     """Made before a test looks at stderr, where it is said when it has to be compiled first."""
