@@ -13,6 +13,7 @@ from strategies import shapes
 from simsched.model import Cluster, Operator, default_cost
 from simsched.rewriting import Draft, Read, Row, Source
 from simsched.schedulers.autograph.backtracking import (
+    READER,
     Backtracking,
     Cost,
     Lineage,
@@ -52,6 +53,16 @@ def test_a_cost_model_is_asked_once_per_description():
 
 
 # Parts -------------------------------------------------------------------------------------------
+
+
+def test_a_part_knows_who_reads_from_it():
+    """Of a b c d in a row, b c is a part: it reads a from outside, and c is read outside, which takes no time."""
+    whole = Draft.from_graph(made("a=1 b=2 c=3 d=4", "ab bc cd"))
+    part = part_of(whole, "bc")
+    assert (list(part.rows), list(part.outside)) == (["b", "c", READER], ["a"])
+    assert part.rows[READER].reads == (Read("c"),)
+    assert "c" not in part.kept
+    assert MixedCost(whole, DEVICE, default_cost, 1.0)(part) == Cost(10.0, 5.0)
 
 
 def test_a_part_that_leads_an_outside_tensor_on():
