@@ -81,7 +81,8 @@ class Batches:
         try:
             self._send()
             while self._flying:
-                for future in wait(self._flying, _LOOK_AGAIN, FIRST_COMPLETED).done:
+                wait(self._flying, _LOOK_AGAIN, FIRST_COMPLETED)
+                for future in [each for each in self._flying if each.done()]:  # in the order in which they were sent
                     self._note(future)
                 self._send()  # first, so that no worker waits for the disk
                 self._flush()
