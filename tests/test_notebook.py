@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import by_stream, edges, one_stream, operators, placements
+from small import by_stream, edges, one_stream, operators
 from strategies import graphs
 
 import simsched as ss
@@ -26,11 +26,15 @@ NASTY = "<script>alert(1)</script>&\"'\x00\u202e"
 
 
 def page(shown):
-    """The root of what is shown: every tag is closed in order, and none runs, loads or is named."""
+    """The root of what is shown: every tag is closed in order, and none runs, loads or is named.
+
+    A picture, which holds its bytes itself, is but its tag.
+    """
     text = shown._repr_html_()
     assert all(character.isprintable() or character == "\n" for character in text)
-    root = ET.fromstring(re.sub(' xmlns="[^"]*"', "", text).replace("<br>", "<br/>"))
-    assert not {"script", "style", "link", "img", "iframe"} & set(tags(root))
+    plain = re.sub(' src="data:image/png;base64,iVBOR[\\w+/=]*">', "/>", text)
+    root = ET.fromstring(re.sub(' xmlns="[^"]*"', "", plain).replace("<br>", "<br/>"))
+    assert not {"script", "style", "link", "iframe"} & set(tags(root))
     assert not [name for each in root.iter() for name in each.attrib if re.match("on|(id|href|src)$", name)]
     return root
 
@@ -42,11 +46,6 @@ def tags(root):
 def cells(root):
     """Texts of tables, joined where a cell has several."""
     return [text for text in root.itertext() if text.strip()]
-
-
-def bars(root):
-    """The rectangles of kernels and copies, in order; those of the legend are 12 high."""
-    return [rect for rect in root.iter("rect") if rect.get("fill") and rect.get("height") != "12"]
 
 
 def test_a_graph():
@@ -80,20 +79,10 @@ def test_a_cluster_and_makespans():
 
 
 def test_a_trace():
-    """Of 30 us all are compute; a takes the first third of the chart, whose bars are four."""
-    trace = ss.simulate(ss.schedule(FORK, FREE, "lios"), FREE)
-    found = page(trace)
-    assert {"2 operators: compute 100.0 %", "a: kernel, 0.0 to 10.0 us"} <= set(cells(found))
-    first, *others = sorted(float(bar.get("width")) + 0.5 for bar in bars(found))
-    assert others == pytest.approx([2 * first] * 3, abs=0.2)
-
-
-def test_copies_and_waits_are_drawn_and_streams_of_two_devices_told_apart():
-    """b on the other device waits for a copy of 5 us: from 10 to 15 on a thin row of its own."""
-    said = cells(page(ss.simulate(ss.Schedule(FORK, placements("a b@1 c/1@1 d/2@1")), FREE)))
-    assert "a -> gpu1: copy, 10.0 to 15.0 us" in said
-    assert {"gpu0 stream 0", "gpu1 stream 2", "gpu0 copy to gpu1", "copy"} <= set(said)
-    assert any(text.endswith(": wait, 0.0 to 15.0 us") for text in said)
+    """Of 30 us all are compute."""
+    found = page(ss.simulate(ss.schedule(FORK, FREE, "lios"), FREE))
+    assert "2 operators: compute 100.0 %" in cells(found)
+    assert tags(found).count("img") == 1
 
 
 def test_a_comparison_has_its_best_row_marked():
@@ -107,6 +96,7 @@ def test_a_comparison_has_its_best_row_marked():
     assert tags(found).count("tr") == 4
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")  # no font has all that names may hold
 def test_nothing_is_taken_for_markup():
     """Names of all kinds come back as texts, less what no page may hold."""
     rows = [Operator(NASTY, NASTY, time=3.0), Operator("[bold]b[/bold] &amp;", time=2.0, utilization=1.0)]
@@ -116,7 +106,7 @@ def test_nothing_is_taken_for_markup():
     trace = ss.simulate(plan, cluster)
     for shown in (graph, plan, trace, compare(graph, cluster, ["lios"])):
         assert "alert(1)" in "".join(cells(page(shown)))
-    assert "[bold]b[/bold] &amp;" in "".join(cells(page(trace)))
+    assert "[bold]b[/bold] &amp;" in "".join(cells(page(graph)))
 
 
 @settings(max_examples=6)
@@ -128,7 +118,7 @@ def test_any_graph_and_what_runs_it(graph, n, overheads):
     trace = ss.simulate(plan, cluster)
     for shown in (graph, plan):
         assert tags(page(shown)).count("svg") == 1
-    assert tags(page(trace)).count("svg") == (trace.makespan > 0)
+    assert tags(page(trace)).count("img") == 1
 
 
 def test_pictures_of_much_are_left_out():
@@ -136,13 +126,12 @@ def test_pictures_of_much_are_left_out():
     graph = workloads.load("random:layered", n_ops=300, n_layers=20)
     plan = ss.schedule(graph, FREE, "round-robin")
     assert "svg" not in tags(page(graph)) + tags(page(plan))
-    assert tags(page(ss.simulate(plan, FREE))).count("svg") == 1
     many = OpGraph.from_columns([f"o{i}" for i in range(120_000)], [], [], time=1.0)
     plan = ss.schedule(many, FREE, "round-robin", streams=50)
     trace = ss.simulate(plan, FREE)
     for shown in (many, plan, trace):
         assert len(shown._repr_html_()) < 20_000
-        assert "svg" not in tags(page(shown))
+        assert not {"svg", "img"} & set(tags(page(shown)))
     assert "_spans" in vars(trace)
     assert {"...", "76 more"} <= set(cells(page(plan)))
 
@@ -172,7 +161,6 @@ def test_colours_are_those_of_the_page():
         text = shown._repr_html_()
         assert "background" not in text
         assert re.findall(r"[^-]color:(\w+)", text) in ([], ["inherit"])
-        assert not re.search(r'<text[^>]*fill="#(?!0{6}|f{6})', text)  # black or white on a bar, else of the page
 
 
 def test_data_frames():
@@ -192,7 +180,7 @@ import sys
 import simsched as ss
 cluster = ss.Cluster.preset("a100")
 plan = ss.schedule(ss.OpGraph([ss.Operator("a", time=3.0)]), cluster, "sequential")
-for shown in (plan.graph, plan, ss.simulate(plan, cluster)):
+for shown in (plan.graph, plan):
     assert "svg" in shown._repr_html_()
 print(*sorted(name for name in ("matplotlib", "pandas", "plotly", "rich") if name in sys.modules))
 """

@@ -1,7 +1,4 @@
-"""Gantt charts: rows of spans that do not overlap, as matplotlib, SVG and pages draw them.
-
-The SVG, of notebooks, needs neither matplotlib nor script: pages show it until their own chart can be drawn.
-"""
+"""Gantt charts: rows of spans that do not overlap, as matplotlib and pages draw them."""
 
 import os
 from collections.abc import Sequence
@@ -17,9 +14,8 @@ from simsched.model import LAUNCH, Floats, Ints
 from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import Trace
 from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.timeline import COPY, HOST, KERNEL, KINDS, WAIT
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT
 from simsched.show.looks import ink, kind_colours, paint
-from simsched.show.markup import legend, pieces, printable, shortened, text_width
 from simsched.show.paper import new_figure, require_format, save_figure, style
 
 _THIN: Final = 0.5  # height of rows of copies and hosts
@@ -38,12 +34,6 @@ _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its h
 _MOST_STREAMS: Final = 16  # of a device, each on a row of its own
 _ROW, _TALLEST = 0.3, 9.0  # inches of a row, and of all
 _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
-# as SVG of our own
-_WIDTH, _LINE, _TOP = 760.0, 22.0, 8.0
-_SIZE, _INSIDE = 11.0, 9.0  # of letters
-_TICKS, _BETWEEN = 6, 0.5  # of the axis; between bars that touch
-_FILLED: Final = ("kernel", "copy")
-_piece: Final = pieces("gantt.svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,75 +326,6 @@ def _labels(ax: Any, chart: GanttRows, scale: float) -> None:
                 x, look = (start + end) / 2 / scale, {"ha": "center", "va": "center_baseline", "clip_on": True}
                 text = ax.text(x, row.middle, fitting, fontsize=_FONT, color=ink(kind.colour), **look)
                 text.set_in_layout(False)  # thousands of them would slow the layout down
-
-
-def svg_gantt(traces: Sequence[Trace], *, details: bool = True) -> str:
-    """Return a row per stream, a bar per kernel or copy; texts and lines take the colour of the page.
-
-    Parameters
-    ----------
-    traces
-        One, or two of one program; colours are those of `Trace.gantt`.
-    details
-        Whether bars have their names in them, tooltips, and a legend below.
-    """
-    chart, trace = GanttRows(traces), traces[0]
-    labels = [shortened(name, _SIZE, 160) for name in chart.names]
-    left = 12 + max((text_width(label, _SIZE) for label in labels), default=0.0)
-    scale = (_WIDTH - left - 12) / (chart.longest or 1.0)
-    bottom = _TOP + _LINE * chart.bottom + 2
-    there = {code for row in chart.rows if not row.measured for code in np.unique(row.bars[0]).tolist()}
-    entries = [(kind.colour, kind.name) for k, kind in enumerate(chart.kinds)
-               if details and kind.what in _FILLED and k in there]  # fmt: skip
-    meanings, last = legend(entries, _SIZE, left, bottom + 34, _WIDTH)
-    unit, name = time_unit(chart.longest)
-    parts = [_text(left - 6, bottom + 13, name, "end")]
-    step = _round_step(chart.longest / unit / _TICKS) if chart.longest else 1.0
-    for k in range(int(chart.longest / unit / step + 1e-9) + 1):
-        x = left + k * step * unit * scale
-        parts += [_piece("tick", x=x, top=_TOP, bottom=bottom), _text(x, bottom + 13, f"{k * step:g}", "middle")]
-    for row, label in zip(chart.rows, labels, strict=True):
-        y = _TOP + _LINE * row.middle
-        parts += [_text(left - 6, y + 4, label, "end")] * row.first
-        parts += _row(row, chart.kinds, left, scale, y, details)
-    said = f"Gantt chart of {printable(trace.graph.name)} on {printable(trace.cluster.name)}"
-    inner = "".join([*parts, meanings])
-    return _piece("chart", width=_WIDTH, height=last + 8, label=said, size=_SIZE, inner_=inner)
-
-
-def _row(row: Row, kinds: list[Kind], left: float, scale: float, y: float, details: bool) -> list[str]:
-    codes, starts, ends = (column.tolist() for column in row.bars)
-    parts, paths, half = [], dict.fromkeys(sorted(set(codes)), ""), 0.42 * _LINE * row.height
-    for i, k, start, end in zip(row.spans.tolist(), codes, starts, ends, strict=True):
-        x, width = left + start * scale, max((end - start) * scale - _BETWEEN, _BETWEEN)
-        if not details:
-            paths[k] += f"M{x:.1f} {y - half:.1f}h{width:.1f}v{2 * half:.1f}h-{width:.1f}z"
-            continue
-        said = printable(row.trace.name(i))
-        parts.append(_piece("bar", x=x, y=y - half, width=width, height=2 * half, fill_=_fill(kinds[k]), name=said,
-                            kind=KINDS[row.trace.kind[i]], start=start, end=end))  # fmt: skip
-        if kinds[k].what == "kernel" and text_width(said, _INSIDE) <= width - 4:
-            look = f' font-size="{_INSIDE:g}" fill="{ink(kinds[k].colour)}" pointer-events="none"'
-            parts.append(_text(x + width / 2, y + 3, said, "middle", look))
-    return [*parts, *(f'<path d="{path}" {_fill(kinds[k])}/>' for k, path in paths.items() if path)]
-
-
-def _fill(kind: Kind) -> str:
-    return f'fill="{kind.colour}"' if kind.what in _FILLED else 'fill-opacity="0.12"'
-
-
-def _text(x: float, y: float, text: str, anchor: str, look: str = "") -> str:
-    return _piece("text", x=x, y=y, anchor=anchor, look_=look, text=printable(text))
-
-
-def _round_step(least: float) -> float:
-    """Return the least of 1, 2, 5, 10, ... times a power of ten that is no smaller.
-
-    >>> _round_step(0.3), _round_step(17.0), _round_step(2.0)
-    (0.5, 20.0, 2.0)
-    """
-    power = 10.0 ** int(np.floor(np.log10(least)))
-    return next(k * power for k in (1.0, 2.0, 5.0, 10.0) if k * power >= least * (1 - 1e-9))
 
 
 def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What notebooks show of graphs, schedules, traces and tables: HTML that takes the colours of its page."""
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
@@ -11,16 +12,15 @@ from simsched.base.numeric import grouped
 from simsched.base.units import format_time
 from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
-from simsched.model.trace.timeline import HOST
 from simsched.show.drawing import to_svg
 from simsched.show.facts import cluster_pairs, graph_facts, head_facts, pairs, run_facts, short
-from simsched.show.gantt import svg_gantt
+from simsched.show.gantt import gantt
 from simsched.show.markup import printable
+from simsched.show.paper import encoded, style
 from simsched.show.report.sections import Table, printed
 from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
-_BARS: Final = 1_500  # of a chart: some 300 kB
 _EXPLAINED: Final = 100_000  # instructions whose spans are found in some tenths of a second
 _WIDE: Final = 2_000  # operators up to which the width is found at once
 _LISTED, _NAMED = 24, 6  # streams; operators of one
@@ -129,8 +129,10 @@ def _trace(trace: Trace) -> Iterator[str]:
         [*pairs(head_facts(trace)), ("instructions", f"{len(trace.program):,}")] if many else pairs(run_facts(trace))
     )
     yield _facts(f"Trace of {trace.graph.name}", facts)
-    if not many and trace.makespan and (trace.kind != HOST).sum() <= _BARS:
-        yield svg_gantt([trace])
+    if not many:
+        with style("x"):
+            picture = b64encode(encoded(gantt(trace), "png")).decode()
+        yield f'<img alt="Gantt chart" style="max-width:100%" src="data:image/png;base64,{picture}">'
 
 
 _PARTS: Final[Mapping[type, Callable[[Any], Iterator[str]]]] = {

@@ -81,17 +81,22 @@ def style(grid: str = "y") -> Iterator[None]:
         yield
 
 
+def encoded(ax: Any, form: str) -> bytes:
+    """Return the whole picture that some axes belong to, as a file of a format; call it within `style`."""
+    buffer = BytesIO()
+    ax.figure.canvas.figure.savefig(buffer, format=form, metadata=_METADATA[form])
+    return buffer.getvalue()
+
+
 def save_figure(ax: Any, path: str | os.PathLike[str]) -> None:
-    """Write the whole picture that some axes belong to, in the format of the suffix; call it within `style`.
+    """Write such a picture in the format of the suffix.
 
     Raises
     ------
     FileError
         If the file cannot be written.
     """
-    buffer, form = BytesIO(), _form(path)
-    ax.figure.canvas.figure.savefig(buffer, format=form, metadata=_METADATA[form])
-    write_file(path, buffer.getvalue())
+    write_file(path, encoded(ax, _form(path)))
 
 
 def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:

@@ -245,22 +245,6 @@ def test_lines_stand_where_the_crossing_is(parts):
     assert at == pytest.approx(wanted, abs=0.1)
 
 
-def test_charts_are_seen_before_the_library_is_there(browser, comparison, tmp_path):
-    """Without the library the first view stays: a rectangle for each kernel and wait."""
-    assert comparison[1].page.locator(".first").count() == 0
-    trace = ss.simulate(ss.schedule(evil_graph(), ss.Cluster.preset("a100"), "lios"), ss.Cluster.preset("a100"))
-    page = write_report(trace)
-    start = page.index('id="plotly">') + len('id="plotly">')
-    path = tmp_path / "first.html"
-    path.write_text(page[:start] + "broken" + page[page.index("</script>", start) :], encoding="utf-8")
-    opened = Opened(browser, path)
-    script = "[...document.querySelectorAll('.first path')].map((each) => each.getAttribute('d').split('z').length - 1)"
-    assert sum(opened.ask(script)) == counted(trace)
-    assert "</script>" in opened.page.locator("ul.legend").text_content()  # the kind
-    assert opened.ask("performance.getEntriesByName('painted').length") == 1
-    opened.context.close()
-
-
 # what is wrong, as texts; none where all is well
 FAULTS = """() => {
   const found = [], box = (each) => each.getBoundingClientRect();

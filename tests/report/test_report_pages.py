@@ -20,7 +20,7 @@ from simsched.show.looks import luminance
 from simsched.show.report import Column, Figure, Gantt, Pairs, Section, Table, Tabs, Text, write_report
 from simsched.show.report.figures import figure_of
 from simsched.show.report.makers import replay_sections
-from simsched.show.report.page import Writer, json_text, library, quick
+from simsched.show.report.page import Writer, json_text
 
 CLUSTER = ss.Cluster.preset("a100")
 
@@ -147,18 +147,6 @@ def test_what_cannot_be_reported_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'simsched\[report\]'"):
         write_report(ss.simulate(FORK, CLUSTER))
-
-
-def test_library_starts_sooner_and_other_scripts_stay():
-    """Its one function gets parentheses, and letters their numbers; what is built differently keeps its function."""
-    begins, ends = "(f => f()) (this, () => {\n", "\n}));"
-    assert quick(f"{begins}'\u95f0';{ends}\n") == "(f => f()) (this, (() => {\n'\\u95f0';\n})));"
-    for other in (f"{begins}1;", f"1;{ends}", f"{' ' * 1000}{begins}{ends}", "/\\\u95f0|\U0001f600/u;"):
-        assert quick(other) == other
-    script = library()
-    assert "this, (() => {" in script[:1000]  # Plotly's is built so
-    assert quick(script) == script
-    assert "</script" not in script
 
 
 def test_analyses_have_sections():

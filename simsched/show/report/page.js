@@ -40,7 +40,7 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
   function draw(plot) {
     if (typeof Plotly === "undefined") return;
     if (plot.closest("[hidden]") && !simsched.printing) return;
-    for (const each of plot.querySelectorAll(".unseen, .first")) each.remove();
+    for (const each of plot.querySelectorAll(".unseen")) each.remove();
     const known = simsched.drawn.get(plot);
     if (known) known.redraw();
     else simsched.drawn.set(plot, simsched.drawers[plot.dataset.kind](plot));
@@ -127,9 +127,8 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     themes(document.querySelector(".theme"));
     document.querySelectorAll("table").forEach(sorting);
     document.querySelectorAll("[role=tablist]").forEach(tabs);
-    // a frame on, texts, tables and the first view of Gantt charts have been painted; then come the figures
+    // a frame on, texts and tables have been painted; then come the figures
     soon(() => {
-      performance.mark("painted");
       library();
       plots().forEach((plot) => seen.observe(plot));
       soon(() => soon(() => { root.dataset.ready = "yes"; }));

@@ -2,11 +2,9 @@
 
 import json
 import os
-import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.metadata import version
@@ -17,20 +15,14 @@ from typing import Any, Final
 from simsched.base.errors import MissingDependencyError, ReportError
 from simsched.base.io import write_file
 from simsched.base.numeric import is_number
-from simsched.show.gantt import gantt_data, svg_gantt
+from simsched.show.gantt import gantt_data
 from simsched.show.markup import pieces, read_resource
 from simsched.show.report.makers import sections_of
 from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, sort_key
 
 _SCRIPTS = ("page.js", "figures.js", "gantt.js")
-_FOREIGN: Final = re.compile(r"[\u0080-\uffff](?<!\\.)")
-"""What JavaScript can name by four digits; what is escaped is looked at last, which is many times as fast."""
-_OPENS, _ENDS, _NEAR = "this, () => {\n", "\n}));", 1000
-"""How Plotly's script begins, within so many characters, and ends: a call that is given all of it as a function."""
 MOST_ROWS: Final = 5000
 """Rows of a table that are shown."""
-MOST_FIRST: Final = 20_000
-"""Bars of a Gantt chart that is seen before the library is there."""
 _DEEPEST: Final = 6  # heading
 _piece: Final = pieces("report/page.html")
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
@@ -132,23 +124,7 @@ def library() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise MissingDependencyError("a report needs plotly: pip install 'simsched[report]'") from None
-    return quick(str(get_plotlyjs()).replace("</script", "<\\/script"))
-
-
-@cache
-def quick(script: str) -> str:
-    r"""Return a script that does the same and starts sooner.
-
-    A browser keeps and reads ASCII faster than other text. And it compiles a function in parentheses as it reads it,
-    while it skips any other and reads that again when it is called: here the function that is the whole library.
-
-    >>> quick('(function(f) { f(); } (this, () => {\n"\u00b5";\n}));')
-    '(function(f) { f(); } (this, (() => {\n"\\u00b5";\n})));'
-    """
-    plain = _FOREIGN.sub(lambda found: f"\\u{ord(found[0]):04x}", script).rstrip()
-    if plain.find(_OPENS) not in range(_NEAR) or not plain.endswith(_ENDS):
-        return plain  # not built as is expected
-    return plain.replace(_OPENS, "this, (() => {\n", 1).removesuffix(_ENDS) + "\n})));"
+    return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
 def json_text(value: Any) -> str:
@@ -176,7 +152,6 @@ class Writer:
         self._numbers = count(1)
         self.contents: list[tuple[str, str]] = []
         self.draws = False
-        self._open = True  # no shut tab
 
     def _id(self, letter: str) -> str:
         return f"{letter}{next(self._numbers)}"
@@ -230,10 +205,8 @@ class Writer:
         n, used = len(found["bars"]["row"]), set(found["bars"]["kind"])
         legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(found["kinds"]) if k in used]
         legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
-        seen = self._open and n <= MOST_FIRST
         return _piece(
             "gantt", id=name, title=chart.title, n=n, rows=len(found["rows"]),
-            first_=f'<div class="first">{svg_gantt(traces, details=False)}</div>' if seen else "",
             swatches_="".join(_piece("swatch", text=text, colour=colour) for text, colour in legend),
             hosts_=_piece("hosts") if any(row["what"] == "host" for row in found["rows"]) else "",
             note_=_note(*found.pop("notes")), data_=json_text(found),
@@ -242,12 +215,10 @@ class Writer:
     def _tabs(self, tabs: Tabs, level: int) -> str:
         name, buttons, panels = self._id("b"), "", []
         for i, (label, blocks) in enumerate(tabs.panels):
-            self._open = not i
             told = {"id": name, "i": i, "label": label}
-            buttons += _piece("button", **told, here=str(self._open).lower(), focus=0 if self._open else -1)
-            panels.append(_piece("panel", **told, hidden_="" if self._open else " hidden", h=min(level, _DEEPEST),
+            buttons += _piece("button", **told, here=str(not i).lower(), focus=-1 if i else 0)
+            panels.append(_piece("panel", **told, hidden_=" hidden" if i else "", h=min(level, _DEEPEST),
                                 inner_=self._blocks(blocks, level + 1)))  # fmt: skip
-        self._open = True
         return _piece("tabs", label=tabs.label, buttons_=buttons, panels_="\n".join(panels))
 
 
