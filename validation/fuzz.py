@@ -79,12 +79,11 @@ _WORDS: Final = {
     "scheduler": " ".join(SCHEDULERS), "schedulers": "lios sequential,heft", "second": "sequential",
     "option": "streams=2 window=2", "shape": "x=1,3,8,8", "backend": "synthetic", "backend_option": "gpu=a100 gpus=2",
     "kind": "gpus formats backend",
-    "threads": "device one", "transfers": "async blocking", "events": "minimal literal",
-    "form": "png svg", "read_as": "simsched dot", "write_as": "dot simsched", "schema": " ".join(DOCUMENTS),
+    "form": "png svg", "schema": " ".join(DOCUMENTS),
     "name": "lios synthetic", "dask": "none", "dtype": "fp16 bf16", "shard": "0/1 1/2", "step": "0 all", "host": "a b",
-    "streams": "1", "title": "a", "fuse": "a,b", "remove": "a", "values": "1,2 1:4", "values2": "1,2",
+    "streams": "1", "title": "a", "values": "1,2 1:4", "values2": "1,2",
     "parameter": "link.bandwidth gpus overhead.launch", "parameter2": "gpus",
-    "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2",
+    "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2 fuse=a,b",
 }  # fmt: skip
 """Right values by the name of an argument or option; those of numbers and of files that are written are below."""
 _OF_TYPES: Final = {"IntRange": "1 2 0", "FloatRange": "0.1 2", "FloatParamType": "0.5 2"}

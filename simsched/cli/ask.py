@@ -1,6 +1,6 @@
 """Commands that ask: what if, over a range, how sensitive, why, from where on, how robust, how many per second."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -11,14 +11,14 @@ from simsched.base.errors import FormatError, WhatIfError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_options, read_plan, read_scheduler
-from simsched.cli.options import Text, Texts, argument, file, option
+from simsched.cli.options import Text, Texts, argument, drawn, option, written
 
 if TYPE_CHECKING:
     from simsched.model import calibrated
 
 
 Parameter = Annotated[str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see whatif --set.")]
-Plot = Annotated[Text, file("Draw it: .png, .svg or .pdf."), opt.DRAWN]
+Plot = Annotated[Text, drawn("Draw it: .png, .svg or .pdf.")]
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,12 @@ class Question(opt.Plan):
 
     changes: Annotated[Texts, option(
         "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
-        "operators.conv.speed*=1.3, batch=16, ...; repeatable.", "--set", metavar="CHANGE")] = None  # fmt: skip
+        "operators.conv.speed*=1.3, batch=16, fuse=A,B, remove=A, ...; repeatable.", "--set", metavar="CHANGE",
+    )] = None  # fmt: skip
     reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
 
-    def ask(self, cluster: "calibrated.Target", more: Sequence[str] = ()) -> "ss.WhatIf":
-        """Return the question, with more changes."""
+    def ask(self, cluster: "calibrated.Target") -> "ss.WhatIf":
+        """Return the question."""
         from simsched.experiments.whatif import parse_change
 
         found = self.runnable(anew=self.reschedule)
@@ -39,7 +40,7 @@ class Question(opt.Plan):
         load = self._loader() if isinstance(found, ss.OpGraph) else None
         options = read_options(self.option)
         asked = ss.what_if(found, cluster, self.reschedule, scheduler=scheduler, options=options, load=load)
-        for text in [*(self.changes or []), *more]:
+        for text in self.changes or []:
             name, equals, value = text.partition("=")
             change = parse_change(f"{self.parameter(name.strip())}{equals}{value}")
             asked = asked.set(change.parameter, change.given)
@@ -91,15 +92,12 @@ def whatif(
     plan: Question,
     target: opt.Target,
     result: out.Result,
-    fuse: Annotated[Texts, option("Make one operator of these; repeatable.", metavar="A,B,...")] = None,
-    remove: Annotated[Texts, option("Take these operators out; repeatable.", metavar="A,...")] = None,
 ) -> None:
     """Say what would be if something were different: makespan and where the time goes, before and after.
 
     With --reschedule it is also said how much comes from making the plan anew.
     """
-    edits = [*(f"fuse={names}" for names in fuse or []), *(f"remove={names}" for names in remove or [])]
-    answer = plan.ask(target.read(), edits).answer()
+    answer = plan.ask(target.read()).answer()
     shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
     result.tell(
         answer, answer.table, shares, name="answer",
@@ -112,7 +110,7 @@ def advise(
     target: opt.Target,
     result: out.Result,
     schedulers: opt.Schedulers = "fast",
-    keep: Annotated[Text, file("Write the recommended schedule to a JSON file.", "--plan"), opt.WRITTEN] = None,
+    keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
     """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
     cluster, dag = target.read(graph), graph.read()
@@ -156,7 +154,7 @@ def sensitivity(
     target: opt.Target,
     result: out.Result,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
-    tornado: Annotated[Text, file("Draw a tornado chart: .png, .svg or .pdf."), opt.DRAWN] = None,
+    tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
     found = ss.sensitivity(plan.ask(target.read()), per_operator=per_operator)
@@ -173,8 +171,8 @@ def explain(plan: opt.Plan, target: opt.Target, result: out.Result) -> None:
 def breakeven(
     graph: opt.Graph,
     parameter: Parameter,
-    first: Annotated[str, argument("A", "Scheduler, or a file with a schedule."), opt.READ],
-    second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value."), opt.READ],
+    first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
+    second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
     target: opt.Target,
     result: out.Result,
     low: Annotated[float, option("Least factor of the parameter.")] = 1 / 64,
@@ -215,8 +213,6 @@ def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: out.
     """Say which schedule of GRAPH is best when operator times vary: medians, tails, and how often each is quickest."""
     cluster = target.read()
     compared = draws.compare(graph, cluster, plain=True)
-    found = ss.robust(
-        compared.plans, cluster, jitter=draws.jitter, samples=draws.samples, rng=draws.seed, workers=draws.workers
-    )
+    found = ss.robust(compared.plans, cluster, jitter=draws.jitter, samples=draws.samples, rng=draws.seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
     result.tell(found, found.table, *refused, files=[("picture", box, found.box_plot)])

@@ -1,24 +1,23 @@
 """Commands that show graphs and convert files."""
 
-import sys
 from functools import partial
 from typing import Annotated
 
 import simsched as ss
-from simsched.base.errors import FormatError, SchedulerError
-from simsched.base.io import is_stream, write_file
+from simsched.base.errors import SchedulerError
+from simsched.base.io import write_file
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_shapes
-from simsched.cli.options import Text, argument, file, option
+from simsched.cli.options import Text, argument, written
 
 
 def show(
     graph: opt.Plan,
     target: opt.Target,
     as_json: opt.Json = False,
-    svg: Annotated[Text, file("Draw it, or its schedule with --scheduler: .svg."), opt.WRITTEN] = None,
-    dot: Annotated[Text, file("The same picture for Graphviz."), opt.WRITTEN] = None,
+    svg: Annotated[Text, written("Draw it, or its schedule with --scheduler: .svg.")] = None,
+    dot: Annotated[Text, written("The same picture for Graphviz.")] = None,
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give.
 
@@ -26,8 +25,6 @@ def show(
     """
     from simsched.show.facts import graph_facts
 
-    if svg is not None and not svg.lower().endswith(".svg"):
-        raise FormatError(f"--svg {svg}: the file must end in .svg")
     cluster, chosen = target.bare(), bool(graph.scheduler or graph.option)
     if svg is None and dot is None:
         if chosen:
@@ -45,10 +42,8 @@ def show(
 
 
 def convert(
-    source: Annotated[str, argument("SOURCE", "Workload, or a file in any format."), opt.READ],
-    target: Annotated[str, argument("TARGET", "File to write; its suffix says the format."), opt.WRITTEN],
-    read_as: Annotated[Text, option("Format of SOURCE.", "--from", metavar="FORMAT")] = None,
-    write_as: Annotated[Text, option("Format of TARGET.", "--to", metavar="FORMAT")] = None,
+    source: Annotated[str, argument("SOURCE", "Workload, or a file in any format.")],
+    target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
     shape: opt.Shape = None,
 ) -> None:
     """Write SOURCE, a graph, schedule or profile, in another format; formats are told by suffix and content.
@@ -56,14 +51,9 @@ def convert(
     A profile that torch.profiler recorded becomes ours, times per operator.
     """
     from workloads import read_spec
-    from workloads.formats import FORMATS, SUFFIXES, as_graph, read, write
+    from workloads.formats import FORMATS, as_graph, write
 
-    shapes = read_shapes(shape)
-    path = "/dev/stdin" if source == "-" else source
-    found = read_spec(source, shapes=shapes) if read_as is None else read(path, read_as, shapes=shapes)
-    stream = is_stream(target)
-    name = write(
-        found, target, "simsched" if write_as is None and stream and not target.endswith(SUFFIXES) else write_as
-    )
-    written = as_graph(found) if FORMATS[name].holds == "graph" else found
-    print(f"{written!r} written to {target} ({name})", file=sys.stderr if stream else None)
+    found = read_spec(source, shapes=read_shapes(shape))
+    name = write(found, target)
+    held = as_graph(found) if FORMATS[name].holds == "graph" else found
+    print(f"{held!r} written to {target} ({name})")

@@ -1,16 +1,14 @@
-"""From what is typed to shapes, options, schedulers, plans and files to write."""
+"""From what is typed to shapes, options, schedulers and plans."""
 
-import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError, GraphError, ScheduleError, SchedulerError, SimschedError
+from simsched.base.errors import FormatError, GraphError, ScheduleError, SchedulerError, SimschedError
 from simsched.base.numeric import plain_value
 
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
@@ -134,34 +132,3 @@ def _value(text: str) -> Any:
     if "," in text:
         return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
     return None if text.lower() == "none" else plain_value(text)
-
-
-def check_outputs(sources: Sequence[str], paths: Sequence[str], drawings: Sequence[str]) -> None:
-    """Refuse files that cannot be written, before anything is computed.
-
-    Parameters
-    ----------
-    sources
-        What is read.
-    paths, drawings
-        What is written; drawings in a format that their names say.
-
-    Raises
-    ------
-    FileError
-        Also if two of them, or one of them and a source, are one file.
-    """
-    from simsched.base.io import require_writable
-    from workloads.registry import split_path
-
-    if drawings:
-        from simsched.show.paper import require_format
-
-        require_format(*drawings)
-    for path in (*paths, *drawings):
-        require_writable(path)
-    used = [os.path.realpath(split_path(source)[0] or "") for source in sources]
-    for path in (*paths, *drawings):
-        if os.path.realpath(path) in used:
-            raise FileError(f"cannot write {path}: this command already uses the file")
-        used.append(os.path.realpath(path))

@@ -8,7 +8,7 @@ from simsched.base.errors import ClusterError, FormatError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_plan, read_schedulers
-from simsched.cli.options import Text, Texts, argument, file, option
+from simsched.cli.options import Text, Texts, argument, drawn, file, option, written
 from simsched.cli.progress import progress
 from simsched.experiments.result import table_of
 
@@ -51,7 +51,7 @@ def profile(
 
 
 def calibrate(
-    profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote."), opt.READ],
+    profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote.")],
     result: out.Result,
     graph: Annotated[Text, option("The graph that is meant; others are refused.", metavar="GRAPH")] = None,
     gpu: opt.Gpu = None,
@@ -102,14 +102,14 @@ def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
 
 
 def replay(
-    plan: Annotated[str, argument("PLAN", "A file with a schedule or program."), opt.READ],
+    plan: Annotated[str, argument("PLAN", "A file with a schedule or program.")],
     backend: opt.Backend,
     result: out.Result,
     repeats: opt.Repeats = 20,
     warmup: opt.Warmup = 3,
-    cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one."), opt.READ] = None,
-    gantt: Annotated[Text, file(
-        "Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted."), opt.DRAWN] = None,
+    cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
+    gantt: Annotated[Text, drawn(
+        "Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted.")] = None,
 ) -> None:  # fmt: skip
     """Run a schedule on a backend, again and again, and print how long it takes.
 
@@ -156,14 +156,12 @@ def validate(
     warmup: opt.Warmup = 3,
     seed: opt.RunSeed = 0,
     as_json: opt.Json = False,
-    scatter: Annotated[Text, file("Plot predicted against measured: .png, .svg or .pdf."), opt.DRAWN] = None,
-    gantt: Annotated[
-        Text, file("Draw the predicted beside the measured trace of the simulator's choice."), opt.DRAWN
-    ] = None,
+    scatter: Annotated[Text, drawn("Plot predicted against measured: .png, .svg or .pdf.")] = None,
+    gantt: Annotated[Text, drawn("Draw the predicted beside the measured trace of the simulator's choice.")] = None,
     resume: Annotated[
         Text, option("Keep measurements there, and make none that is there already.", metavar="FOLDER")
     ] = None,
-    output: Annotated[Text, file("Write the last calibration to a JSON file.", "--output", "-o"), opt.WRITTEN] = None,
+    output: Annotated[Text, written("Write the last calibration to a JSON file.", "--output", "-o")] = None,
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
 
@@ -194,14 +192,14 @@ def validate(
 
 
 def replay_trace(
-    trace: Annotated[str, argument("TRACE", "What torch.profiler exported, .json or .json.gz."), opt.READ],
+    trace: Annotated[str, argument("TRACE", "What torch.profiler exported, .json or .json.gz.")],
     step: Annotated[Text, option("Number of ProfilerStep, or all; the last unless given.", metavar="N")] = None,
     changes: Annotated[Texts, option(
         "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
         "operators.collective.speed*=2, ...; repeatable.", "--set", metavar="CHANGE")] = None,
     host: Annotated[str, option("traced, none (it takes no time), or captured (all is one CUDA graph).")] = "traced",
     streams: Annotated[str, option("traced, or one for all of a device.")] = "traced",
-    gantt: Annotated[Text, file("Draw simulated beside measured: .png, .svg or .pdf."), opt.DRAWN] = None,
+    gantt: Annotated[Text, drawn("Draw simulated beside measured: .png, .svg or .pdf.")] = None,
     perfetto: opt.Perfetto = None,
     as_json: opt.Json = False,
 ) -> None:  # fmt: skip

@@ -4,7 +4,7 @@ Those that go together are a dataclass, which a command takes as one parameter: 
 """
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
@@ -15,15 +15,8 @@ import typer
 
 import simsched as ss
 from simsched.base.errors import BackendError, ClusterError, FormatError, SchedulerError
-from simsched.cli.inputs import (
-    check_outputs,
-    read_name,
-    read_options,
-    read_plan,
-    read_scheduler,
-    read_schedulers,
-    read_shapes,
-)
+from simsched.base.io import reading_once, require_writable
+from simsched.cli.inputs import read_name, read_options, read_plan, read_scheduler, read_schedulers, read_shapes
 from simsched.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -41,7 +34,7 @@ USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the fields of dataclasses, where it takes such, in the place of each.
 
-    Files that it cannot write are refused before it runs; of pipes it reads everything once.
+    It reads pipes once.
     """
     given = signature(command)
     groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
@@ -51,18 +44,8 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
         for each in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
     ]
 
-    def named(values: Mapping[str, Any], mark: str) -> list[str]:
-        """Return the files under a mark that a call names."""
-        marked = [values[each.name] for each in parameters if mark in getattr(each.annotation, "__metadata__", ())]
-        return [path for one in marked if one is not None for path in ([one] if isinstance(one, str) else one)]
-
     @wraps(command)
     def run(**values: Any) -> None:
-        from simsched.base.io import reading_once
-
-        written, drawn = named(values, WRITTEN), named(values, DRAWN)
-        if written or drawn:
-            check_outputs(named(values, READ), written, drawn)
         made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
         with reading_once():
             command(**made, **values)
@@ -76,13 +59,33 @@ def option(text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, **more)
 
 
-READ, WRITTEN, DRAWN = "read", "written", "drawn"
-"""Marks of arguments and options that name files."""
-
-
-def file(text: str, *names: str) -> Any:
+def file(text: str, *names: str, **more: Any) -> Any:
     """Return an option that names a file."""
-    return option(text, *names, metavar="FILE")
+    return option(text, *names, metavar="FILE", **more)
+
+
+def written(text: str, *names: str) -> Any:
+    """Return an option that names a file to write: one that cannot be written is refused before the command runs."""
+    return file(text, *names, callback=_writable)
+
+
+def drawn(text: str, *names: str) -> Any:
+    """Return an option that names a picture to draw, in the format that its name says; see `written`."""
+    return file(text, *names, callback=_drawable)
+
+
+def _writable(path: Text) -> Text:
+    if path is not None:
+        require_writable(path)
+    return path
+
+
+def _drawable(path: Text) -> Text:
+    if path is not None:
+        from simsched.show.paper import require_format
+
+        require_format(path)
+    return _writable(path)
 
 
 def argument(metavar: str, text: str) -> Any:
@@ -107,10 +110,10 @@ Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar
 BackendOption = Annotated[Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
-Output = Annotated[Text, file("Write it to a JSON file.", "--output", "-o"), WRITTEN]
-Perfetto = Annotated[Text, file("Write a trace for ui.perfetto.dev."), WRITTEN]
-Gantt = Annotated[Text, file("Draw a Gantt chart: .png, .svg or .pdf."), DRAWN]
-Box = Annotated[Text, file("Draw a box plot of the samples: .png, .svg or .pdf."), DRAWN]
+Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
+Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
+Gantt = Annotated[Text, drawn("Draw a Gantt chart: .png, .svg or .pdf.")]
+Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
 _JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000, callback=number)
 Jitter = Annotated[float | None, _JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
@@ -124,7 +127,7 @@ class Graph:
     """A graph."""
 
     graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
-                                   ".dot, ...; - is stdin."), READ]  # fmt: skip
+                                   ".dot, ...; - is stdin.")]  # fmt: skip
     shape: Shape = None
     dtype: Dtype = None
 
@@ -171,7 +174,7 @@ class Scheduled(Graph):
 class Plan(Scheduled):
     """A schedule, or a graph and how it is scheduled."""
 
-    graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule."), READ]
+    graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
 
     def found(self, anew: bool | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
         """Return what there is: a program, too; `anew`, if that can be asked for, says whether it is scheduled anew."""
@@ -201,9 +204,7 @@ class Target:
     gpu: Gpu = None
     gpus: Gpus = None
     link: Link = None
-    cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one."), READ] = (
-        None
-    )
+    cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
 
     def read(self, source: Graph | None = None) -> "calibrated.Target":
         """Return it; where none is named and the source is a profiler trace, its device, with contention.
@@ -259,7 +260,6 @@ class Compare:
     samples: Annotated[int | None, option(
         "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
         f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=_MOST_SAMPLES)] = None  # fmt: skip
-    workers: Annotated[int, option("Samples drawn at a time.", min=1, max=256)] = 1
 
     def names(self, source: Graph, graph: "ss.OpGraph", *, plain: bool = False) -> "list[str | ss.Scheduler]":
         """Return the schedulers; `plain`: without what a profiler trace ran."""
@@ -281,7 +281,7 @@ class Compare:
         graph = source.read()
         asked = self.names(source, graph, plain=plain)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
-        given: dict[str, Any] = {"jitter": jitter, "rng": self.seed, "samples": self.samples, "workers": self.workers}
+        given: dict[str, Any] = {"jitter": jitter, "rng": self.seed, "samples": self.samples}
         with progress(len(asked)) as tell:
             found = ss.compare(graph, cluster, asked, progress=tell, **({} if plain else given))
         if not found.plans:

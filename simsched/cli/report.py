@@ -9,7 +9,7 @@ import simsched as ss
 from simsched.base.errors import FileError, FormatError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, argument, file, option
+from simsched.cli.options import Text, argument, option, written
 
 if TYPE_CHECKING:
     from simsched.model import calibrated
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def report(
     sources: Annotated[list[str], argument(
         "SOURCE...", "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, "
-        "replay, ...), or a GRAPH, whose schedulers are compared."), opt.READ],
-    output: Annotated[str, file("HTML file to write.", "--output", "-o"), opt.WRITTEN],
+        "replay, ...), or a GRAPH, whose schedulers are compared.")],
+    output: Annotated[str, written("HTML file to write.", "--output", "-o")],
     target: opt.Target,
     draws: opt.Compare,
     title: Annotated[Text, option("Title of the page.")] = None,

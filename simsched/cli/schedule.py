@@ -1,19 +1,16 @@
 """Commands that schedule and simulate."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from time import perf_counter
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import simsched as ss
 from simsched.base.errors import SimulationError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, argument, file, option
+from simsched.cli.options import Text, argument, option, written
 
 LARGE: Final = 1_000_000
-"""Instructions from which on spans, which take gigabytes then, are made only if somebody asks for them."""
+"""Instructions beyond which spans, which take gigabytes then, are made for pictures alone."""
 
 
 def compare(
@@ -59,8 +56,8 @@ def _pictures(name: str, trace: "ss.Trace", perfetto: Text, gantt: Text) -> list
 def schedule(
     graph: opt.Scheduled,
     target: opt.Target,
-    output: Annotated[Text, file("Write the schedule to a JSON file.", "--output", "-o"), opt.WRITTEN] = None,
-    program: Annotated[Text, file("Write the lowered program too."), opt.WRITTEN] = None,
+    output: Annotated[Text, written("Write the schedule to a JSON file.", "--output", "-o")] = None,
+    program: Annotated[Text, written("Write the lowered program too.")] = None,
 ) -> None:
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
     cluster = target.read(graph)
@@ -79,59 +76,27 @@ def schedule(
 def simulate(
     plan: opt.Plan,
     target: opt.Target,
-    threads: Annotated[str, option("Issuing host threads: device or one.")] = "device",
-    transfers: Annotated[str, option("async or blocking.")] = "async",
-    events: Annotated[Text, option("Event plan: minimal or literal; by default the schedule's own.")] = None,
     jitter: opt.Jitter = None,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
     perfetto: opt.Perfetto = None,
     gantt: opt.Gantt = None,
-    full: Annotated[bool | None, option(
-        "Say where the time goes, or only what is known without the spans of a run. By default brief from a million "
-        "instructions on, where spans take gigabytes, unless a picture needs them.", "--full/--brief")] = None,
-) -> None:  # fmt: skip
-    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes."""
-    from simsched.show.facts import run_facts
+) -> None:
+    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes.
+
+    From a million instructions on, spans take gigabytes: then only the makespan
+    is said, unless a picture needs the spans.
+    """
+    from simsched.show.facts import Fact, head_facts, run_facts
 
     cluster, found = target.read(), plan.found()
-    seconds: dict[str, float | None] = dict.fromkeys(("scheduling", "lowering", "simulating"))
     if isinstance(found, ss.OpGraph):
-        with _timed(seconds, "scheduling"):
-            found = plan.schedule(found, cluster)
-    if not isinstance(found, ss.Program):
-        with _timed(seconds, "lowering"):
-            found = found.lower(cluster, threads=threads, transfers=transfers, events=events)
-    with _timed(seconds, "simulating"):
-        trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
-    drawn = perfetto is not None or gantt is not None
-    if full is None:
-        full = drawn or len(found) <= LARGE
-    facts = run_facts(trace) if full else _brief(trace, seconds, drawn)
-    out.tell_facts(facts, _pictures("trace", trace, perfetto, gantt), as_json=as_json)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float | None], step: str) -> Iterator[None]:
-    """Write down the wall time of a step in s."""
-    start = perf_counter()
-    yield
-    seconds[step] = perf_counter() - start
-
-
-def _brief(trace: "ss.Trace", seconds: dict[str, float | None], spans_made: bool) -> list[Any]:
-    """Return what is known without the spans, which need not be made."""
-    from simsched.show.facts import Fact, head_facts
-
-    walls = ", ".join(f"{step} {wall:.3f} s" for step, wall in seconds.items() if wall is not None)
-    missing = Fact(None, None, "not made; --full makes them, and says where the time goes", "spans")
-    return [
-        *head_facts(trace),
-        Fact("instructions", len(trace.program), str(len(trace.program))),
-        *(Fact(f"{step}_s", wall) for step, wall in seconds.items()),
-        Fact(None, None, walls, "wall time"),
-        *([] if spans_made else [missing]),
-    ]
+        found = plan.schedule(found, cluster)
+    trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
+    n, pictures = len(trace.program), _pictures("trace", trace, perfetto, gantt)
+    brief = n > LARGE and perfetto is None and gantt is None
+    facts = [*head_facts(trace), Fact("instructions", n, str(n))] if brief else run_facts(trace)
+    out.tell_facts(facts, pictures, as_json=as_json)
 
 
 def check(

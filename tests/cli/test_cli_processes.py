@@ -27,16 +27,6 @@ def call(line, **options):
     return subprocess.run([*SIMSCHED, *line.split()], text=True, timeout=100, check=False, **pipes)
 
 
-def test_a_graph_into_a_pipe_or_a_file():
-    """Ours unless another format is named; what is said of it goes to stderr."""
-    done = call(f"convert {SMALL} /dev/stdout")
-    assert json.loads(done.stdout)["format"] == "simsched.graph"
-    assert done.stderr.endswith("written to /dev/stdout (simsched)\n")
-    with Path("g.dot").open("w") as out:
-        assert call(f"convert {SMALL} /dev/stdout --to dot", stdout=out).returncode == 0
-    assert Path("g.dot").read_text().startswith("digraph")
-
-
 def test_stdin(said):
     """Its format is told by what it holds: a graph in JSON or DOT, a schedule."""
     said("convert", SMALL, "g.dot")

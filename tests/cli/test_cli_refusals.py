@@ -22,7 +22,6 @@ def files(files):
     (files / "s.toml").write_text(study)
     (files / "torn.json").write_text('{"format": ')
     (files / "empty").mkdir()
-    (files / "link.json").symlink_to("graph.json")
     (files / "my_failures.py").write_text(MINE)
     return files
 
@@ -67,7 +66,7 @@ REFUSED = {
     "compare graph.json --cluster calibration.json --gpus 4096 --link x": "--link x is part of the preset",
     "compare graph.json --cluster mine.json --gpus 2":
         "--gpus 2: mine.json: 2 devices: those of 'h200' are of no preset, 'mine'",
-    "convert profile.json a.x --to dot": "a.x: a profile cannot be written as dot, which holds a graph",
+    "convert profile.json a.dot": "a.dot: a profile cannot be written as dot, which holds a graph",
     "simulate long.json --perfetto t.json": "too long for Perfetto",
     "report profile.json -o r.html": "no report is made of a profile alone",
     "report empty -o r.html": "empty: neither a study, as `simsched study run` writes one, nor a finished validation",
@@ -77,15 +76,7 @@ REFUSED = {
     "schedule graph.json -o empty": "cannot write empty: it is a folder",
     "schedule graph.json --output=": "cannot write a file without a name",
     f"schedule graph.json -o {'x' * 300}": "File name too long",
-    "schedule graph.json -o plan.json --program ./plan.json": "this command already uses the file",
-    "simulate graph.json --perfetto t.png --gantt ./t.png": "this command already uses the file",
-    "compare graph.json --cluster calibration.json -o calibration.json": "this command already uses the file",
-    "breakeven graph.json overhead lios schedule.json -o schedule.json": "this command already uses the file",
-    "calibrate profile.json -o profile.json": "this command already uses the file",
-    "compare link.json --perfetto graph.json": "this command already uses the file",
-    "convert missing.dot,batch=2 missing.dot": "this command already uses the file",
     "sensitivity graph.json --tornado t": "cannot draw 't'",
-    "show graph.json --svg g.png": "--svg g.png: the file must end in .svg",
 }  # fmt: skip
 
 

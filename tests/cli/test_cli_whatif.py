@@ -47,7 +47,7 @@ ROUND_ROBIN = {"scheduler": "round-robin", "options": {"streams": 1}}
 SAME = {
     "whatif chain.json --cluster free.json --set operators.conv.speed*=2":
         lambda: of(CHAIN).operators(kind="conv", speed=2.0).answer(),
-    "whatif chain.json --cluster free.json --fuse a,b --remove c --set operators.speed*=2":
+    "whatif chain.json --cluster free.json --set operators.speed*=2 --set fuse=a,b --set remove=c":
         lambda: of(CHAIN).operators(speed=2.0).fuse(["a", "b"]).remove("c").answer(),
     "whatif chain.json --set overhead.launch=0":
         lambda: ss.what_if(CHAIN, A100).overhead(launch=ss.absolute(0.0)).answer(),

@@ -70,8 +70,8 @@ def test_every_option_has_words():
 def test_words_of_arguments_options_and_flags():
     parameters = {one.name: one for one in dict(commands())["simulate",]}
     once = settings(phases=[Phase.generate], max_examples=1000)  # nothing is to be shrunk
-    for line in ("dot-2.dot", "--gpus 0", "--gpus 2", "--full", "--brief"):
-        one = parameters["full" if line in ("--full", "--brief") else "gpus" if "--gpus" in line else "graph"]
+    for line in ("dot-2.dot", "--gpus 0", "--gpus 2", "--json"):
+        one = parameters["as_json" if line == "--json" else "gpus" if "--gpus" in line else "graph"]
         assert find(words_of(one), lambda found, line=line: found == line.split(), settings=once)
 
 
