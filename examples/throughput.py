@@ -10,5 +10,4 @@ for name in ("sequential", "heft", "nimble"):
     print(f"{name}: {ss.simulate(plan, cluster).makespan:.0f} us alone")
     for in_flight in (1, 2, 4):
         found = ss.throughput(plan, cluster, in_flight=in_flight)
-        rate = f"{found.requests_per_s:5.0f} per s, latency {found.latency_us:4.0f} us"
-        print(f"  {in_flight} in flight: {rate}, {found.bound_by}")
+        print(f"  {in_flight} in flight: {found.requests_per_s:5.0f} per s, latency {found.latency_us:4.0f} us")

@@ -73,7 +73,8 @@ def _explanation(found: "whatif.Explanation") -> Chart:
 
 def _throughput(found: "whatif.Throughput") -> Chart:
     title = f"{found.graph} on {found.cluster}, {found.in_flight} in flight: {found.requests_per_s:,.0f} requests/s"
-    return Chart("bar", named(found.shares), y=Axis("busy"), title=title, reference=1.0)
+    times = {"alone": found.alone_us, "latency": found.latency_us, "period": found.period_us}
+    return timed(Chart("bar", named(times), y=Axis("time"), title=title))
 
 
 def _advice(found: "advise.Advice") -> Chart:

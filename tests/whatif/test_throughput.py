@@ -12,7 +12,7 @@ from strategies import clusters, graphs
 
 import simsched as ss
 from simsched.base.errors import WhatIfError
-from simsched.experiments.whatif.throughput import _bound_by, repeated, steady_period, throughput
+from simsched.experiments.whatif.throughput import repeated, steady_period, throughput
 from simsched.simulator.baking import placed_operator_times
 
 A100 = ss.Cluster.preset("a100")
@@ -27,7 +27,6 @@ def test_pure_latency_is_served_k_at_a_time(k, execution):
     found = throughput(one_stream(chain(30.0, 20.0), execution=execution), BARE, k)
     assert found.requests_per_s == pytest.approx(k / 50e-6)
     assert found.latency_us == pytest.approx(50.0)
-    assert found.bound_by.startswith("latency")
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
@@ -36,17 +35,13 @@ def test_a_full_device_is_shared(k):
     found = throughput(one_stream(chain(30.0, 20.0, utilization=1.0)), BARE, k)
     assert found.period_us == pytest.approx(50.0)
     assert found.latency_us == pytest.approx(50.0 * k)
-    assert found.bound_by == "issue slots of the SMs (100% busy)"
-    assert found.shares["host thread"] == 0
 
 
 def test_a_host_that_cannot_keep_up():
     """Three operators of 1 us, a launch of 4 us each: 12 us of host per request, whatever is in flight."""
     cluster = BARE.replace_devices(launch=4.0)
     for k in (1, 2, 7):
-        found = throughput(one_stream(chain(1.0, 1.0, 1.0)), cluster, k)
-        assert found.period_us == pytest.approx(12.0)
-        assert found.bound_by == "host thread (100% busy)"
+        assert throughput(one_stream(chain(1.0, 1.0, 1.0)), cluster, k).period_us == pytest.approx(12.0)
 
 
 def test_a_captured_graph_is_launched_once_per_request():
@@ -57,7 +52,6 @@ def test_a_captured_graph_is_launched_once_per_request():
     plan = one_stream(chain(1.0, 1.0), execution="graph")
     cluster = BARE.replace_devices(graph_launch=6.0, graph_node=0.5)
     assert [throughput(plan, cluster, k).period_us for k in (1, 2)] == [pytest.approx(6.0)] * 2
-    assert throughput(plan, cluster, 2).bound_by == "host thread (100% busy)"
     quick = BARE.replace_devices(graph_launch=2.0, graph_node=0.5)
     assert [throughput(plan, quick, k).period_us for k in (1, 2)] == [pytest.approx(3.0), pytest.approx(2.0)]
     nodes = BARE.replace_devices(graph_launch=0.5, graph_node=0.5)  # no more than these: 3 us for four in flight
@@ -100,17 +94,12 @@ def test_stages_overlap_at_their_ends_alone():
 def test_two_devices_are_a_pipeline():
     """30 us on one device, 20 us on the other, a copy of 1000 bytes at 100 bytes/us: 60 us, or the slowest device.
 
-    Each fills its device. With one in flight 30 + 10 + 20; with three the first device is busy all the time: 30. The
-    link moves 1000 of the 3000 bytes that it could.
+    Each fills its device. With one in flight 30 + 10 + 20; with three the first device is busy all the time: 30.
     """
     plan = ss.Schedule(made(operators("a=30 b=20", utilization=1.0), "ab=1000"), placements("a b@1"))
     cluster = ss.Cluster.preset("k80", 2).without_overheads().replace_links(bandwidth=100.0, latency=0.0)
     assert throughput(plan, cluster, 1).period_us == pytest.approx(60.0)
-    found = throughput(plan, cluster, 3)
-    assert found.period_us == pytest.approx(30.0)
-    assert found.bound_by == "issue slots of the SMs of gpu0 (100% busy)"
-    assert found.shares["issue slots of the SMs of gpu1"] == pytest.approx(20 / 30)
-    assert [share for name, share in found.shares.items() if name.startswith("link")] == [pytest.approx(1 / 3)] * 2
+    assert throughput(plan, cluster, 3).period_us == pytest.approx(30.0)
 
 
 @settings(max_examples=12)
@@ -148,17 +137,17 @@ def test_periods_that_do_not_repeat():
     601 and 1904 - 1301 = 603, at 200 i 1201 and 1203: 2 us are more than 0.3 % of the one, less than that of the other.
     """
     i = np.arange(20.0)
-    assert steady_period(i**2, 3) == (26.0, 7, False)
-    assert steady_period(100 * i + i**2 % 7, 3) == (pytest.approx(1204 / 12), 7, False)
-    assert steady_period(200 * i + i**2 % 7, 3) == (pytest.approx(2404 / 12), 7, True)
+    assert steady_period(i**2, 3) == (26.0, False)
+    assert steady_period(100 * i + i**2 % 7, 3) == (pytest.approx(1204 / 12), False)
+    assert steady_period(200 * i + i**2 % 7, 3) == (pytest.approx(2404 / 12), True)
 
 
 def test_patterns_of_periods():
-    """Gaps of 10 and 30 us in turn: 40 us per two, from the end before the last two on."""
+    """Gaps of 10 and 30 us in turn: 40 us per two."""
     ends = np.cumsum(np.tile([10.0, 30.0], 10))
-    assert steady_period(ends, 1) == (20.0, 17, True)
+    assert steady_period(ends, 1) == (20.0, True)
     late = np.array([0.0, 1.0, 3.0, 7.0, 20.0, 21.0, 31.0, 41.0, 51.0, 61.0])  # alike from the last third on
-    assert steady_period(late, 1) == (10.0, 8, True)
+    assert steady_period(late, 1) == (10.0, True)
 
 
 def test_what_never_settles_is_given_up_and_told(monkeypatch, caplog):
@@ -172,12 +161,5 @@ def test_what_never_settles_is_given_up_and_told(monkeypatch, caplog):
         monkeypatch.setattr(module, "_SETTLED", -1.0)
         found = throughput(plan, BARE)
     assert (found.requests, found.settled, found.period_us) == (2**15, False, pytest.approx(50.0))
-    assert "; the period had not settled" in repr(found)
+    assert "the period had not settled" in repr(found)
     assert caplog.messages == ["throughput of chain: the period had not settled after 32768 requests"]
-
-
-def test_what_is_saturated():
-    """From 95 % on; of what is less the largest is told, if it is anything at all."""
-    assert _bound_by({"DRAM": 0.5, "host thread": 0.95}, "events") == "host thread (95% busy)"
-    assert _bound_by({"DRAM": 0.94}, "events") == "latency: nothing is busy all the time, DRAM the most (94%)"
-    assert _bound_by({"DRAM": 0.0}, "stages") == "latency and barriers: nothing is busy all the time"

@@ -1,14 +1,13 @@
 """`throughput`: how many requests per second a plan serves, several of them in flight."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.base.codec import aside, write
+from simsched.base.codec import write
 from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_count
 from simsched.base.units import SECOND, format_time
@@ -17,15 +16,13 @@ from simsched.model import Cluster, CostModel, Floats, Ints, Schedule, Target, u
 from simsched.model.graph.derived import side_by_side
 from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.trace import Trace
-from simsched.model.trace.timeline import HOST, KERNEL
+from simsched.model.trace.timeline import KERNEL
 from simsched.simulator import simulate
 from simsched.simulator.baking import placed_operator_times
 from simsched.simulator.simulate import program_for
 
 _logger = logging.getLogger(__name__)
 
-SATURATED: Final = 0.95
-"""Part of the time from which on a resource counts as what bounds the throughput."""
 _ROUNDS, _FEWEST = 10, 5  # of all slots at first, and of very many instructions
 _LEAST: Final = 32  # requests at first
 _ENOUGH: Final = 2**16  # instructions of all requests beyond which no more are added to let the period settle
@@ -36,7 +33,7 @@ _LONGEST: Final = 256  # requests in a pattern
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Throughput(Finding):
-    """What a plan comes to with several requests in flight; prints as a table, plots how busy each resource was.
+    """What a plan comes to with several requests in flight; prints as a table, plots its times.
 
     Parameters
     ----------
@@ -50,33 +47,24 @@ class Throughput(Finding):
         Time in us from the begin of a request, which is the end of the one whose place it takes, to its end.
     alone_us
         Makespan in us of one request on an idle cluster.
-    bound_by
-        What is busy all the time, in words; ``latency: ...`` where nothing is, in stages ``latency and barriers: ...``.
-    shares
-        Part of the time, in [0, 1], that each resource was busy.
     requests
         Requests that were simulated.
     settled
         Whether the period had settled by then (see `throughput`).
-    trace
-        Of all of them; None once read from a file.
     """
 
-    FORMAT = "simsched.throughput"
+    FORMAT, RETIRED = "simsched.throughput", ("bound_by", "shares")
     in_flight: int
     requests_per_s: float
     period_us: float
     latency_us: float
     alone_us: float
-    bound_by: str
-    shares: Mapping[str, float]
     requests: int
     settled: bool
-    trace: Trace | None = aside()
 
     def records(self) -> list[dict[str, Any]]:
         """Return the figures as one row of plain values."""
-        return [{key: value for key, value in write(self).items() if key != "shares"}]
+        return [write(self)]
 
     def table(self) -> Any:
         """Return the figures as a `rich.table.Table`."""
@@ -85,9 +73,8 @@ class Throughput(Finding):
             ("period", format_time(self.period_us)),
             ("latency", format_time(self.latency_us)),
             ("alone", format_time(self.alone_us)),
-            *((f"{name} busy", f"{share:.1%}") for name, share in self.shares.items()),
         ]
-        note = f"bound by {self.bound_by}" + ("" if self.settled else "; the period had not settled")
+        note = "" if self.settled else "the period had not settled"
         title = f"{self.graph} on {self.cluster}, {self.in_flight} in flight"
         return table_of(title, ("", "value"), rows, note=note)
 
@@ -146,37 +133,29 @@ def throughput(
     if both halves of these agree to 0.3 %; if they do not, twice as many requests are simulated, up to some
     65,000 instructions (then `settled` is False).
 
-    *Bound by* is the resource with the largest share of busy time if that is 95 % or more: a host thread, the issue
-    slots of the SMs, DRAM, or a direction of a link; else latency: requests wait for themselves, in stages at the
-    barriers of others, too.
     O(R E log E) for R requests of E instructions.
 
     >>> import simsched as ss
     >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=20.0)], [ss.Edge("a", "b")])
     >>> cluster = ss.Cluster.preset("a100").without_overheads()
     >>> found = throughput(ss.schedule(graph, cluster, "sequential"), cluster, in_flight=4)
-    >>> round(found.requests_per_s), found.latency_us, found.bound_by
-    (80000, 50.0, 'latency: nothing is busy all the time')
+    >>> round(found.requests_per_s), found.latency_us
+    (80000, 50.0)
     """
     program, bare, alone, many = _in_flight(plan, cluster, in_flight, cost)
     requests, most = max(_LEAST, _ROUNDS * in_flight), max(_FEWEST * in_flight, _ENOUGH // len(program))
     while True:
         requests = min(requests, most)
-        trace = simulate(many(requests), bare)
-        ends = _ends(trace, requests, len(program.graph))[: requests - in_flight + 1]
-        period, first, settled = steady_period(ends, in_flight)
+        ends = _ends(simulate(many(requests), bare), requests, len(program.graph))[: requests - in_flight + 1]
+        period, settled = steady_period(ends, in_flight)
         if settled or requests == most:
             break
         requests *= 2
     if not settled:
         _logger.info("throughput of %s: the period had not settled after %d requests", program.graph.name, requests)
-    rate = _rate(1, period, program)
-    shares = _busy(trace, float(ends[first]), float(ends[-1]), requests * period) | _link_shares(program, bare, period)
-    if program.execution == "graph":
-        shares = {"host thread": min(1.0, bare.devices[program.device[0]].graph_launch / period)} | shares
     return Throughput(
-        program.graph.name, bare.name, int(in_flight), rate, period, in_flight * period, alone,
-        _bound_by(shares, program.execution), shares, requests, settled, trace,
+        program.graph.name, bare.name, int(in_flight), _rate(1, period, program), period, in_flight * period, alone,
+        requests, settled,
     )  # fmt: skip
 
 
@@ -236,71 +215,24 @@ def _ends(trace: Trace, requests: int, n_ops: int) -> Floats:
     return np.sort(found)
 
 
-def steady_period(ends: Floats, in_flight: int) -> tuple[float, int, bool]:
-    """Return the period in us of requests that end at some times, where it was measured from, and if it has settled.
+def steady_period(ends: Floats, in_flight: int) -> tuple[float, bool]:
+    """Return the period in us of requests that end at some times, and whether it has settled.
 
     Three requests that end together every 30 us:
 
     >>> steady_period(np.repeat(np.arange(1.0, 20.0) * 30.0, 3), in_flight=3)
-    (10.0, 53, True)
+    (10.0, True)
     """
     n, rounding = len(ends), _EXACT * float(ends[-1])
     for m in range(1, min(n // 3, _LONGEST) + 1):
         over = ends[m:] - ends[:-m]
         if np.ptp(over[-max(2 * m, n // 3) :]) <= rounding:
-            return float(over[-1]) / m, n - 1 - m, True
+            return float(over[-1]) / m, True
     third = n // 3 // in_flight * in_flight
     whole = ends[n - 1 - third * np.arange(3)]  # the last first
     later, earlier = -np.diff(whole)
     settled = bool(abs(later - earlier) <= _SETTLED * max(later, earlier))
-    return float(whole[0] - whole[2]) / (2 * third), n - 1 - 2 * third, settled
-
-
-def _busy(trace: Trace, start: float, end: float, whole: float) -> dict[str, float]:
-    """Return the part of a time during which devices were busy, and that of the whole during which hosts were."""
-    program, found = trace.program, {}
-    hosts = np.flatnonzero(trace.kind == HOST)
-    thread = np.searchsorted(program.thread_ptr, trace.item[hosts], side="right") - 1
-    issuing = trace.end[hosts] - trace.start[hosts]  # of all requests: hosts are ahead of the device
-    for t, (a, b) in enumerate(pairwise(program.thread_ptr.tolist())):
-        if a < b and program.execution != "graph":
-            own = "" if len(program.thread_ptr) == 2 else f" of {program.devices[program.device[a]]}"
-            before = 0.0 if program.lead is None else float(program.lead[a:b].sum())
-            found[f"host thread{own}"] = min(1.0, (float(issuing[thread == t].sum()) + before) / whole)
-    for d in np.flatnonzero(np.bincount(trace.device[trace.kind == KERNEL])).tolist():
-        load, own = trace.loads[d], "" if len(program.devices) == 1 else f" of {program.devices[d]}"
-        pieces = np.diff(np.clip(np.append(load.time, np.inf), start, end))
-        for name, column in (("issue slots of the SMs", load.sm), ("DRAM", load.dram)):
-            found[f"{name}{own}"] = float(pieces @ np.minimum(1.0, column)) / (end - start)
-    return found
-
-
-def _link_shares(program: Program, cluster: Cluster, period: float) -> dict[str, float]:
-    """Return the part of the bytes that each direction of a link could move which it moves."""
-    moved = np.flatnonzero(np.isnan(program.copies.transfer))
-    if not len(moved):
-        return {}
-    rows = np.flatnonzero(program.action == COPY)
-    source = np.empty(len(rows), np.int64)
-    source[program.argument[rows]] = program.device[rows]
-    routes = cluster.routes(source[moved], program.copies.device[moved])
-    nbytes = np.zeros(len(cluster.channels))
-    np.add.at(nbytes, routes.channel, np.repeat(program.copies.nbytes[moved], np.diff(routes.channel_ptr)))
-    return {
-        f"link {a} -> {b}": min(1.0, float(total) / (bandwidth * period))
-        for (a, b, bandwidth), total in zip(cluster.channels, nbytes, strict=True)
-        if total > 0
-    }
-
-
-def _bound_by(shares: Mapping[str, float], execution: str) -> str:
-    """Return in words what is busy all the time, or that nothing is."""
-    name = max(shares, key=lambda each: shares[each])
-    if shares[name] >= SATURATED:
-        return f"{name} ({shares[name]:.0%} busy)"
-    most = f", {name} the most ({shares[name]:.0%})" if shares[name] > 0 else ""
-    waits = "latency and barriers" if execution == "stages" else "latency"
-    return f"{waits}: nothing is busy all the time{most}"
+    return float(whole[0] - whole[2]) / (2 * third), settled
 
 
 Place = tuple[int, int]  # device and stream
