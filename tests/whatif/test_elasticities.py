@@ -8,8 +8,7 @@ from small import made, placements
 from strategies import clusters, shapes
 
 import simsched as ss
-from simsched.experiments.whatif.question import numeric_parameters
-from simsched.experiments.whatif.sensitivity import sensitivity
+from simsched.experiments.whatif.sensitivity import numeric_parameters, sensitivity
 from simsched.experiments.whatif.whatif import what_if
 
 A100 = ss.Cluster.preset("a100")
@@ -105,7 +104,7 @@ def test_a_question_keeps_its_changes():
     found = asked.sensitivity()
     assert found.base_us == 90.0
     assert found["overhead.launch"].elasticity == pytest.approx(80 / 90, rel=1e-4)
-    assert found.rows[0].parameter == "overhead.launch"
+    assert [row.parameter for row in found.rows[:2]] == ["overhead", "overhead.launch"]
     assert {row.parameter for row in found.rows} == set(numeric_parameters(asked))
 
 
@@ -119,22 +118,3 @@ def test_bars_reach_from_the_makespan_in_its_unit():
     assert ax.get_title(loc="left") == "graph on a100: makespan 40.000 ms"
     (legend,) = [*ax.figure.legends, *filter(None, [ax.get_legend()])]
     assert [text.get_text() for text in legend.get_texts()] == ["parameter at 80 %", "parameter at 120 %"]
-
-
-def rebuilt(batch=1, extra=0, share=0.5):
-    """An operator of 5 + 10 batch + 7 extra + 20 share us."""
-    return made(f"a={5 + 10 * batch + 7 * extra + 20 * share}")
-
-
-def test_parameters_of_a_rebuilt_graph():
-    """25 us. There is no batch of 0: from 1 to 2 it takes 35, ln(35/25) / ln 2. No `extra` stays none.
-
-    Of a share of 0.5 one per cent is 0.1 us, up and down: ln(25.1/24.9) / ln(1.01/0.99) = 0.4.
-    """
-    asked = what_if(rebuilt(), A100.without_overheads(), load=rebuilt)
-    found = asked.sensitivity(parameters=["rebuild.batch", "rebuild.extra", "rebuild.share"])
-    batch, extra, share = (found[f"rebuild.{name}"] for name in ("batch", "extra", "share"))
-    assert batch.elasticity == pytest.approx(np.log(35 / 25) / np.log(2))
-    assert (batch.low, batch.low_us, batch.high, batch.high_us) == (1.0, 25.0, 2.0, 35.0)
-    assert (extra.value, extra.elasticity, extra.low_us, extra.high_us) == (0.0, 0.0, 25.0, 25.0)
-    assert share.elasticity == pytest.approx(0.4, rel=1e-3)

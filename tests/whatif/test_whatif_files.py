@@ -11,8 +11,10 @@ from stand_ins import measured
 from strategies import graphs
 
 import workloads
-from simsched.experiments.whatif import Answer, Change, numeric_parameters, parse_change, value_of, what_if
-from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule, roofline
+from simsched.experiments.whatif import Answer, Change, parse_change, what_if
+from simsched.experiments.whatif.question import value_of
+from simsched.experiments.whatif.sensitivity import numeric_parameters
+from simsched.model import Cluster, Edge, Operator, OpGraph, Schedule, roofline
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 
@@ -151,66 +153,14 @@ def test_the_table(asked, parts):
     assert ("re-scheduling" in text) is asked.rescheduled
 
 
-def known_of(asked):
-    """What numeric_parameters says but the speed of all operators, in one line; ``o.`` stands for overheads."""
-    return " ".join(numeric_parameters(asked)[1:]).replace("overhead.", "o.")
-
-
-def beside(a, b, stream=1):
-    return Schedule(OpGraph([Operator("a", **a), Operator("b", **b)]), [Placement("a"), Placement("b", stream=stream)])
-
-
-WORK, MOVES = ({field: 1e9, "kernels": (Kernel(108),)} for field in ("flops", "nbytes"))
-LATE, HALF = {"time": 3.0, "kernels": (Kernel(108),)}, {"time": 3.0, "utilization": 0.5}
-LIMITS = " ".join(f"device.{name}_per_sm" for name in ("threads", "blocks", "registers", "shared_memory"))
-SHARED = f"{LIMITS} device.saturating_warps device.least_sm_share device.block_spread"
-START, IN_ORDER = "overhead o.launch o.launch_latency", "overhead o.launch o.gap o.launch_latency"
-ISSUED = "o.launch o.record o.wait o.copy o.hop o.launch_latency"
-LINKS = "link.bandwidth link.latency"
-A100S = Cluster.preset("a100", 2)
-EXACT = made("a=1 b=1", "ab:3")
-HERE, THERE = (Schedule(EXACT, placements(text)) for text in ("a b", "a b@1"))
-COPIES = Schedule(made("a=1 b=1", "ab=1e6"), THERE.placements)
-JOIN = made("a=10 b=10 c=10", "ac bc")
-
-
-@pytest.mark.parametrize(
-    ("asked", "known"),
-    [
-        # limits of the SMs count where kernels run beside each other, what saturates them where there are rates
-        (what_if(beside(WORK, LATE), A100), f"device.sms device.peak {SHARED} {START} interference"),
-        (what_if(beside(LATE, LATE), A100.replace_devices(interleave=0.5)),  # what is 0 is kept
-         f"device.sms {SHARED} {START} interference".replace("device.least", "device.interleave device.least")),
-        (what_if(beside(WORK, LATE), A100).contention(False),
-         f"device.sms device.peak device.saturating_warps {START}"),
-        (what_if(beside(MOVES, LATE, 0), A100), f"device.bandwidth device.saturating_warps {IN_ORDER}"),
-        (what_if(beside(LATE, LATE, 0), A100), IN_ORDER),
-        # of a plan made anew nothing is known but that there is one device, which copies nothing
-        (what_if(beside(LATE, LATE, 0), A100, True),
-         f"device.sms {SHARED} overhead o.launch o.record o.wait o.hop o.launch_latency interference"),
-        # two of two hardware queues are in use, of three less than 0.8
-        (what_if(beside(HALF, HALF), A100.replace_devices(connections=2, resident_kernels=2)),
-         f"device.connections device.resident_kernels {START} interference"),
-        (what_if(beside(HALF, HALF), A100.replace_devices(connections=3, resident_kernels=3)), f"{START} interference"),
-        # launches that cost nothing do not count; nor what a captured graph does without
-        (what_if(HERE, A100).overhead(launch=0, launch_latency=0), "o.gap"),
-        (what_if(HERE, A100).execution("graph"), "overhead o.graph_launch o.graph_node"),
-        # exact times take no notice of links; what the plan does not copy yet, a plan made anew might
-        (what_if(THERE, A100S), f"overhead {ISSUED}"),
-        (what_if(HERE, A100S, True, scheduler="sequential"),
-         f"device.copy_engines {LINKS} overhead {ISSUED.replace('o.hop', 'o.gap o.hop')}"),
-        (what_if(COPIES, A100S.replace_devices(copy_rate=3e5)),
-         f"device.copy_engines device.copy_rate {LINKS} overhead {ISSUED}"),
-        # behind both c needs from another stream an event, in another stage a barrier
-        (what_if(Schedule(JOIN, placements("a b/1 c")), A100),
-         "overhead o.launch o.record o.wait o.gap o.hop o.launch_latency"),
-        (what_if(Schedule(JOIN, placements("a b/1 c.1"), "stages"), A100),
-         "overhead o.launch o.barrier o.gap o.launch_latency"),
-    ],
-)  # fmt: skip
-def test_parameters_of_a_question(asked, known):
-    """Those that could matter, and no others."""
-    assert known_of(asked) == known
+def test_parameters_of_a_question():
+    """Those that a factor moves: not what is zero or infinite, nor a part that is the whole already."""
+    known = numeric_parameters(what_if(pair(), A100.replace_devices(barrier=0.0, interleave=0.5)))
+    assert {"device.sms", "device.interleave", "overhead", "overhead.launch", "interference"} <= {*known}
+    assert not {"link.latency", "device.copy_rate", "device.clock", "overhead.barrier"} & {*known}
+    whole = A100.replace_devices(interleave=1.0, least_sm_share=1.0).without_overheads()
+    left = {"overhead", "overhead.launch", "device.interleave", "device.least_sm_share"}
+    assert not left & {*numeric_parameters(what_if(pair(), whole))}
 
 
 def test_parameters_of_operators():
@@ -220,18 +170,13 @@ def test_parameters_of_operators():
 
 
 def test_values_of_parameters():
-    def load(batch=1, size=224, variant="b0"):
-        return pair().graph
-
-    asked = what_if(pair(), Cluster.preset("a100", 2), load=load).link(bandwidth=2.0).operators("b", speed=4.0)
+    asked = what_if(pair(), Cluster.preset("a100", 2)).link(bandwidth=2.0).operators("b", speed=4.0)
     known = {
-        "link.bandwidth": 550e3, "gpus": 2.0, "contention": 1.0, "overhead.launch": 6.0, "device.sms": 108.0,
-        "device.peak": 108 * 64 * 2 * 1410.0, "interference": 0.06, "operator.b.speed": 4.0, "operators.speed": None,
-        "operators.[b].speed": 4.0, "overhead": None, "device": None, "execution": None, "rebuild.batch": 1.0,
-        "rebuild.variant": None, "rebuild.none": None,
+        "link.bandwidth": 550e3, "overhead.launch": 6.0, "device.sms": 108.0, "device.peak": 108 * 64 * 2 * 1410.0,
+        "interference": 0.06, "operator.b.speed": 4.0, "operators.speed": None, "operators.[b].speed": 4.0,
+        "overhead": None,
     }  # fmt: skip
     assert {name: value_of(asked, name) for name in known} == known
-    assert value_of(asked.rebuild(batch=8), "rebuild.batch") == 8.0
     assert value_of(what_if(pair(), A100), "link.latency") is None
     mixed = Cluster((A100.devices[0], Cluster.preset("v100", 2).devices[1]))
     assert value_of(what_if(pair(), mixed), "device.sms") is None

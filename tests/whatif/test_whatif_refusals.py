@@ -5,7 +5,8 @@ from small import chain, made, one_stream, operators, placements
 
 import simsched as ss
 from simsched.base.errors import ClusterError, SimulationError, UnknownNameError, WhatIfError
-from simsched.experiments.whatif import parse_change, value_of
+from simsched.experiments.whatif import parse_change
+from simsched.experiments.whatif.question import value_of
 from simsched.experiments.whatif.rewiring import fused, removed
 
 FREE = ss.Cluster.preset("a100").without_overheads()
@@ -52,8 +53,8 @@ REFUSED = {
         (lambda: a.device(launch=2), "unknown parameter 'device.launch'; closest of"),
         (lambda: a.device("b100"), "unknown gpu 'b100'"),
         (lambda: a.execution("waves"), "unknown execution 'waves'; known are: stages"),
-        (lambda: a.operators(kind="conv", speed=2), "unknown kind 'conv'; known are: op"),
-        (lambda: a.operators("z", speed=2), "unknown operator 'z'; known are: a, b, c"),
+        (lambda: a.operators(kind="conv", speed=2).makespan, "unknown kind 'conv'; known are: op"),
+        (lambda: a.operators("z", speed=2).makespan, "unknown operator 'z'; known are: a, b, c"),
         (lambda: a.fuse(["a", "b"]).operators("a", speed=2.0).makespan, "unknown operator 'a'"),
         (lambda: fuse(FORK, "ae"), "unknown operator 'e'; known are: a, b, c"),
         (lambda: value_of(a, "sms"), "sms"),
@@ -95,8 +96,7 @@ REFUSED = {
         (lambda: a.rebuild(batch=[float("inf")]), "rebuild.batch must be a JSON value"),
         (lambda: a.rebuild(batch=2).makespan, "rebuild: pass `load`"),
         (lambda: rebuilt.rebuild(size=2).makespan, r"rebuild: load\(\) got an unexpected keyword argument 'size'"),
-        (lambda: rebuilt.rebuild(blocks=1).makespan, "rebuilt graph lacks operator 'o1': the plan says nothing of it"),
-        (lambda: rebuilt.rebuild(blocks=3).makespan, "the rebuilt graph has a new operator 'o2'"),
+        (lambda: rebuilt.rebuild(blocks=1).makespan, "cannot be kept: the schedule of graph 'chain' is not one"),
         (lambda: ss.what_if(FORK, FREE, load=lambda batch: batch).rebuild(batch=1).makespan,
          "`load` returned int, not an OpGraph"),
         (lambda: split.gpus(1).makespan, "the plan uses gpu1, which '1 of 2 x a100' does not have; ask with resched"),
@@ -118,12 +118,10 @@ REFUSED = {
         (lambda: a.sweep("link.bandwidth", [1], "gpus"), "belong together"),
         (lambda: ss.sensitivity(PLAN), "give the cluster"),
         (lambda: ss.sensitivity(PLAN, FREE, step=1.0), "step must be"),
-        (lambda: a.sensitivity(parameters=["gpus"]), "gpus cannot be moved: gpus must be a whole number from 1"),
+        (lambda: a.sensitivity(parameters=["gpus"]), "gpus takes no factors: ask with `sweep`"),
         (lambda: a.sensitivity()["gpus"], "there is no row of 'gpus': name it in `parameters`"),
         (lambda: ss.sensitivity(one_stream(chain(0.0)), FREE), "takes no time"),
         (lambda: a.sensitivity(parameters=["overhead.launch"]).tornado(), "nothing to draw"),
-        (lambda: ss.what_if(load(), FREE, load=lambda label="x": load()).sensitivity(parameters=["rebuild.label"]),
-         r"^rebuild\.label cannot be moved: its value is not known$"),
         (lambda: robust(), "no plans to compare"),
         *((lambda factors=factors: crossing(**factors), "factors must be positive")
           for factors in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"low": 2.0, "high": 2.0}, {"high": float("inf")})),

@@ -4,7 +4,6 @@ from simsched.experiments.whatif.answer import Answer, Case
 from simsched.experiments.whatif.breakeven import BreakEven, Crossing, breakeven
 from simsched.experiments.whatif.changes import Change, absolute, parse_change
 from simsched.experiments.whatif.explain import Explanation, Suggestion, explain
-from simsched.experiments.whatif.question import numeric_parameters, value_of
 from simsched.experiments.whatif.robust import Robust, Robustness, robust
 from simsched.experiments.whatif.sensitivity import Elasticity, Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep
@@ -14,5 +13,5 @@ from simsched.experiments.whatif.whatif import WhatIf, what_if
 __all__ = [
     "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robust", "Robustness",
     "Sensitivity", "Suggestion", "Sweep", "Throughput", "WhatIf", "absolute", "breakeven", "explain",
-    "numeric_parameters", "parse_change", "robust", "sensitivity", "sweep", "throughput", "value_of", "what_if",
+    "parse_change", "robust", "sensitivity", "sweep", "throughput", "what_if",
 ]  # fmt: skip

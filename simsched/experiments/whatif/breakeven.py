@@ -12,7 +12,7 @@ from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
-from simsched.experiments.whatif.changes import is_taken_as_is, with_unit
+from simsched.experiments.whatif.changes import with_unit
 from simsched.experiments.whatif.question import Question, value_of
 from simsched.experiments.whatif.world import Ground
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
@@ -166,8 +166,6 @@ def breakeven(
     """
     if not all(is_number(x) for x in (low, high)) or not 0 < low < high < inf:
         raise WhatIfError(f"factors must be positive and rise from low to high, not {low!r} and {high!r}")
-    if is_taken_as_is(parameter):
-        raise WhatIfError(f"{parameter} takes no factors: ask with `sweep`")
     graphs = [*([] if graph is None else [graph]), *(p.graph for p in (plan_a, plan_b) if isinstance(p, Schedule))]
     if not graphs:
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")

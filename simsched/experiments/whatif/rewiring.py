@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
+from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.model import Device, Operator, OpGraph, Schedule, roofline
 from simsched.model.feasibility import launch_position
 from simsched.model.graph.columns import Floats, column
@@ -188,88 +188,17 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
 
     An operator has the placement of the first of those it stands for that the plan launches. The launch order stays;
     where it was topological, and an operator would then precede one that it reads from, it waits for it (stable
-    topological order). Stages stay, too, where they still can; else they are made anew, see `staged`.
+    topological order).
 
     Raises
     ------
     ScheduleError
-        If what comes out cannot run.
+        If what comes out cannot run, such as stages that an operator would have to leave.
     """
-    launched = launch_position(plan)
+    launched, before = launch_position(plan), plan.graph
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
-    as_it_was = np.argsort(lead, kind="stable")
-    made = plan.like(lead[as_it_was], graph=rewiring.graph, op=as_it_was)
-    if _can_run(made) and (_is_topological(made) or not _is_topological(plan)):
-        return made
-    place = np.empty_like(as_it_was)
-    place[as_it_was] = np.arange(len(lead))
-    order = as_it_was[topological_order(len(lead), place[rewiring.graph.src], place[rewiring.graph.dst])[0]]
-    return staged(plan.like(lead[order], graph=rewiring.graph, op=order))
-
-
-def _can_run(plan: Schedule) -> bool:
-    try:
-        plan.check()
-    except ScheduleError:
-        return False
-    return True
-
-
-def _is_topological(plan: Schedule) -> bool:
-    """Whether producers are launched before those that read from them on other devices, too."""
-    position = launch_position(plan)
-    return bool((position[plan.graph.src] < position[plan.graph.dst]).all())
-
-
-def staged(plan: Schedule) -> Schedule:
-    """Return a schedule with stages that it can run in: its own, or such as follow from its launch order.
-
-    Stages are made device by device: in launch order, an operator opens the next stage when it reads from one of
-    another stream of the present stage. Streams become groups. Of other executions than stages, the plan as it is.
-
-    Raises
-    ------
-    ScheduleError
-        If the plan cannot run.
-    """
-    if plan.execution != "stages" or _can_run(plan):
-        return plan.check()
-    graph, n_devices = plan.graph, len(plan.devices)
-    ptr, edges = graph.incoming
-    now = [0] * n_devices
-    found: dict[int, tuple[int, int, int]] = {}  # operator: device, stage, stream
-    for row, i in enumerate(plan.op.tolist()):
-        device, stream = int(plan.device[row]), int(plan.stream[row])
-        for j in graph.src[edges[ptr[i] : ptr[i + 1]]].tolist():
-            beside = found.get(j)
-            if beside is not None and beside[:2] == (device, now[device]) and beside[2] != stream:
-                now[device] += 1
-                break
-        found[i] = (device, now[device], stream)
-    stages = [stage for _, stage, _ in found.values()]
-    return plan.like(stage=stages, group=plan.stream).check()
-
-
-def executed(plan: Schedule, execution: str) -> Schedule:
-    """Return a schedule with another execution, its placements kept; see `staged`."""
-    if plan.execution == execution:
-        return plan
-    return staged(plan.like(execution=execution))
-
-
-def renamed(plan: Schedule, graph: OpGraph) -> Schedule:
-    """Return a schedule over another graph whose operators have the same names, in any order.
-
-    Raises
-    ------
-    WhatIfError
-        If a name is missing or new.
-    """
-    if graph.names == plan.graph.names:
-        return plan.over(graph)
-    for here, there, what in ((plan.graph, graph, "lacks"), (graph, plan.graph, "has a new")):
-        other = next((name for name in here.names if name not in there.index), None)
-        if other is not None:
-            raise WhatIfError(f"the rebuilt graph {what} operator {other!r}: the plan says nothing of it; reschedule")
-    number = np.array([graph.index[name] for name in plan.graph.names])
-    return plan.like(graph=graph, op=number[plan.op])
+    order = np.argsort(lead, kind="stable")
+    if (launched[before.src] < launched[before.dst]).all():  # on other devices, too
+        place = np.argsort(order)
+        order = order[topological_order(len(lead), place[rewiring.graph.src], place[rewiring.graph.dst])[0]]
+    return plan.like(lead[order], graph=rewiring.graph, op=order).check()

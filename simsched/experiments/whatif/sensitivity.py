@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, log
+from math import log
 from typing import Any, Final
 
 from simsched.base.codec import Checked
@@ -10,8 +10,8 @@ from simsched.base.errors import WhatIfError
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
-from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, absolute, with_unit
-from simsched.experiments.whatif.question import Question, numeric_parameters, value_of
+from simsched.experiments.whatif.changes import PARAMETERS, absolute, with_unit
+from simsched.experiments.whatif.question import Question, value_of
 from simsched.experiments.whatif.world import Ground
 from simsched.model import Schedule, Target
 
@@ -115,7 +115,7 @@ def sensitivity(
     plan_or_whatif, cluster
         A schedule and what it runs on, or a question, which brings its own.
     parameters
-        Names as `WhatIf.set` takes them; by default those that could matter, see `numeric_parameters`.
+        Names as `WhatIf.set` takes them, of those that take factors; by default all that are neither zero nor infinite.
     per_operator
         Whether each operator's speed is a parameter, too.
     step
@@ -132,7 +132,7 @@ def sensitivity(
     ------
     WhatIfError
         If a step is not in (0, 1), the makespan is 0, a schedule comes without a cluster, or a parameter that was
-        named cannot be moved.
+        named cannot be moved or takes no factors.
     UnknownNameError
         If there is no such parameter, operator or kind.
 
@@ -181,19 +181,51 @@ def sensitivity(
     return Sensitivity(asked.graph.name, asked.cluster.name, tuple(rows), base, tuple(notes))
 
 
+def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[str, ...]:
+    """Return the names of the parameters of a question that take factors, but those that are zero or infinite.
+
+    Parameters
+    ----------
+    asked
+        The question.
+    per_operator
+        Whether each operator has a parameter of its own, too.
+
+    Notes
+    -----
+    Left out are parts of 1 that cannot grow, too, and ``device.clock``, which is to the model what ``device.peak`` is.
+
+    >>> import simsched as ss
+    >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100"))
+    >>> numeric_parameters(asked)[:3]
+    ('operators.speed', 'device.sms', 'device.threads_per_sm')
+    """
+    codes, kinds = asked.graph.labels("kind")
+    used = [text for i, text in enumerate(kinds) if text is not None and (codes == i).any()]
+    there = ["operators.speed", *(f"operators.{kind}.speed" for kind in used if len(used) > 1)]
+    there += [name for name in PARAMETERS if name != "device.clock" and _can_move(asked, name)]
+    if per_operator:
+        there += [f"operator.{name}.speed" for name in asked.graph.names if name in asked.plan.graph.index]
+    return tuple(there)
+
+
+def _can_move(asked: Question, parameter: str) -> bool:
+    """Return whether factors about 1 mean something."""
+    known = PARAMETERS[parameter]
+    values = known.values(asked.cluster)
+    return any(value != 0 for value in values) and all(value is None or value < known.below for value in values)
+
+
 def _moved(asked: Question, parameter: str, part: float) -> tuple[float, float] | str:
     """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
     factor, value = 1.0 + part, value_of(asked, parameter)
-    rebuilt = parameter.startswith(REBUILD)
-    if rebuilt and not value:
-        return "its value is not known" if value is None else (factor, asked.makespan)
-    new: Any = value * factor if rebuilt and value is not None else factor
+    new: Any = factor
     whole = parameter in PARAMETERS and PARAMETERS[parameter].whole
-    if value is not None and isfinite(value) and value > 0 and (whole or (rebuilt and value % 1 == 0)):
+    if whole and value is not None and value > 0:
         least, moved = round(value) + (1 if part > 0 else -1), round(value * factor)
         moved = max(least, moved) if part > 0 else min(least, moved)
         if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
-        factor, new = moved / value, moved if rebuilt else absolute(moved)
+        factor, new = moved / value, absolute(moved)
     found = asked.tried((parameter, new))
     return found if isinstance(found, str) else (factor, found)

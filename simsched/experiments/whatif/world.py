@@ -10,7 +10,7 @@ import numpy as np
 from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
 from simsched.experiments.evaluate import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
-from simsched.experiments.whatif.rewiring import Rewiring, carried, executed, fused, positions, removed, renamed
+from simsched.experiments.whatif.rewiring import Rewiring, carried, fused, positions, removed
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule
 from simsched.model.calibrated import Target, bare, upon
 from simsched.model.cluster.device import OVERHEADS
@@ -266,7 +266,7 @@ class World:
 
     def _executed(self, plan: Schedule) -> Schedule:
         how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
-        return executed(plan, how)
+        return plan if plan.execution == how else plan.like(execution=how).check()
 
     @cached_property
     def kept_plan(self) -> Schedule:
@@ -284,7 +284,7 @@ class World:
         graph = rewirings[0].before if rewirings else self.graph
         try:
             if any(change.parameter.startswith(REBUILD) for change in self.changes):
-                plan = renamed(plan, graph)
+                plan = plan.over(graph)
             elif rewirings and plan.graph.names != graph.names:
                 rewritten = f"the plan runs a graph that {plan.scheduler} rewrote"
                 raise WhatIfError(f"{rewritten}: ask of the plan in the place of the graph, or {_REMEDY}")
