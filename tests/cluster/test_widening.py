@@ -24,7 +24,7 @@ def test_what_was_fitted_stays():
     assert [device.name for device in wide.devices] == ["cuda:0", "cuda:1", "gpu0"]
     assert [device.launch for device in wide.devices] == [7.0] * 3
     assert wide.links[:2] == links
-    assert wide.route("cuda:0", "gpu0") == replace(wide.route("cuda:0", "cuda:1"), channels=(0, 5))
+    assert wide.route("cuda:0", "gpu0") == wide.route("cuda:0", "cuda:1")._replace(channels=(0, 5))
     one = widened(Cluster(devices[:1], (), "ours"), 2)
     assert ([device.name for device in one.devices], one.name) == (["cuda:0", "gpu0"], "2 x ours")
 

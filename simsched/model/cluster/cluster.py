@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,29 +16,10 @@ from simsched.base.numeric import frozen, is_count, twice
 from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link, traits
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
-from simsched.model.cluster.routing import Router, Routes, Wire
+from simsched.model.cluster.routing import Route, Router, Routes, Wire
 from simsched.model.graph.columns import Ints
 
 Part = TypeVar("Part", Device, Link)
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How a copy gets from one device to another.
-
-    Parameters
-    ----------
-    channels
-        Link directions it occupies, as indices into `Cluster.channels`.
-    latency
-        Sum of the latencies on the way, in us.
-    bandwidth
-        Least bandwidth on the way, in bytes per us.
-    """
-
-    channels: tuple[int, ...]
-    latency: float
-    bandwidth: float
 
 
 @dataclass(frozen=True)
@@ -200,17 +182,10 @@ class Cluster(Checked, Document):
         ClusterError
             If no links lead there.
         """
-        if (src, dst) not in self._routes:
-            found = self.routes(*([self.index[self[name].name]] for name in (src, dst)))
-            if not found.known[0]:
-                raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
-            way = tuple(found.channel.tolist())
-            self._routes[src, dst] = Route(way, float(found.latency[0]), float(found.bandwidth[0]))
-        return self._routes[src, dst]
-
-    @cached_property
-    def _routes(self) -> dict[tuple[str, str], Route]:
-        return {}
+        found = self._router.from_device(self.index[self[src].name])[self.index[self[dst].name]]
+        if found.latency == inf:
+            raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
+        return found
 
     def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
         """Return `route` for many pairs of devices, given by their positions, shape (n_pairs,) each.
