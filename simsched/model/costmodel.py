@@ -1,7 +1,5 @@
 """How long an operator takes alone: the `CostModel` protocol and the default, a roofline."""
 
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -11,23 +9,19 @@ from simsched.model.cluster import PRIORS, WARP, Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices
 
-# What tuned libraries reach of the datasheet rates, the time of a kernel that does nothing, and how many times the
-# warps that keep issue slots busy it takes to keep DRAM busy.
-COMPUTE_EFFICIENCY: Final = PRIORS["compute_efficiency"].value
-TENSOR_EFFICIENCY: Final = PRIORS["tensor_efficiency"].value
-MEMORY_EFFICIENCY: Final = PRIORS["memory_efficiency"].value
-SHORTEST_KERNEL: Final = PRIORS["shortest_kernel"].value
-DRAM_WARPS: Final = PRIORS["dram_warps"].value
-
 
 class Rates(NamedTuple):
-    """What the roofline takes for granted: see `PRIORS`, under these names."""
+    """What the roofline takes for granted: see `PRIORS`, under these names.
 
-    compute_efficiency: float = COMPUTE_EFFICIENCY
-    tensor_efficiency: float = TENSOR_EFFICIENCY
-    memory_efficiency: float = MEMORY_EFFICIENCY
-    shortest_kernel: float = SHORTEST_KERNEL
-    dram_warps: float = DRAM_WARPS
+    What tuned libraries reach of the datasheet rates, the time of a kernel that does nothing, and how many times the
+    warps that keep issue slots busy it takes to keep DRAM busy.
+    """
+
+    compute_efficiency: float = PRIORS["compute_efficiency"].value
+    tensor_efficiency: float = PRIORS["tensor_efficiency"].value
+    memory_efficiency: float = PRIORS["memory_efficiency"].value
+    shortest_kernel: float = PRIORS["shortest_kernel"].value
+    dram_warps: float = PRIORS["dram_warps"].value
 
 
 USUAL: Final = Rates()
@@ -59,14 +53,14 @@ def roofline(op: Operator, device: Device) -> float:
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
     314.5
     """
-    compute, memory = op.flops / _flop_rate(device, op.dtype), op.nbytes / (device.bandwidth * MEMORY_EFFICIENCY)
+    compute, memory = op.flops / _flop_rate(device, op.dtype), op.nbytes / (device.bandwidth * USUAL.memory_efficiency)
     if not op.kernels:
-        return SHORTEST_KERNEL + max(compute, memory)
+        return USUAL.shortest_kernel + max(compute, memory)
     total, full = 0.0, device.sms * device.saturating_warps
     for kernel in op.kernels:
         part = kernel.blocks * -(-kernel.threads // WARP) / full
-        total += SHORTEST_KERNEL + kernel.share * max(
-            compute / kernel.efficiency / min(1.0, part), memory / min(1.0, part / DRAM_WARPS)
+        total += USUAL.shortest_kernel + kernel.share * max(
+            compute / kernel.efficiency / min(1.0, part), memory / min(1.0, part / USUAL.dram_warps)
         )
     return total
 
@@ -85,9 +79,6 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL
         compute: Floats = graph.flops[ops] / rate
         memory: Floats = graph.nbytes[ops] / (device.bandwidth * rates.memory_efficiency)
         first, n_kernels = graph.kernel_ptr[ops], graph.kernel_ptr[ops + 1] - graph.kernel_ptr[ops]
-        if not n_kernels.any():
-            whole: Floats = rates.shortest_kernel + np.maximum(compute, memory)
-            return whole
         row = np.repeat(np.arange(len(ops)), np.maximum(1, n_kernels))
         k = first[row] + np.arange(len(row)) - np.searchsorted(row, row)
         known = n_kernels[row] > 0
@@ -154,25 +145,10 @@ def placed_times(
 
     A cost model is asked once for each operator and device that occur together; see `operator_times`.
     """
-    if cost is not None and cost is not default_cost:
-        times = np.empty(len(ops))
-        for d, rows in _by_value(device):
-            asked, back = np.unique(ops[rows], return_inverse=True)
-            times[rows] = operator_times(graph, cluster.devices[d], cost, asked)[back]
-        return times
-    times = graph.time[ops]
-    unknown = np.flatnonzero(np.isnan(times))
-    if len(unknown):
-        for kind, among in _by_value(cluster.kind[device[unknown]]):
-            rows = unknown[among]
-            times[rows] = rooflines(graph, ops[rows], cluster.kinds[kind])
+    times = np.empty(len(ops))
+    order = np.argsort(device, kind="stable")
+    used, first = np.unique(device[order], return_index=True)
+    for d, rows in zip(used.tolist(), np.split(order, first[1:]), strict=True):
+        asked, back = np.unique(ops[rows], return_inverse=True)
+        times[rows] = operator_times(graph, cluster.devices[d], cost, asked)[back]
     return times
-
-
-def _by_value(values: Indices) -> Iterator[tuple[int, Indices]]:
-    """Yield each value and the rows that hold it."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(values)]
-    for start, end in pairwise(starts):
-        yield int(ordered[start]), order[start:end]

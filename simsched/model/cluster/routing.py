@@ -131,7 +131,9 @@ class Router:
                     cost = costs[at] + (latency + PER_LINK)
                     if cost < costs[to]:
                         costs[to], turn = cost, turn + 1
-                        routes[to] = Route((*way.channels, channel), way.latency + latency, min(way.bandwidth, bandwidth))
+                        routes[to] = Route(
+                            (*way.channels, channel), way.latency + latency, min(way.bandwidth, bandwidth)
+                        )
                         if to >= self._n:  # copies pass through switches alone
                             heappush(fringe, (cost, turn, to))
             self._found[source] = routes[: self._n]
