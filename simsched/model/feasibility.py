@@ -26,23 +26,20 @@ def _by_operator(schedule: Plan, column: Indices) -> Indices:
     return found
 
 
-def barrier_before(schedule: Plan) -> Bools:
+def barrier_before(device: Indices, stage: Indices, stream: Indices) -> Bools:
     """Return, by place in the launch order, whether the host issues a stage barrier first, shape (n_ops,).
 
     A barrier stands between two stages of a device, except where each of the two has one group
     and both use the same stream: the stream orders them.
     """
-    barrier = np.zeros(len(schedule), np.bool_)
-    if schedule.execution != "stages":
-        return barrier
-    rows = np.argsort(schedule.device, kind="stable")  # launch order within each device
-    device, stage, stream = schedule.device[rows], schedule.stage[rows], schedule.stream[rows]
-    first = np.r_[True, (device[1:] != device[:-1]) | (stage[1:] != stage[:-1])]
-    starts = np.flatnonzero(first)
+    rows = np.argsort(device, kind="stable")  # launch order within each device
+    device, stage, stream = device[rows], stage[rows], stream[rows]
+    starts = np.flatnonzero(np.r_[True, (device[1:] != device[:-1]) | (stage[1:] != stage[:-1])])
     lowest, highest = np.minimum.reduceat(stream, starts), np.maximum.reduceat(stream, starts)
     single = lowest == highest  # groups of a stage have streams of their own
     follows = device[starts][1:] == device[starts][:-1]
     ordered = single[1:] & single[:-1] & (lowest[1:] == lowest[:-1])
+    barrier = np.zeros(len(rows), np.bool_)
     barrier[rows[starts[1:][follows & ~ordered]]] = True
     return barrier
 
@@ -124,7 +121,8 @@ def _check_waits(schedule: Plan, device: Indices) -> None:
         same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
         ops = schedule.op[order] + offset
         pairs.append((ops[:-1][same], ops[1:][same]))
-    pairs.append(_barrier_pairs(schedule, n))
+    if schedule.execution == "stages":
+        pairs.append(_barrier_pairs(schedule, n))
     src, dst = (np.concatenate(column) for column in zip(*pairs, strict=True))
     _, cycle = topological_order(int(max(src.max(), dst.max())) + 1, src, dst)
     if cycle:
@@ -134,7 +132,7 @@ def _check_waits(schedule: Plan, device: Indices) -> None:
 
 def _barrier_pairs(schedule: Plan, n: int) -> tuple[Indices, Indices]:
     """Return the pairs that barriers order; barrier k is vertex 2n + k."""
-    barrier = barrier_before(schedule)
+    barrier = barrier_before(schedule.device, schedule.stage, schedule.stream)
     rows = np.argsort(schedule.device, kind="stable")
     number = np.cumsum(barrier[rows]) + 2 * n  # barriers up to and including this place
     device, ops = schedule.device[rows], schedule.op[rows]

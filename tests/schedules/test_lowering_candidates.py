@@ -8,11 +8,10 @@ from program_order import broken
 
 from simsched.base.errors import ScheduleError
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule
-from simsched.model.feasibility import barrier_before
 from simsched.model.lowering import Lowering
 from simsched.model.lowering.candidate import Clock
 from simsched.model.lowering.lowering import OPTIONS
-from simsched.model.program import BARRIER, COPY, LAUNCH, SYNC, WAIT
+from simsched.model.program import COPY, LAUNCH, SYNC, WAIT
 
 QUAD = Cluster.preset("a100", 4)
 DEVICES = tuple(device.name for device in QUAD.devices)
@@ -146,21 +145,6 @@ def test_copies_take_turns_where_their_time_is_exact():
         graph = OpGraph.from_columns(names, np.arange(10), np.full(10, 10), edge_transfer=exact)
         program = Lowering(graph, DEVICES).program(np.arange(11), np.r_[np.zeros(10, int), 1], 0)
         assert program.stream[program.action == COPY].tolist() == [1 + k % streams for k in range(10)]
-
-
-def test_barriers_are_those_of_the_check():
-    rng = np.random.default_rng(5)
-    graph = OpGraph.from_columns([f"o{i}" for i in range(40)], [], [])
-    for _ in range(50):
-        device, stream = rng.integers(0, 3, 40), rng.integers(0, 2, 40)
-        stage = np.cumsum(rng.integers(0, 2, 40))
-        schedule = scheduled(graph, (rng.permutation(40), device, stream, stage, 0), "stages")
-        program = Lowering(graph, DEVICES, "stages").program(schedule.op, device, stream, stage)
-        opens = np.zeros(40, np.bool_)
-        position = np.argsort(schedule.op)
-        at = np.flatnonzero(program.action == BARRIER)
-        opens[position[program.launch_op[program.argument[at + 1]]]] = True
-        assert opens.tolist() == barrier_before(schedule).tolist()
 
 
 # Columns -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from simsched.base.errors import GraphError
 from simsched.base.kinds import Range
 from simsched.base.limits import limits
 from simsched.base.numeric import twice, whole_numbers
-from simsched.model.graph.names import Numbered, Positions
+from simsched.model.graph.names import Numbered
 from simsched.model.graph.operator import Edge, Kernel
 
 Floats = npt.NDArray[np.float64]
@@ -120,8 +120,6 @@ def encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[s
 
 def index_of(names: Sequence[str]) -> Mapping[str, int]:
     """Return the position of each name; one that stands twice is refused."""
-    if isinstance(names, Numbered):
-        return Positions(names)
     index = {name: i for i, name in enumerate(names)}
     if len(index) != len(names):
         raise GraphError(f"operator {twice(names)!r} stands twice; names must be unique")

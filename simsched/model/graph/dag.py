@@ -22,7 +22,7 @@ Details = Mapping[int, tuple[Any, ...]]
 """Attributes, input shapes and output shape of those operators that have some."""
 
 
-_CACHED = ("outgoing", "incoming", "launch_ptr", "launch_op", "launch_kernel")
+_CACHED = ("index", "outgoing", "incoming", "launch_ptr", "launch_op", "launch_kernel")
 
 
 class Dag:
@@ -38,7 +38,7 @@ class Dag:
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
         rows, edge_rows = tuple(operators), tuple(edges)
         names = tuple(op.name for op in rows)
-        index = by.index_of(names)
+        index = self.__dict__["index"] = by.index_of(names)
         classes = [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows]
         columns: dict[str, npt.NDArray[Any]] = {end: by.endpoints(edge_rows, index, end) for end in ("src", "dst")}
         columns |= {f"edge_{key}": by.column(getattr(e, key) for e in edge_rows) for key in ("nbytes", "transfer")}
@@ -52,7 +52,7 @@ class Dag:
             if op.attributes or op.input_shapes or op.output_shape is not None
         }
         labels = {key: by.encode(getattr(op, key) for op in rows) for key in by.LABELS}
-        self._fill(name, names, columns, labels, details, index)
+        self._fill(name, names, columns, labels, details)
 
     @classmethod
     def from_columns(
@@ -107,7 +107,7 @@ class Dag:
     ) -> Self:
         """Make a graph of columns as it stores them, whose rows are known to be right."""
         graph = cls.__new__(cls)
-        graph._fill(name, names, columns, labels, details, by.index_of(names))
+        graph._fill(name, names, columns, labels, details)
         return graph
 
     def _fill(
@@ -117,7 +117,6 @@ class Dag:
         columns: Mapping[str, npt.NDArray[Any]],
         labels: Labels,
         details: Details,
-        index: Mapping[str, int],
     ) -> None:
         if not names:
             raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
@@ -127,8 +126,10 @@ class Dag:
         put = self.__dict__.update
         codes = {f"{key}_code": column for key, (column, _) in labels.items()}
         put({key: by.compact(values) for key, values in {**columns, **codes}.items()}, order_index=order)
-        put(name=name, names=names, index=index, _details=details, _texts={key: labels[key][1] for key in labels})
+        put(name=name, names=names, _details=details, _texts={key: labels[key][1] for key in labels})
         freeze(self.__dict__)
+        if isinstance(names, tuple):
+            _ = self.index  # a name that stands twice is refused
 
     # These are filled above; the annotations say what they are.
     name: str
@@ -146,7 +147,6 @@ class Dag:
     edge_nbytes: Floats
     edge_transfer: Floats
     order_index: Indices
-    index: Mapping[str, int]
     _texts: Mapping[str, tuple[str | None, ...]]
     _details: Details
 
@@ -222,6 +222,11 @@ class Dag:
     def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
         """Return the `kind`, `dtype` or `block` of all operators: a code each, shape (n_ops,), and the codes' texts."""
         return self.__dict__[f"{column}_code"], self._texts[column]
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Position of each operator by name."""
+        return by.index_of(self.names)
 
     @cached_property
     def order(self) -> tuple[str, ...]:

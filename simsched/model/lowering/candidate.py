@@ -13,7 +13,6 @@ class Placed(Row):
 
     position: i4  # in the launch order, -1 before it is placed
     lane: i4
-    barrier: i4  # whether it opens a stage behind a barrier
     event: i4  # that it records: at first 0 or -1, whether there is one
     n_waits: i4
     first_copy: i4
@@ -99,11 +98,11 @@ class Candidate(Table):
     op: Column[i4] = length("n_ops")
     device: Column[i4] = length("n_ops")
     stream: Column[i4] = length("n_ops")
-    stage: Column[i4] = length("n_ops")
+    barrier: Column[i1] = length("n_ops")  # whether it opens a stage behind a barrier
     # what is found
     placed: Rows[Placed] = length("n_ops")
     home: Column[i4] = length("n_ops")  # device of each operator
-    by_device: Column[i4] = length("n_ops")
+    by_device: Column[i4] = length("n_ops")  # at first rows of the candidate, then operators; so in `by_lane`
     by_lane: Column[i4] = length("n_ops")
     lanes: Rows[Lane] = length("n_ops + 1")
     homes: Rows[Home] = length("n_devices")
@@ -115,8 +114,6 @@ class Candidate(Table):
     # for a moment
     keys: Column[i8] = length("n_edges")
     lane_of: Column[i4] = length(f"n_devices * {EXACT_STREAMS}")
-    spare: Column[i4] = length("n_ops")
-    counts: Column[i4] = length("257")
     # what is written
     thread_ptr: Column[i8]
     action: Column[i1]

@@ -15,8 +15,6 @@ def plan(s: Candidate) -> None:
         if s.wrong >= 0:
             return
         find_lanes(s)
-        if s.staged:
-            find_barriers(s)
         find_copies(s)
         choose_copy_lanes(s)
         s.at = 0
@@ -35,7 +33,7 @@ def place(s: Candidate) -> None:
         home.top_stream = -1
     for v in range(s.n_ops):
         op = s.placed[v]
-        op.position, op.event, op.known, op.barrier = -1, -1, -1, 0
+        op.position, op.event, op.known = -1, -1, -1
     for i in range(s.n_ops):
         v, d, stream = s.op[i], s.device[i], s.stream[i]
         if v < 0 or v >= s.n_ops or d < 0 or d >= s.n_devices or stream < 0 or s.placed[v].position >= 0:
@@ -46,16 +44,8 @@ def place(s: Candidate) -> None:
 
 
 def find_lanes(s: Candidate) -> None:
-    """Put the operators in order by device, and by device and stream; number the streams in use."""
-    n, lane, top = s.n_ops, -1, 0
-    for d in range(s.n_devices):
-        top = max(top, s.homes[d].top_stream)
-    for i in range(n):
-        s.by_device[i] = s.by_lane[i] = i
-    order(s, s.by_device, s.device, s.n_devices - 1)
-    order(s, s.by_lane, s.stream, top)
-    order(s, s.by_lane, s.device, s.n_devices - 1)
-    device, stream = -1, -1
+    """Number the streams in use, and put operators where their rows stand in order by device, and by stream."""
+    n, lane, device, stream = s.n_ops, -1, -1, -1
     for i in range(n):
         k = s.by_lane[i]
         if s.device[k] != device or s.stream[k] != stream:
@@ -66,46 +56,6 @@ def find_lanes(s: Candidate) -> None:
         s.by_lane[i], s.by_device[i] = s.op[k], s.op[s.by_device[i]]
     s.n_lanes = lane + 1
     s.lanes[s.n_lanes].first = n
-
-
-def order(s: Candidate, rows: Column[i4], keys: Column[i4], top: int) -> None:
-    """Put rows in order by keys from 0 to `top`, by one byte after the other; those of equal keys stay in theirs."""
-    shift = 0
-    while top >> shift > 0:
-        for k in range(257):
-            s.counts[k] = 0
-        for i in range(s.n_ops):
-            s.counts[(keys[i] >> shift & 255) + 1] += 1
-        for k in range(256):
-            s.counts[k + 1] += s.counts[k]
-        for i in range(s.n_ops):
-            k = keys[rows[i]] >> shift & 255
-            s.spare[s.counts[k]] = rows[i]
-            s.counts[k] += 1
-        for i in range(s.n_ops):
-            rows[i] = s.spare[i]
-        shift += 8
-
-
-def find_barriers(s: Candidate) -> None:
-    """Mark the operators that open a stage behind a barrier.
-
-    None stands between two stages of a device of one group each that use the same stream.
-    """
-    device, before, i = -1, -1, 0
-    while i < s.n_ops:
-        v = s.by_device[i]
-        opener, here = s.placed[v], s.home[v]
-        stage, only = s.stage[opener.position], opener.lane  # the lane of the stage, if there is only one
-        while s.home[v] == here and s.stage[s.placed[v].position] == stage:
-            if s.placed[v].lane != only:
-                only = -1
-            i += 1
-            if i == s.n_ops:
-                break
-            v = s.by_device[i]
-        opener.barrier = here == device and (only < 0 or only != before)
-        device, before = here, only
 
 
 def find_copies(s: Candidate) -> None:
@@ -181,7 +131,7 @@ def count(s: Candidate) -> None:
     n, events, rows = s.n_ops, 0, s.launch_ptr[s.n_ops] + (2 if s.blocking else 3) * s.n_copies
     for v in range(n):
         op = s.placed[v]
-        rows += op.n_waits + op.barrier
+        rows += op.n_waits + s.barrier[op.position]
         for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
             if s.kept[k] < n:
                 s.placed[s.op[s.kept[k]]].event = 0
@@ -209,7 +159,7 @@ def write_operator(s: Candidate, v: int) -> None:
     """Write what the host issues for an operator."""
     op, first_event = s.placed[v], s.n_op_events
     here, stream = s.home[v], s.stream[op.position]
-    if op.barrier:
+    if s.barrier[op.position]:
         emit(s, BARRIER, here, -1, -1)
     for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
         copy = s.kept[k] - s.n_ops

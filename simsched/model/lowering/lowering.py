@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
-from simsched.model.feasibility import check, launch_position
+from simsched.model.feasibility import barrier_before, check, launch_position
 from simsched.model.graph import OpGraph
 from simsched.model.lowering.candidate import Candidate, Clock
 from simsched.model.lowering.core import plan, write
@@ -140,8 +140,12 @@ class Lowering:
         """
         table = self._table
         table["op"][:], table["device"][:], table["stream"][:] = op, device, stream
+        table["by_device"][:] = np.argsort(table["device"], kind="stable")
+        table["by_lane"][:] = np.lexsort((table["stream"], table["device"]))
         if self.execution == "stages":
-            table["stage"][:] = stage
+            table["barrier"][:] = barrier_before(
+                table["device"], np.broadcast_to(stage, len(self.graph)), table["stream"]
+            )
         self._plan()
         n_copies, n_rows = table.n_copies, table.n_rows
         table["thread_ptr"] = thread_ptr = np.zeros(self._threads + 1, np.int64)
