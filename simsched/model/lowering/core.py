@@ -1,6 +1,6 @@
 """The lowering as kernels: `plan` a candidate, then `write` its program."""
 
-from simsched.base.jit import Column, i4, piece
+from simsched.base.jit import piece
 from simsched.model.lowering.candidate import EXACT_STREAMS, Candidate
 from simsched.model.lowering.sorting import sort
 from simsched.model.lowering.waits import drop_copy_waits, find_waits
@@ -44,7 +44,7 @@ def place(s: Candidate) -> None:
 
 
 def find_lanes(s: Candidate) -> None:
-    """Number the streams in use, and put operators where their rows stand in order by device, and by stream."""
+    """Give a number to each stream in use; turn the rows in order by device, and by stream, into their operators."""
     n, lane, device, stream = s.n_ops, -1, -1, -1
     for i in range(n):
         k = s.by_lane[i]
