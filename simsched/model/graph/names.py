@@ -31,7 +31,7 @@ class Numbered(Rows[str]):
             return True
         return tuple(self) == tuple(other) if isinstance(other, tuple | Numbered) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return repr(tuple(self))
