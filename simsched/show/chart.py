@@ -1,6 +1,5 @@
 """What a chart shows, whoever draws it: `paper` with matplotlib, `report.figures` in pages."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +7,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_number
@@ -16,13 +14,10 @@ from simsched.base.units import time_unit
 from simsched.model.graph.columns import Floats
 from simsched.show.looks import PALETTE, Look, looks_of
 
-Values = Mapping[Any, Mapping[Any, npt.ArrayLike]]
-"""By name and place on the x axis, a number or text: a value, or one of each instance."""
 WIDE, WIDEST = 8.0, 30.0  # where the largest of what lies along, or up, is more times the least its axis is logarithmic
 MOST_MARKS: Final = 24
 """Points of a line up to which each has a mark."""
 PARTS: Final = re.compile(r"[^:./_\-\s]*[:./_\-\s]+|[^:./_\-\s]+")  # of a name, to be broken between
-_FLAT: Final = 0.04  # part of the axis
 _LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: how many sizes there are, and the largest over the least
 _LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # what is flatter, or known worse, grows by no power that could be told
 
@@ -35,64 +30,17 @@ class Axis:
     log: bool | None = False
 
 
-@dataclass(frozen=True, slots=True)
-class PowerLaw:
-    """``time = factor * size ** exponent``, fitted to times of one scheduler.
+def growth(times: Mapping[Any, Floats]) -> float | None:
+    """Return the exponent of the power law of least squares of positive times over sizes; None where it is not known.
 
-    Parameters
-    ----------
-    exponent, factor
-        Of the law.
-    standard_error
-        Of the exponent; NaN where fewer than three times leave none.
-    n
-        How many times were fitted.
-    sizes, span
-        How many sizes they are of, and the largest of these over the least.
+    That takes three sizes or more, over a factor of 4 or more, and a law that is neither flat nor badly fitted.
     """
-
-    exponent: float
-    factor: float
-    standard_error: float
-    n: int
-    sizes: int = 0
-    span: float = 1.0
-
-    def __call__(self, size: float) -> float:
-        """Return the time at a size."""
-        return self.factor * math.pow(size, self.exponent)
-
-    @property
-    def known(self) -> bool:
-        """Whether it may be told: of three sizes or more, over a factor of 4 or more, neither flat nor badly fitted."""
-        enough = self.sizes >= _LEAST_SIZES and self.span >= _LEAST_SPAN
-        return enough and self.exponent >= _LEAST_EXPONENT and self.standard_error <= _MOST_ERROR
-
-
-def power_law(times: Mapping[Any, Floats]) -> PowerLaw | None:
-    """Return the power law of least squares in the logarithms of sizes and times, None of a single size.
-
-    Parameters
-    ----------
-    times
-        Positive times by positive size; every time counts alike.
-
-    Notes
-    -----
-    The standard error is that of the slope of an ordinary linear regression: it tells how well the law is known if it
-    holds, and not whether it holds. O(n).
-    """
-    x = np.log(np.concatenate([np.full(len(row), float(size)) for size, row in times.items()]))
-    y = np.log(np.concatenate(list(times.values())))
-    away = x - x.mean()
-    squares = float(away @ away)
-    if squares <= 0:
+    if len(times) < _LEAST_SIZES or max(times) < _LEAST_SPAN * min(times):
         return None
-    slope = float(away @ y) / squares
-    left = y - y.mean() - slope * away
-    error = math.sqrt(float(left @ left) / (len(x) - 2) / squares) if len(x) > 2 else math.nan
-    factor, span = math.exp(float(y.mean() - slope * x.mean())), math.exp(float(x.max() - x.min()))
-    return PowerLaw(slope, factor, error, len(x), len(times), span)
+    sizes = np.repeat(np.array(list(times), np.float64), [len(row) for row in times.values()])
+    (exponent, _), covariance = np.polyfit(np.log(sizes), np.log(np.concatenate(list(times.values()))), 1, cov=True)
+    known = exponent >= _LEAST_EXPONENT and covariance[0, 0] <= _MOST_ERROR**2
+    return float(exponent) if known else None
 
 
 @dataclass(frozen=True)
@@ -131,8 +79,8 @@ class Chart:
     Raises
     ------
     StudyError
-        If there is nothing to draw, a value is not finite, one on a logarithmic axis not positive, or places that must
-        be numbers are not.
+        If there is nothing to draw, a value on a logarithmic axis is not positive, or places that must be numbers are
+        not.
     """
 
     kind: str
@@ -150,9 +98,7 @@ class Chart:
     hollow: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        if self.columns not in (None, 1, 2):
-            raise StudyError(f"a figure is 1 or 2 columns wide, not {self.columns!r}")
-        found = {name: {x: _row(each, f"{name!r} at {x!r}") for x, each in given.items()}
+        found = {name: {x: np.atleast_1d(np.asarray(each, np.float64)) for x, each in given.items()}
                  for name, given in self.series.items()}  # fmt: skip
         if not any(found.values()):
             raise StudyError("there is nothing to draw: no name has any values")
@@ -167,8 +113,6 @@ class Chart:
                 object.__setattr__(self, name, replace(axis, log=log))
         if self.x.log and self.numeric and min(self.places) <= 0:
             raise StudyError(f"a logarithmic axis has no place for {min(self.places):g} of the x axis")
-        if self.kind == "map" and self.reference is not None and min(self.reference, self.reach[0]) <= 0:
-            raise StudyError("a map of ratios needs positive values: give centre=None for others")
         for name, given in self.series.items() if self.y.log else ():
             for x, row in given.items():
                 if row.min() <= 0:
@@ -231,23 +175,6 @@ class Chart:
         room = 0.06 * (max(given) - min(given)) or 0.5 * max(given) or 1.0
         return max(0.0, min(given) - room), max(given) + room
 
-    @property
-    def panels(self) -> "tuple[Chart, ...]":
-        """Itself; where most boxes, each alone, would hardly be seen, also the same against the median of each.
-
-        That is in per cent; all that is 0 stays 0.
-        """
-        if self.kind != "box" or self.grouped or self.y.log:
-            return (self,)
-        rows = {name: given[None] for name, given in self.series.items()}
-        heights = [float(np.subtract(*np.percentile(row, (75, 25)))) for row in rows.values()]
-        span = max(float(row.max()) for row in rows.values()) - min(float(row.min()) for row in rows.values())
-        if max(heights) <= 0 or float(np.median(heights)) >= _FLAT * span:
-            return (self,)
-        medians = {name: float(np.median(row)) or 1.0 for name, row in rows.items()}
-        series = {name: {None: 100 * (row - medians[name]) / medians[name]} for name, row in rows.items()}
-        return self, Chart("box", series, y=Axis("vs. median (%)"), title=f"{self.title}, against their medians")
-
     def spread(self, name: Any) -> list[tuple[Any, float, float, float]]:
         """Return place, mean, and what is a sample standard deviation below and above it, in the order of the places.
 
@@ -263,16 +190,10 @@ class Chart:
                 found.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
         return found
 
-    @cached_property
-    def laws(self) -> dict[Any, PowerLaw]:
-        """How times grow, of names with several sizes; empty but of a geometric chart."""
-        laws = {name: power_law(given) for name, given in self.series.items()} if self.geometric else {}
-        return {name: law for name, law in laws.items() if law is not None}
-
     def legend(self, name: Any) -> str:
-        """Return what a legend says of a name: how it grows, where that is known."""
-        law = self.laws.get(name)
-        return f"{name} O(n^{law.exponent:.2f})" if law is not None and law.known else str(name)
+        """Return what a legend says of a name; of a geometric chart also how it grows, where that is known."""
+        power = growth(self.series[name]) if self.geometric else None
+        return str(name) if power is None else f"{name} O(n^{power:.2f})"
 
 
 def timed(chart: Chart) -> Chart:
@@ -299,17 +220,8 @@ def spans(values: Iterable[float], factor: float) -> bool:
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by name and place, of values by name alone; the place is None then.
-
-    Raises
-    ------
-    StudyError
-        If only some names have places.
-    """
-    nested = [isinstance(each, Mapping) for each in values.values()]
-    if any(nested) and not all(nested):
-        raise StudyError(f"{list(values)[nested.index(False)]!r} has no categories, as others have: give it some")
-    return dict(values) if any(nested) else {name: {None: each} for name, each in values.items()}
+    """Return values by name and place, of values by name alone: the place is None."""
+    return {name: {None: each} for name, each in values.items()}
 
 
 def broken(name: str, width: int) -> str:
@@ -336,14 +248,3 @@ def number(value: float) -> str:
     if abs(value) >= 1e4:
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.4g}".replace("e+0", "e")
     return np.format_float_positional(float(f"{value:.6g}"), trim="-") if abs(value) >= 1e-6 else f"{value:.6g}"
-
-
-def _row(values: npt.ArrayLike, whose: str) -> Floats:
-    """Return one or more numbers as an array, shape (n_instances,)."""
-    try:
-        row = np.atleast_1d(np.asarray(values, np.float64))
-    except (TypeError, ValueError):
-        raise StudyError(f"cannot draw the values of {whose}: they are no numbers") from None
-    if row.ndim != 1 or not row.size or not np.isfinite(row).all():
-        raise StudyError(f"cannot draw the values of {whose}: give one or more finite numbers")
-    return row

@@ -82,7 +82,7 @@ class Layers(NamedTuple):
     """How far sideways the edges that leave each row lead at most, in pixels; of the last row none does."""
 
 
-def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> str:
+def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None) -> str:
     """Draw a graph, or a schedule over its graph, as SVG: by layers, edges leading downward.
 
     Parameters
@@ -92,8 +92,6 @@ def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
         in the boxes where an edge leads to a stage of lower number, as it may between devices.
     path
         Where to write the picture, whole or not at all.
-    title
-        By default the graph's name, and the scheduler's.
 
     Returns
     -------
@@ -111,10 +109,7 @@ def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     >>> to_svg(OpGraph([Operator("a", "conv", time=3.0)])).count("<rect")  # paper, box and legend
     3
     """
-    picture = describe(shown)
-    if title is not None:
-        picture = picture._replace(title=printable(title))
-    return _written(_svg(picture), path)
+    return _written(_svg(describe(shown)), path)
 
 
 def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None) -> str:

@@ -1,14 +1,12 @@
 """What is said of graphs, clusters, runs and measurements: on lines, in JSON, on pages and in notebooks."""
 
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 from simsched.base.units import GB_PER_S, format_bytes, format_time
 from simsched.experiments.comparison import operators_without_load
-from simsched.model.cluster import DEVICES, Cluster, Device
+from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.cluster.presets import make_device
 from simsched.model.costmodel import operator_times
 from simsched.model.graph import OpGraph
 from simsched.model.graph.structure import longest_to
@@ -147,20 +145,3 @@ def cluster_pairs(cluster: Cluster) -> list[tuple[str, str]]:
     links = dict.fromkeys((link.bandwidth, link.latency) for _, _, link in cluster.links)
     rows += [("link", f"{bandwidth / GB_PER_S:,.3g} GB/s, {latency:g} us") for bandwidth, latency in links]
     return rows
-
-
-def differences(cluster: Cluster) -> list[tuple[Any, ...]]:
-    """Return field, device, value and preset's value of what differs on devices that are named after a preset."""
-    found: list[tuple[Any, ...]] = []
-    for device in (each for each in cluster.kinds if each.model in DEVICES):
-        mine, preset = (_plain(each) for each in (device, make_device(device.model, device.name)))
-        found += [(name, device.name, value, preset.get(name)) for name, value in mine.items()
-                  if value != preset.get(name)]  # fmt: skip
-    return found
-
-
-def _plain(device: Device) -> dict[str, Any]:
-    """Return the fields of a device by name, each peak for itself, how its kernels slow each other as a text."""
-    peaks = {f"peak.{dtype}": rate for dtype, rate in device.peak.items()}
-    own = {each.name: getattr(device, each.name) for each in fields(Device) if each.name != "peak"}
-    return own | peaks | {"interference": str(tuple(map(tuple, device.interference)))}

@@ -23,11 +23,9 @@ _GAP: Final = 0.35  # between devices, in rows
 _MOST_COPIES: Final = 4  # rows of copies of a device, where rows are shared
 _NAMED: Final = 3  # streams of a row that several share
 # as numbers for pages
-MOST_HOST_SPANS: Final = 20_000
-"""Spans of host threads up to which they can be shown; of more there are no rows."""
 MOST_BARS: Final = 200_000
 """Bars of a chart; of a longer run its beginning is shown."""
-_MOST_CURVES: Final = 4  # devices with load curves of their own; of more the mean is drawn
+_MOST_CURVES: Final = 4  # devices with load curves
 _DIGITS, _LOAD_DIGITS = 4, 3  # after the point of a time in us, and of a load
 # with matplotlib
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
@@ -335,26 +333,22 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     -----
     Times are in us, to a tenth of a nanosecond. Each bar has its `row`, `kind` and `name` as numbers of lists;
     `start` and `dur`; `alone`, what of it the span would take by itself; `wait` from being ready to the start; on the
-    critical path `gap`, from the end of what released it, else null; and `other`, with a measured trace, the bar of
-    the same launch or copy in the other trace, else -1. ``notes`` say what is left out. O(n log n).
+    critical path `gap`, from the end of what released it, else null. ``notes`` say what is left out. O(n log n).
     """
     until, notes = max(trace.makespan for trace in traces), []
-    starts = np.concatenate([trace.start[trace.stream >= 0] for trace in traces])
+    starts = np.concatenate([trace.start for trace in traces])
     if len(starts) > MOST_BARS:
         until = float(np.partition(starts, MOST_BARS)[MOST_BARS])
         notes.append(f"the first {MOST_BARS:,} of {len(starts):,} bars, up to {format_time(until)}")
-    most_host = max(int((trace.kind == HOST).sum()) for trace in traces)
-    if most_host > MOST_HOST_SPANS:
-        notes.append(f"without host threads, which have {most_host:,} spans")
-    drawn = GanttRows(traces, host=most_host <= MOST_HOST_SPANS, until=until)
+    loads = _loads(traces[0])
+    if len(loads) > _MOST_CURVES:
+        notes.append(f"loads of the first {_MOST_CURVES} of {len(loads)} devices")
+    drawn = GanttRows(traces, host=True, until=until)
     names: dict[str, int] = {}
     columns: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", "start", "dur", "alone", "wait", "gap")}
-    place = [np.full(len(trace), -1) for trace in traces]  # number of the bar of each span
-    path, done = [_gaps(trace) for trace in traces], 0
+    path = [_gaps(trace) for trace in traces]
     for number, row in enumerate(drawn.rows):
         trace, spans, (codes, start, end) = row.trace, row.spans, row.bars
-        place[row.measured][spans] = np.arange(done, done + len(spans))
-        done += len(spans)
         columns["row"] += [number] * len(spans)
         columns["kind"] += codes.tolist()
         columns["name"] += [names.setdefault(trace.name(i), len(names)) for i in spans.tolist()]
@@ -369,7 +363,7 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
         "rows": [{"label": name, "device": row.device, "what": row.what, "height": row.height,
                   "measured": int(row.measured)} for row, name in zip(drawn.rows, drawn.names, strict=True)],
         "kinds": [kind._asdict() for kind in drawn.kinds], "names": list(names), "bars": columns,
-        "other": _others(traces, place, done) if drawn.paired else [], "loads": _loads(traces[0]),
+        "loads": loads[:_MOST_CURVES],
     }  # fmt: skip
 
 
@@ -387,31 +381,11 @@ def _gaps(trace: Trace) -> Floats:
     return gaps
 
 
-def _others(traces: Sequence[Trace], place: list[Ints], n: int) -> list[int]:
-    """Return for every bar the one of the same launch or copy in the other trace."""
-    found = [-1] * n
-    for kind in (KERNEL, COPY):
-        mine, theirs = (dict(zip(t.item[t.kind == kind].tolist(), p[t.kind == kind].tolist(), strict=True))
-                        for t, p in zip(traces, place, strict=True))  # fmt: skip
-        for item, bar in mine.items():
-            other = theirs.get(item, -1)
-            if bar >= 0 and other >= 0:
-                found[bar], found[other] = other, bar
-    return found
-
-
 def _loads(trace: Trace) -> list[dict[str, Any]]:
-    """Return curves of SM and DRAM load of each device, or of the mean of many; none where nothing loads anything."""
+    """Return curves of SM and DRAM load of each device that anything loads."""
     curves = [(name, load_curve(trace, name)) for name in trace.program.devices]
-    curves = [(name, load) for name, load in curves if load.sm.any() or load.dram.any()]
-    if len(curves) <= _MOST_CURVES:
-        return [_curve(name, load.time, np.stack([load.sm, load.dram])) for name, load in curves]
-    time, n = np.unique(np.concatenate([load.time for _, load in curves])), len(trace.program.devices)
-    mean = np.zeros((2, len(time)))
-    for _, load in curves:
-        at = np.searchsorted(load.time, time, side="right") - 1
-        mean += np.where(at >= 0, np.stack([load.sm, load.dram])[:, np.maximum(at, 0)], 0.0) / n
-    return [_curve(f"mean of {n} devices", time, mean)]
+    return [_curve(name, load.time, np.stack([load.sm, load.dram]))
+            for name, load in curves if load.sm.any() or load.dram.any()]  # fmt: skip
 
 
 def _curve(name: str, time: Floats, loads: Floats) -> dict[str, Any]:

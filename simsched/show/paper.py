@@ -35,7 +35,6 @@ _GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are
 _ENTRY, _SLANTED, _NAME = 26, 22, 44  # characters on a line of a legend, of a slanted name, of one beside an axis
 _MARK: Final[Any] = {"markersize": 3.8, "markeredgecolor": "black", "markeredgewidth": 0.4}
 _LEVEL, _SMALL, _POINTS, _EMPTY = "#7F7F7F", "#4D4D4D", "#4D4D4D", "#D9D9D9"
-_MANY_POINTS: Final = 2000  # from here on outliers are drawn as an image, in SVG and PDF too
 # both can be told apart by all: the one runs from violet over white to orange, the other from dark to light
 _DIVERGING, _SEQUENTIAL, _LEAST_SPAN, _DARK = "PuOr_r", "cividis", 1.05, 0.18
 _WITHIN: Final = 0.1  # the band around the diagonal
@@ -102,8 +101,6 @@ def save_figure(ax: Any, path: str | os.PathLike[str]) -> None:
 def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
     """Draw a chart, into axes of its own or those given; return them.
 
-    Boxes that are too flat to be seen are drawn again below, in per cent of the median of each; not with `ax`.
-
     Parameters
     ----------
     path
@@ -117,19 +114,19 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = 
     require_format(path)
     with style("x" if chart.kind in ("tornado", "stack") else "y"):
         own = ax is None
-        panels = _axes(chart) if own else [ax]
-        handles, *_ = (_DRAWN[each.kind](panel, each) for panel, each in zip(panels, chart.panels, strict=False))
+        ax = _axes(chart) if own else ax
+        handles = _DRAWN[chart.kind](ax, chart)
         if chart.reference is not None and chart.kind in ("line", "bar", "box"):
-            panels[0].axhline(chart.reference, color=_LEVEL, linewidth=0.7, zorder=0.9)
+            ax.axhline(chart.reference, color=_LEVEL, linewidth=0.7, zorder=0.9)
         for at in chart.upright:
-            panels[0].axvline(at, color=_LEVEL, linewidth=0.7, linestyle=":", zorder=0.9)
-        _finish(panels, chart, handles, own)
+            ax.axvline(at, color=_LEVEL, linewidth=0.7, linestyle=":", zorder=0.9)
+        _finish(ax, chart, handles, own)
         if path is not None:
-            save_figure(panels[0], path)
-    return panels[0]
+            save_figure(ax, path)
+    return ax
 
 
-def _axes(chart: Chart) -> list[Any]:
+def _axes(chart: Chart) -> Any:
     n = len(chart.series) * (len(chart.places) if chart.kind != "map" else 1)
     many = chart.kind in ("bar", "box") and n > _MOST_IN_ONE
     width, height = _INCHES[(chart.columns or (2 if many else 1)) - 1], _HEIGHT
@@ -139,9 +136,7 @@ def _axes(chart: Chart) -> list[Any]:
         width, height = _TORNADO, 0.75 + _BAR * len(chart.places)
     elif chart.kind == "scatter":
         width, height = 4.4, 4.0
-    if len(chart.panels) > 1:
-        return list(new_figure(width, 4.0).subplots(2, 1, sharex=True, height_ratios=(3, 2)))
-    return [new_figure(width, height).add_subplot()]
+    return new_figure(width, height).add_subplot()
 
 
 def _lines(ax: Any, chart: Chart) -> list[Any]:
@@ -190,10 +185,9 @@ def _boxes(ax: Any, chart: Chart) -> list[Any]:
         flierprops={"marker": "o", "markersize": 1.8, "markeredgewidth": 0.0, "markerfacecolor": _POINTS},
     )  # fmt: skip
     handles: dict[str, Any] = {}
-    for box, points, (name, *_) in zip(drawn["boxes"], drawn["fliers"], cells, strict=True):
+    for box, (name, *_) in zip(drawn["boxes"], cells, strict=True):
         handles.setdefault(name, box).set(label=str(name))
         box.set(**_fill(looks[name]) | {"linewidth": 0.7})
-        points.set_rasterized(len(points.get_ydata()) > _MANY_POINTS)
     ax.ticklabel_format(axis="y", useOffset=False)
     _scale(ax.yaxis, chart.y.log)
     return list(handles.values()) if chart.grouped else []
@@ -326,13 +320,10 @@ def _ticks_at(ax: Any, places: Floats) -> None:
         ax.xaxis.set_minor_locator(NullLocator())
 
 
-def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bool) -> None:
+def _finish(ax: Any, chart: Chart, handles: Sequence[Any], own: bool) -> None:
     """Write titles, names, note and legend, and make room for them in a figure of our own."""
-    ax, figure = panels[0], panels[0].figure
-    panels[-1].set_xlabel(chart.x.label)
-    for panel, each in zip(panels, chart.panels, strict=False):
-        panel.set_ylabel(each.y.label)
-    figure.align_ylabels(panels)
+    figure = ax.figure
+    ax.set(xlabel=chart.x.label, ylabel=chart.y.label)
     if own:
         width, height = figure.get_size_inches()
         rows = _legend(figure, handles, width) if handles else 0
@@ -345,15 +336,15 @@ def _finish(panels: Sequence[Any], chart: Chart, handles: Sequence[Any], own: bo
     if chart.kind in ("map", "bar", "box") or (chart.kind == "line" and not chart.numeric):
         air = 0.0 if chart.kind == "map" else 0.05
         names = [_text(x) for x in (chart.places if chart.grouped else chart.series)]
-        slanted = _write_names(panels[-1], names)
+        slanted = _write_names(ax, names)
         if slanted and own:  # what they take is added
             figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + _SLANT)
         ax.set_xlim(-0.5 - air, len(names) - 0.5 + air)
     ax.set_title("\n".join(_wrapped(chart.title, _inches(ax), _TITLE)))
     note = _wrapped(chart.note, _inches(ax), _NOTE)
     if note:
-        below = {"xycoords": ("axes fraction", panels[-1].xaxis.label), "textcoords": "offset points"}
-        panels[-1].annotate("\n".join(note), (0.0, 0.0), (0.0, -3.0), fontsize=_NOTE, color=_SMALL, va="top", ha="left",
+        below = {"xycoords": ("axes fraction", ax.xaxis.label), "textcoords": "offset points"}
+        ax.annotate("\n".join(note), (0.0, 0.0), (0.0, -3.0), fontsize=_NOTE, color=_SMALL, va="top", ha="left",
                             **below)  # fmt: skip
 
 

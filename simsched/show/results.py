@@ -32,20 +32,17 @@ def chart_of(found: Any) -> Chart:
     return _CHARTS[found.view](found)
 
 
-def boxes_of(
-    samples: Mapping[str, Any], ylabel: str = "", *, xlabel: str = "", logy: bool = False, **texts: Any
-) -> Chart:
-    """Return boxes of makespans in us by schedule; with a `ylabel` of any values."""
+def boxes_of(samples: Mapping[str, Any], title: str) -> Chart:
+    """Return boxes of makespans in us by schedule."""
     if not samples:
         raise SimulationError("there are no samples to draw: ask for some with `samples`")
     values = named({name: each.values if isinstance(each, Makespans) else each for name, each in samples.items()})
-    chart = Chart("box", values, Axis(xlabel), Axis(ylabel or "latency", logy), **texts)
-    return chart if ylabel else timed(chart)
+    return timed(Chart("box", values, y=Axis("latency"), title=title))
 
 
 def _samples(found: "comparison.Comparison | whatif.Robustness") -> Chart:
     names = (each if isinstance(each, str) else each.name for each in (found.graph, found.cluster))
-    return boxes_of(found.samples, title=f"{' on '.join(names)}\n{found.sampling}")
+    return boxes_of(found.samples, f"{' on '.join(names)}\n{found.sampling}")
 
 
 def _breakeven(found: "whatif.BreakEven") -> Chart:

@@ -215,13 +215,9 @@ def parts(browser, tmp_path_factory):
 
 
 def test_measured_rows_stand_below_simulated_ones(parts):
-    """Two operators measured 1 us later than simulated: twice as many bars, and the hover says by how much."""
-    plot = to_gantt(parts)
+    """Two operators simulated, two measured."""
+    to_gantt(parts)
     assert (drawn(parts), drawn(parts, ["measured"])) == (2, 2)
-    plot.focus()
-    parts.page.keyboard.press("n")
-    text = parts.page.locator(".hint").inner_text()
-    assert "\u22120.5 us in duration, \u22121 us in start, against measured" in text
     assert parts.said == []
 
 
@@ -294,7 +290,7 @@ def charts():
         Chart("line", times, Axis("operators", True), Axis("search time (s)", True), "Growth", geometric=True),
         Chart("bar", named({name: draw(1, 4) for name in NAMES}), y=ratio, reference=1.0),
         Chart("bar", bars, networks, ratio, "Bars in groups", reference=1.0),
-        boxes_of({name: 1e3 * i * draw(0.95, 1.05, 300) for name, i in numbered.items()}, title="Boxes"),
+        boxes_of({name: 1e3 * i * draw(0.95, 1.05, 300) for name, i in numbered.items()}, "Boxes"),
         Chart("box", bars, networks, ratio, "Boxes in groups"),
         Chart("map", cells, operators, gpus, "A map of ratios", reference=1.0, label="speedup"),
         Chart("map", cells, operators, gpus, "A map of values", label="makespan (ms)"),

@@ -63,7 +63,7 @@ def test_bars_and_critical_path_by_hand():
     assert columns == {"start": [0.0, 10.0, 10.0], "dur": [10.0, 30.0, 20.0], "alone": [10.0, 30.0, 20.0],
                        "wait": [0.0, 0.0, 0.0], "gap": [0.0, 0.0, None]}  # fmt: skip
     assert [row["label"] for row in found["rows"]] == ["stream 0", "stream 1"]
-    assert (found["unit"], found["makespans"], found["other"]) == ("us", [40.0], [])
+    assert (found["unit"], found["makespans"]) == ("us", [40.0])
 
 
 def test_gaps_and_parts_add_up_to_the_makespan():
@@ -76,27 +76,23 @@ def test_gaps_and_parts_add_up_to_the_makespan():
     assert total == pytest.approx(trace.makespan, abs=1e-2)
 
 
-def test_measured_bars_know_their_simulated_ones():
-    """Each of three launches has a bar in either trace, and each knows the other; rows stand in pairs."""
+def test_measured_rows_stand_below_simulated_ones():
     found = gantt_data([TRACE, MEASURED])
     labels = ["stream 0 simulated", "stream 0 measured", "stream 1 simulated", "stream 1 measured"]
     assert [row["label"] for row in found["rows"]] == labels
     assert [row["measured"] for row in found["rows"]] == [0, 1, 0, 1]
-    other = found["other"]
-    pairs = [(i, j) for i, j in enumerate(other) if j >= 0]
-    assert len(pairs) == 6
-    assert all(other[j] == i and found["bars"]["name"][i] == found["bars"]["name"][j] for i, j in pairs)
     with pytest.raises(ReportError, match="of another program"):
         Gantt("wrong", TRACE, ss.simulate(ss.schedule(made("x=1"), CLUSTER, "sequential"), CLUSTER))
 
 
-def test_of_many_devices_the_mean_load_is_drawn():
-    """Five operators of full load, one on each of five devices, together: the mean load is 1 until they end."""
+def test_loads_of_a_few_devices_are_drawn():
+    """Five operators of full load, one on each of five devices, together: the load is 1 until they end."""
     graph = made(operators("a=10 b=10 c=10 d=10 e=10", utilization=1.0))
     cluster = ss.Cluster.preset("a100", 5).without_overheads()
-    trace = ss.simulate(ss.Schedule(graph, placements("a b@1 c@2 d@3 e@4")), cluster)
-    (load,) = gantt_data([trace])["loads"]
-    assert (load["device"], load["time"], load["sm"]) == ("mean of 5 devices", [0.0, 10.0], [1.0, 0.0])
+    found = gantt_data([ss.simulate(ss.Schedule(graph, placements("a b@1 c@2 d@3 e@4")), cluster)])
+    assert [load["device"] for load in found["loads"]] == ["gpu0", "gpu1", "gpu2", "gpu3"]
+    assert found["loads"][0] == {"device": "gpu0", "time": [0.0, 10.0], "sm": [1.0, 0.0], "dram": [0.0, 0.0]}
+    assert found["notes"] == ["loads of the first 4 of 5 devices"]
 
 
 def test_cells_sort_by_number_and_read_in_units():
@@ -174,14 +170,6 @@ def test_replays_and_traces_have_sections():
     assert "Simulated 40 us, measured 47 us: -14.9 %." in text_of(write_report(list(replay_sections(replay, TRACE))))
 
 
-def test_devices_that_were_changed_are_listed():
-    """A launch of 9 us where the preset has 6, and a third of interference: two rows."""
-    changed = CLUSTER.replace_devices(launch=9.0, interference=((0.3, 0.0), (0.0, 0.3)))
-    page = text_of(write_report(ss.simulate(FORK, changed)))
-    assert "Fields that differ from the preset" in page
-    assert re.search(r"launch gpu0 9 6 interference gpu0 \(\(0\.3, 0\.0\)", page)
-
-
 def palette():
     """Colours of the style sheet as (light, dark) by name."""
     style = (files("simsched.show.report") / "page.css").read_text(encoding="utf-8")
@@ -231,18 +219,15 @@ def test_numbers_that_are_none_have_no_key():
 
 
 def test_what_a_chart_leaves_out_is_said(monkeypatch):
-    """Of the three kernels of a fork those that start in the first 10 us, and no host threads."""
+    """Of a fork what starts before its first kernel ends."""
     trace = ss.simulate(FORK, CLUSTER)
     assert gantt_data([trace])["notes"] == []
     monkeypatch.setattr("simsched.show.gantt.MOST_BARS", 1)
-    monkeypatch.setattr("simsched.show.gantt.MOST_HOST_SPANS", 1)
     found = gantt_data([trace])
     assert found["until"] < trace.makespan
     assert all(start <= found["until"] for start in found["bars"]["start"])
-    assert {row["what"] for row in found["rows"]} == {"stream"}
     page = text_of(write_report(trace))
     assert "the first 1 of " in page
-    assert "without host threads, which have " in page
 
 
 def test_of_many_devices_a_few_are_named():

@@ -227,13 +227,6 @@
       } else if (kind.what !== "wait") parts.push(`${blames[kind.what]} ${us(dur)}`);
       if (parts.length) found.push([bars.gap[i] === null ? "time" : "blame", parts.join(" + ")]);
       if (bars.gap[i] !== null) found.push(["path", "on the critical path"]);
-      const other = chart.other.length ? chart.other[i] : -1;
-      if (other >= 0) {
-        const [mine, theirs] = row.measured ? [other, i] : [i, other];
-        const signed = (value) => `${value < 0 ? "\u2212" : "+"}${us(Math.abs(value))}`;
-        found.push(["simulated", `${signed(bars.dur[mine] - bars.dur[theirs])} in duration, ${
-          signed(bars.start[mine] - bars.start[theirs])} in start, against measured`]);
-      }
       return found;
     }
 

@@ -15,7 +15,7 @@ from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named, timed
-from simsched.show.facts import cluster_pairs, differences, graph_facts, pairs, replay_facts, run_facts, short
+from simsched.show.facts import cluster_pairs, graph_facts, pairs, replay_facts, run_facts, short
 from simsched.show.report.figures import figure_of
 from simsched.show.report.sections import Block, Figure, Gantt, Pairs, Section, Table, Tabs, Text, printed
 from simsched.show.results import boxes_of, chart_of
@@ -54,19 +54,16 @@ def sections_of(result: Any) -> Iterable[Section]:
 
 
 def parameters(graph: OpGraph, cluster: Cluster) -> Section:
-    """Return what was scheduled and on what, and how devices differ from the presets they are named after."""
+    """Return what was scheduled and on what."""
     workload = short(pairs(graph_facts(graph, cluster.devices[0], widest=None)))
-    blocks: list[Block] = [Pairs("Workload", workload), Pairs("Cluster", short(cluster_pairs(cluster)))]
-    headings, rows = ("field", "device", "value", "preset"), differences(cluster)
-    blocks += [Table.of("Fields that differ from the preset", headings, rows)] if rows else []
-    return Section("Parameters", tuple(blocks))
+    return Section("Parameters", (Pairs("Workload", workload), Pairs("Cluster", short(cluster_pairs(cluster)))))
 
 
 def _finding(found: Any) -> Sequence[Section]:
     """Return what an analysis says of itself: its sentences, its chart and its table."""
     blocks: list[Block] = [Text(sentence) for sentence in found.sentences] if found.view == "explanation" else []
     try:
-        blocks += map(figure_of, chart_of(found).panels)
+        blocks.append(figure_of(chart_of(found)))
     except SimschedError as error:
         blocks.append(Text(str(error), "note"))
     table = printed(found.table())
@@ -94,7 +91,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
         blocks.append(figure_of(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))
     traces = {row.scheduler: found.traces[row.scheduler] for row in rows}
     blocks.append(_blames(traces))
-    blocks += map(figure_of, chart_of(found).panels) if found.samples else []
+    blocks += [figure_of(chart_of(found))] if found.samples else []
     sections = [Section(title, tuple(blocks)), _runs(traces, "Schedulers")]
     try:
         sections += _finding(explain(found.plans[best.scheduler], found.cluster, found.cost))
@@ -185,7 +182,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
         off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
         text = f"Simulated {format_time(simulated.makespan)}, measured {format_time(found.median)}{off}."
         blocks = (Text(text, "lead"), said, Gantt("Simulated over measured", simulated, trace))
-    boxes = figure_of(boxes_of({replay.name: replay.latency}, title="Latencies of the repeats"))
+    boxes = figure_of(boxes_of({replay.name: replay.latency}, "Latencies of the repeats"))
     blocks += (boxes, parameters(trace.graph, trace.cluster))
     return (Section(f"{replay.name}: {trace.graph.name} measured", blocks),)
 
