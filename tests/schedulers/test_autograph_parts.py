@@ -16,40 +16,16 @@ from simsched.schedulers.autograph.backtracking import (
     READER,
     Backtracking,
     Cost,
-    Lineage,
     MixedCost,
     Start,
     Variant,
-    names_of,
     part_of,
     put_together,
-    replayed,
-    structure,
 )
 from simsched.schedulers.autograph.search import atoms, best_choices, intervals
 from simsched.schedulers.deadline import Deadline
 
 DEVICE = Cluster.preset("a100").devices[0]
-
-
-# Cost --------------------------------------------------------------------------------------------
-
-
-def test_a_cost_model_is_asked_once_per_description():
-    """Operators of the graph by name; two new ones that differ in name and block alone, once."""
-    asked = []
-
-    def cost(op, _device):
-        asked.append(op.name)
-        return 1.0
-
-    draft = Draft.from_graph(made("a=1 b=1"))
-    costs = MixedCost(draft, DEVICE, cost, 0.25)
-    costs(draft)
-    assert asked == ["a", "b"]
-    new = [Row(Operator(name, kind="conv", block=name)) for name in ("x", "y")]
-    assert [costs.time(row) for row in (*new, *new)] == [1.0] * 4
-    assert asked == ["a", "b", "x"]
 
 
 # Parts -------------------------------------------------------------------------------------------
@@ -62,7 +38,7 @@ def test_a_part_knows_who_reads_from_it():
     assert (list(part.rows), list(part.outside)) == (["b", "c", READER], ["a"])
     assert part.rows[READER].reads == (Read("c"),)
     assert "c" not in part.kept
-    assert MixedCost(whole, DEVICE, default_cost, 1.0)(part) == Cost(10.0, 5.0)
+    assert MixedCost(DEVICE, default_cost, 1.0)(part) == Cost(10.0, 5.0)
 
 
 def test_a_part_that_leads_an_outside_tensor_on():
@@ -84,24 +60,29 @@ def test_parts_that_do_not_fit():
     assert put_together(whole, [(parts[0], first), (parts[1], second)]) is None
 
 
-def test_structure_sees_what_the_cost_model_sees():
-    """Three operators that differ in name alone, of one of which a profile knows another time."""
-    whole = Draft.from_graph(made("a=1 b=2 c=2 x=2 d=1", "ab ac ax bd cd xd"))
-    costs = MixedCost(whole, DEVICE, lambda op, _: 7.0 if op.name == "x" else 2.0, 0.25)
-    b, c, x = (structure(part_of(whole, [name]), costs) for name in "bcx")
-    assert b == c != x
-
-
 # Backtracking ------------------------------------------------------------------------------------
 
 
 def explored(draft, rules, alpha=0.25, beta=1.1, budget=1000, top=20, settled=()):
     """The variants of a draft, and how many graphs were derived."""
-    costs = MixedCost(draft, DEVICE, default_cost, alpha)
+    costs = MixedCost(DEVICE, default_cost, alpha)
     with Deadline("autograph") as deadline:
         search = Backtracking({rule.name: rule for rule in rules}, costs, beta, budget, top, deadline)
         search.begin()
-        return search([Start(Lineage.of(draft), settled)]), search.candidates
+        return search.best([Start(search.variant(draft), settled)]), search.candidates
+
+
+def test_steps_are_made_again_as_far_as_they_can_be():
+    """Three pairs; of the second one operator is gone: its step and those behind it are left out."""
+    whole = Draft.from_graph(forked(pairs=3))
+    other = whole.replace(["c2"], redirect={"c2": Source("b2")})
+    steps = tuple(("pair", (f"b{i}", f"c{i}")) for i in (1, 2, 3))
+    with Deadline("autograph") as deadline:
+        search = Backtracking({"pair": Pair(15.0)}, MixedCost(DEVICE, default_cost, 0.25), 1.1, 100, 20, deadline)
+        start = search.joined(other, [(whole, search.variant(whole, steps))])
+    assert start.variant.steps == steps[:1]
+    assert list(start.variant.draft.rows) == ["d0", "b1+c1", "d1", "b2", "d2", "b3", "c3", "d3"]
+    assert start.settled == ({*whole.rows, "b1+c1"},)
 
 
 def test_a_graph_that_costs_a_little_more_may_lead_to_a_better_one():
@@ -148,19 +129,6 @@ def test_what_is_settled_is_not_tried_again():
     # of b e, b f, c e, c f two that share no operator go together, in two ways
     assert candidates == 4 + 2
     assert [len(variant.steps) for variant in variants] == [2, 1, 0]
-
-
-def test_steps_are_made_again_as_far_as_they_can_be():
-    """Three pairs; of the second one operator is gone: its step and those behind it are left out."""
-    whole = Draft.from_graph(forked(pairs=3))
-    rules = {"pair": Pair(15.0)}
-    found = Lineage.of(whole)
-    for match in (("b1", "c1"), ("b2", "c2"), ("b3", "c3")):
-        found = found.then("pair", match, rules["pair"].apply(found.draft, match))
-    other = whole.replace(["c2"], redirect={"c2": Source("b2")})
-    again = replayed(Lineage(other, ()), names_of(whole), found.numbered(), rules)
-    assert again.steps == (("pair", ("b1", "c1")),)
-    assert list(again.draft.rows) == ["d0", "b1+c1", "d1", "b2", "d2", "b3", "c3", "d3"]
 
 
 def reads_of(graph):
@@ -237,7 +205,7 @@ def test_intervals_keep_to_the_largest_size(sizes, largest, runs):
 
 def variant(mixed, name="R"):
     """A variant of a cost, with a step to tell it by."""
-    return Variant(Cost(mixed, mixed), ((f"{name}{mixed}", ()),))
+    return Variant(Draft([]), Cost(mixed, mixed), ((f"{name}{mixed}", ()),))
 
 
 def test_the_best_cover_is_found():

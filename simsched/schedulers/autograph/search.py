@@ -1,7 +1,6 @@
 """AutoGraph: substitutions that shorten the whole of a graph on many streams, not only the sum of its operators."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf
 from typing import Annotated, Final, NamedTuple
@@ -13,19 +12,14 @@ from simsched.base.numeric import is_number
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.rewriting import RULES, Draft, Rule
 from simsched.schedulers.autograph.backtracking import (
-    UNCHANGED,
     Backtracking,
     Cost,
-    Lineage,
     MixedCost,
     Start,
     Variant,
     distinct,
-    names_of,
     part_of,
     put_together,
-    replayed,
-    structure,
 )
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.options import Seconds
@@ -189,139 +183,62 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
     return best[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """A graph that substitutions have made: by which rules, in order, and what it costs in us."""
-
-    draft: Draft
-    rules: tuple[str, ...]
-    cost: Cost
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What parts of one structure can be rewritten to: the best, least cost first, and what each rule alone makes."""
-
-    best: Sequence[Variant]
-    by_rule: Mapping[str, Variant]
-
-
-class Rewriter:
-    """Rewrites graphs, and remembers what parts of a structure can be rewritten to.
+def rewritten(
+    start: Variant, search: Backtracking, size_l: int, size_u: int, progress: Callable[[str], None]
+) -> list[Variant]:
+    """Return the graphs of least cost that can be made of one, and those that a rule alone makes.
 
     Parameters
     ----------
-    backtracking
-        Searches a part.
-    dp
-        Whether parts are also rewritten together with their neighbours.
+    start
+        What is rewritten.
     size_l, size_u
         As for `autograph`.
     progress
-        Called with what is being done.
+        Called with the part that is searched.
     """
+    pieces = _pieces(start.draft, search, size_l)
+    runs = intervals([len(piece) for piece in pieces], size_u)
+    parts: dict[Interval, Draft] = {}
+    best: dict[Interval, list[Variant]] = {}
+    by_rule: list[dict[str, Variant]] = []
+    for done, (first, end) in enumerate(runs):
+        if end - first > 1 and search.deadline.over():
+            break
+        progress(f"part {done + 1} of {len(runs)}")
+        part = parts[first, end] = part_of(start.draft, [name for piece in pieces[first:end] for name in piece])
+        search.begin()
+        if end - first == 1:
+            unchanged = search.variant(part)
+            by_rule.append(search.by_one_rule(unchanged))
+            starts = [Start(unchanged), *(Start(variant) for variant in by_rule[-1].values() if variant.steps)]
+        else:  # the first parts and the last one; the first one and the others
+            cuts = [((first, cut), (cut, end)) for cut in dict.fromkeys((end - 1, first + 1))]
+            starts = [search.joined(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
+        best[first, end] = search.best(starts)
+    choices = [choice.parts for choice in best_choices(best, len(pieces), search.top)]
+    for rule in search.rules:
+        choices.append(tuple(((i, i + 1), found[rule]) for i, found in enumerate(by_rule)))
+    found: dict[int, Variant] = {}
+    for chosen in choices:
+        draft = put_together(start.draft, [(parts[run], variant.draft) for run, variant in chosen])
+        if draft is not None:
+            steps = tuple(step for _, variant in chosen for step in variant.steps)
+            found.setdefault(draft.signature(), search.variant(draft, start.steps + steps))
+    return sorted(found.values(), key=lambda variant: variant.cost.mixed)
 
-    def __init__(
-        self, backtracking: Backtracking, *, dp: bool, size_l: int, size_u: int, progress: Callable[[str], None]
-    ) -> None:
-        self._search, self._rules, self._costs = backtracking, backtracking.rules, backtracking.costs
-        self._size_l, self._size_u, self._progress = size_l, size_u if dp else 1, progress
-        self._known: dict[Hashable, _Known] = {}
 
-    @property
-    def subgraphs(self) -> int:
-        """Parts that were searched."""
-        return len(self._known)
-
-    def __call__(self, start: Rewritten, graph: OpGraph, subject: str) -> list[Rewritten]:
-        """Return the graphs of least cost that can be made of one, and those that a rule alone makes.
-
-        Parameters
-        ----------
-        start
-            What is rewritten.
-        graph
-            The same as a graph.
-        subject
-            What `progress` is told first.
-        """
-        pieces = self._pieces(start.draft, graph)
-        runs = intervals([len(piece) for piece in pieces], self._size_u)
-        parts: dict[Interval, Draft] = {}
-        known: dict[Interval, _Known] = {}
-        for done, (first, end) in enumerate(runs):
-            if end - first > 1 and self._search.deadline.over():
+def _pieces(draft: Draft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
+    """Return the parts into which a draft is cut, in order."""
+    matches = dict.fromkeys(draft.to_graph().order, 0)
+    for rule in search.rules.values():
+        for match in rule.matches(draft):
+            if search.deadline.over():
                 break
-            self._progress(f"{subject}, part {done + 1} of {len(runs)}")
-            parts[first, end] = part_of(start.draft, [name for piece in pieces[first:end] for name in piece])
-            known[first, end] = self._found((first, end), parts, known)
-        best = best_choices({run: found.best for run, found in known.items()}, len(pieces), self._search.top)
-        alone = _by_one_rule([known[i, i + 1] for i in range(len(pieces))])
-        rewritten: dict[int, Rewritten] = {}
-        again: dict[tuple[Interval, Variant], Draft] = {}
-        for chosen in [choice.parts for choice in best] + alone:
-            for run, variant in chosen:
-                if (run, variant) not in again:
-                    again[run, variant] = self._joined(parts[run], [(parts[run], variant)]).lineage.draft
-            draft = put_together(start.draft, [(parts[run], again[run, variant]) for run, variant in chosen])
-            if draft is not None:
-                steps = tuple(rule for _, variant in chosen for rule, _ in variant.steps)
-                rewritten.setdefault(draft.signature(), Rewritten(draft, start.rules + steps, self._costs(draft)))
-        return sorted(rewritten.values(), key=lambda found: found.cost.mixed)
-
-    def _pieces(self, draft: Draft, graph: OpGraph) -> list[tuple[str, ...]]:
-        """Return the parts into which a draft is cut, in order."""
-        matches = dict.fromkeys(graph.order, 0)
-        for rule in self._rules.values():
-            for match in rule.matches(draft):
-                if self._search.deadline.over():
-                    break
-                for name in dict.fromkeys(match):
-                    matches[name] += 1
-        reads = {name: [read.producer for read in draft.rows[name].reads] for name in graph.order}
-        return atoms(reads, matches, self._size_l, self._search.deadline.over)
-
-    def _found(self, run: Interval, parts: Mapping[Interval, Draft], known: Mapping[Interval, _Known]) -> _Known:
-        """Return what a run of parts can be rewritten to, searched unless one of the same structure was."""
-        part = parts[run]
-        key = structure(part, self._costs)
-        if key not in self._known:
-            self._search.begin()
-            start, by_rule = Lineage.of(part), {}
-            if run[1] - run[0] == 1:
-                by_rule = self._search.by_one_rule(start)
-                starts = [Start(lineage) for lineage in (start, *by_rule.values())]
-            else:
-                starts = [
-                    self._joined(part, [(parts[half], known[half].best[0]) for half in halves])
-                    for halves in _halves(run)
-                ]
-            alone = {rule: self._search.variant(lineage) for rule, lineage in by_rule.items()}
-            self._known[key] = _Known(self._search(starts), alone)
-        return self._known[key]
-
-    def _joined(self, draft: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Start:
-        """Make the substitutions of some parts of a draft in it; each part is settled with that."""
-        lineage = Lineage.of(draft)
-        settled = []
-        for part, variant in chosen:
-            before = len(lineage.names)
-            lineage = replayed(lineage, names_of(part), variant.steps, self._rules)
-            settled.append(frozenset((*part.rows, *lineage.names[before:])))
-        return Start(lineage, tuple(settled))
-
-
-def _by_one_rule(pieces: Sequence[_Known]) -> list[tuple[tuple[Interval, Variant], ...]]:
-    """Return what each rule alone makes of all pieces; one that it does not change stays as it is."""
-    rules = dict.fromkeys(rule for piece in pieces for rule in piece.by_rule)
-    return [tuple(((i, i + 1), piece.by_rule.get(rule, UNCHANGED)) for i, piece in enumerate(pieces)) for rule in rules]
-
-
-def _halves(run: Interval) -> list[tuple[Interval, Interval]]:
-    """Return a run of parts without its last, and without its first, each time with what is left."""
-    first, end = run
-    cuts = dict.fromkeys((end - 1, first + 1))
-    return [((first, cut), (cut, end)) for cut in cuts]
+            for name in dict.fromkeys(match):
+                matches[name] += 1
+    reads = {name: [read.producer for read in draft.rows[name].reads] for name in matches}
+    return atoms(reads, matches, size_l, search.deadline.over)
 
 
 def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
@@ -412,9 +329,9 @@ def autograph(
     Schedule
         Of the rewritten graph (`graph` itself where nothing was better); execution and `estimate` are those of
         Nimble, which gives it streams: a captured graph, and the list evaluation without contention. `search` holds
-        ``"candidates"`` (graphs derived), ``"rounds"``, ``"subgraphs"`` (parts searched; equal ones once),
-        ``"substitutions"`` (by rule, those that led to the result), ``"measured"`` (graphs), ``"cost"`` (of the
-        result by the objective, us), ``"start_us"`` and ``"best_us"`` (as measured), ``"stopped"``, ``"time_s"``.
+        ``"candidates"`` (graphs derived), ``"rounds"``, ``"subgraphs"`` (parts searched), ``"substitutions"`` (by
+        rule, those that led to the result), ``"measured"`` (graphs), ``"cost"`` (of the result by the objective,
+        us), ``"start_us"`` and ``"best_us"`` (as measured), ``"stopped"``, ``"time_s"``.
 
     Raises
     ------
@@ -433,9 +350,9 @@ def autograph(
     `budget`; a run begins with the best of its first parts and its last one, and of its first one and the others.
     A graph has to be strictly faster to be gone on with, and is measured once. Ours: what each rule alone makes of
     a part is searched from, too, and what it makes of all of them is measured, since substitutions that lower the
-    cost most may bar the way to better ones, and since many that lower the cost make it slower on streams; equal
-    parts are searched once; of graphs whose times add up to the same only the best is kept. Equal costs keep the
-    order in which graphs were found.
+    cost most may bar the way to better ones, and since many that lower the cost make it slower on streams; of
+    graphs whose times add up to the same only the best is kept. Equal costs keep the order in which graphs were
+    found.
 
     A cut takes O(V^2 E) at worst and a few milliseconds in practice; a graph derived from a part O(`size_u`), of
     which there are at most `budget` for each of O(V size_u / size_l^2) runs.
@@ -447,46 +364,44 @@ def autograph(
     """
     begin = running_time()
     deadline = Deadline("autograph", time_limit)
-    if objective == "sum":
-        alpha = 0.0
     used = chosen_rules(rules)
     require_shapes(graph, used)
+    costs = MixedCost(cluster.devices[0], cost, 0.0 if objective == "sum" else alpha)
+    search = Backtracking(used, costs, beta, budget, top, deadline)
 
-    draft = Draft.from_graph(graph)
-    costs = MixedCost(draft, cluster.devices[0], cost, alpha)
+    def tell(text: str) -> None:
+        if progress is not None:
+            progress(f"round {done}, {text}")
 
-    def assess(rewritten: Rewritten, candidate: OpGraph) -> tuple[float, Schedule]:
+    def assess(variant: Variant, candidate: OpGraph) -> tuple[float, Schedule]:
         plan = tools.schedule(candidate, cluster, "nimble", cost)
         if measure is None:
-            return rewritten.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost), plan
+            return variant.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost), plan
         us = measure(plan)
         if not is_number(us) or not 0 <= us < inf:
             raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
         return float(us), plan
 
-    best, best_graph = Rewritten(draft, (), costs(draft)), graph
+    best = search.variant(Draft.from_graph(graph))
     start_us, plan = assess(best, graph)
-    best_us, seen, done = start_us, {draft.signature()}, 0
+    best_us, seen, done = start_us, {best.draft.signature()}, 0
     with deadline:
-        search = Backtracking(used, costs, beta, budget, top, deadline)
-        rewrite = Rewriter(search, dp=dp, size_l=size_l, size_u=size_u, progress=progress or (lambda _: None))
         improved = bool(used)
         while improved and done < rounds and not deadline.over():
             improved = False
             done += 1
-            for rewritten in rewrite(best, best_graph, f"round {done}"):
-                if rewritten.draft.signature() in seen or deadline.over():
+            for variant in rewritten(best, search, size_l, size_u if dp else 1, tell):
+                if variant.draft.signature() in seen or deadline.over():
                     continue
-                seen.add(rewritten.draft.signature())
-                candidate = rewritten.draft.to_graph()
-                us, found = assess(rewritten, candidate)
+                seen.add(variant.draft.signature())
+                us, found = assess(variant, variant.draft.to_graph())
                 if us < best_us:
-                    best, best_graph, best_us, plan, improved = rewritten, candidate, us, found, True
+                    best, best_us, plan, improved = variant, us, found, True
     return plan.like(scheduler="autograph", estimate=plan.estimate, search={
         "candidates": search.candidates,
         "rounds": done,
-        "subgraphs": rewrite.subgraphs,
-        "substitutions": {name: n for name in used if (n := best.rules.count(name))},
+        "subgraphs": search.parts,
+        "substitutions": {name: n for name in used if (n := sum(rule == name for rule, _ in best.steps))},
         "measured": len(seen),
         "cost": best.cost.mixed,
         "start_us": start_us,
