@@ -95,7 +95,7 @@ def replay_row(trace: RealTrace) -> Row:
         starts.append(100 * replay.start_error)
         alone.append(_off(float(np.sum(step.graph.time)), replay))
         try:
-            shared.append(_off(replay_traced(step, [parse_change("contention=1")]).simulated_us, replay))
+            shared.append(_off(replay_traced(step, [parse_change("contention=true")]).simulated_us, replay))
         except SimschedError:  # a kernel that fits on no SM of the preset
             continue
     beside = {"sequential": median(alone), "its worst": max(alone)}

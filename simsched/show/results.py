@@ -98,12 +98,12 @@ def _sweep(found: "whatif.Sweep") -> Chart:
 
 def _places(parameter: str, values: Sequence[Any]) -> tuple[list[Any], str]:
     """Return where values stand on an axis: at their numbers if all are of one kind, else by texts; and its name."""
-    from simsched.experiments.whatif.changes import is_taken_as_is, shown_unit
+    from simsched.experiments.whatif.changes import is_taken_as_is, unit_of
     from simsched.experiments.whatif.sweep import shown, text_of
 
     numbers = all(map(is_number, values))
     absolute = all(isinstance(value, dict) and is_number(value.get("absolute")) for value in values)
-    unit, scale = shown_unit(parameter)
+    unit, scale = unit_of(parameter)
     unit = "factor" if numbers and not is_taken_as_is(parameter) else unit if absolute else ""
     label = f"{parameter} ({unit})" if unit else parameter
     if numbers:

@@ -1,35 +1,32 @@
 """`Change`: one thing that is to be different; and `PARAMETERS`, the numbers of devices and links that can be."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, Final, get_type_hints
 
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.base.kinds import Kind, Many, Number, Range, Refused, Text, Truth
 from simsched.base.numeric import is_number, plain_value
-from simsched.base.units import GB_PER_S, MHZ, MS, SECOND, TFLOP_PER_S, US
+from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
-_LEAST_NAMES: Final = {"fuse": 2, "remove": 1}
+_EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
-    "gpus": Number(True, Range(1, 4096)), "contention": Truth(), **dict.fromkeys(_LEAST_NAMES, Many(Text(filled=True))),
+    "gpus": Number(True, Range(1, 4096)), "contention": Truth(),
+    **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
 }  # fmt: skip
-_AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_LEAST_NAMES)
+_AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
-_TIME: Final = {"us": US, "ms": MS, "s": SECOND}
-_RATE: Final = {"B/us": 1.0, "GB/s": GB_PER_S}
-_UNITS: Final[Mapping[str, Mapping[str, float]]] = {
-    "latency": _TIME, "bandwidth": _RATE, "copy_rate": _RATE, "clock": {"MHz": MHZ},
-    "peak": {"FLOP/us": 1.0, "TFLOP/s": TFLOP_PER_S}, **dict.fromkeys(OVERHEADS, _TIME),
+_NO_UNIT: Final = ("", 1.0)
+_UNITS: Final[Mapping[str, tuple[str, float]]] = {
+    "latency": ("us", US), "bandwidth": ("GB/s", GB_PER_S), "copy_rate": ("GB/s", GB_PER_S), "clock": ("MHz", MHZ),
+    "peak": ("TFLOP/s", TFLOP_PER_S), **dict.fromkeys(OVERHEADS, ("us", US)),
 }  # fmt: skip
-_SHOWN_IN: Final = ("us", "GB/s", "MHz", "TFLOP/s")  # of the units of a parameter
-_QUANTITY: Final = re.compile(r"([-+0-9.eE]*[0-9.])\s*([A-Za-z/]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +39,16 @@ class Parameter:
         `Device` or `Link`.
     fields
         Those that are changed alike.
-    units
-        In which a text may give it, in library units.
+    unit
+        In which texts give it, and what that is in library units.
     whole
         Whether it is rounded, to at least 1.
-    below
-        What it cannot be or exceed under any factor: 1 of parts of something.
     """
 
     part: type[Device | Link]
     fields: tuple[str, ...]
-    units: Mapping[str, float]
+    unit: tuple[str, float]
     whole: bool
-    below: float
 
     def values(self, cluster: Cluster) -> list[float | None]:
         """Return what it is on each device or link; None where its fields differ."""
@@ -95,8 +89,7 @@ def common(values: Sequence[float | None]) -> float | None:
 
 
 def _parameter(part: type[Device | Link], name: str, kind: Any = float) -> Parameter:
-    below = 1.0 if name in ("interleave", "least_sm_share", "block_spread") else inf
-    return Parameter(part, (name,), _UNITS.get(name, {}), kind is int, below)
+    return Parameter(part, (name,), _UNITS.get(name, _NO_UNIT), kind is int)
 
 
 _ON_DEVICES: Final = {name: _parameter(Device, name, kind) for name, kind in get_type_hints(Device).items()
@@ -104,7 +97,7 @@ _ON_DEVICES: Final = {name: _parameter(Device, name, kind) for name, kind in get
 PARAMETERS: Final[Mapping[str, Parameter]] = {
     **{f"link.{name}": _parameter(Link, name) for name, kind in get_type_hints(Link).items() if kind is float},
     **{f"device.{name}": each for name, each in _ON_DEVICES.items() if name not in OVERHEADS},
-    "overhead": Parameter(Device, OVERHEADS, _TIME, False, inf),
+    "overhead": Parameter(Device, OVERHEADS, ("us", US), False),
     **{f"overhead.{name}": _ON_DEVICES[name] for name in OVERHEADS},
     "interference": _parameter(Device, "interference"),
 }
@@ -216,19 +209,14 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
 
 
 def _as_it_is(parameter: str, value: Any) -> Any:
-    names, least = list(_NAMES.get(parameter, ())), _LEAST_NAMES.get(parameter, 0)
+    names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
     if names and value not in names:
         raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), names)
-    if parameter == "contention" and value in (0, 1):
-        return bool(value)
     try:
-        taken = _KINDS.get(parameter, Kind()).take((value,) if least and isinstance(value, str) else value)
+        taken = _KINDS.get(parameter, Kind()).take((value,) if edits and isinstance(value, str) else value)
     except Refused as refused:
         raise WhatIfError(refused.says(parameter)) from None
-    taken = tuple(dict.fromkeys(taken)) if least else taken
-    if least and len(taken) < least:
-        raise WhatIfError(f"{parameter}: give the names of at least {least} operators, not {value!r}")
-    return taken
+    return tuple(dict.fromkeys(taken)) if edits else taken
 
 
 def parse_change(text: str) -> Change:
@@ -244,7 +232,7 @@ def parse_change(text: str) -> Change:
     Raises
     ------
     WhatIfError
-        If it is not of that form, the unit is none of the parameter's, or the value does not suit it.
+        If it is not of that form, the unit is not the parameter's, or the value does not suit it.
     UnknownNameError
         If there is no such parameter.
 
@@ -259,21 +247,21 @@ def parse_change(text: str) -> Change:
     if is_taken_as_is(parameter):
         if factor:
             raise WhatIfError(f"{text!r}: {parameter} takes no factor; write {parameter}=VALUE")
-        return make_change(parameter, value.split(",") if parameter in _LEAST_NAMES else plain_value(value))
+        return make_change(parameter, value.split(",") if parameter in _EDITS else plain_value(value))
     if not _takes_factors(parameter):
         return make_change(parameter, value)  # which says what is known
-    number = _number(text, value, {} if factor else _units(parameter))
-    return make_change(parameter, number if factor else Absolute(number))
+    unit, scale = _NO_UNIT if factor else unit_of(parameter)
+    number = value.removesuffix(unit)
+    try:
+        given = float(number) * (1.0 if number == value else scale)
+    except ValueError:
+        raise WhatIfError(f"{text!r}: give a number{unit and f', or one of {unit}'}, not {value!r}") from None
+    return make_change(parameter, given if factor else Absolute(given))
 
 
-def _units(parameter: str) -> Mapping[str, float]:
-    return PARAMETERS[parameter].units if parameter in PARAMETERS else {}
-
-
-def shown_unit(parameter: str) -> tuple[str, float]:
-    """Return the unit in which values of a parameter are shown, and what it is in library units; of some ("", 1)."""
-    units = _units(parameter)
-    return next(((name, units[name]) for name in _SHOWN_IN if name in units), ("", 1.0))
+def unit_of(parameter: str) -> tuple[str, float]:
+    """Return the unit of values of a parameter in texts, and what it is in library units; of some ("", 1)."""
+    return PARAMETERS[parameter].unit if parameter in PARAMETERS else _NO_UNIT
 
 
 def with_unit(parameter: str, value: float) -> str:
@@ -282,17 +270,5 @@ def with_unit(parameter: str, value: float) -> str:
     >>> with_unit("link.bandwidth", 12000.0), with_unit("overhead.launch", 4.0), with_unit("gpus", 4)
     ('12 GB/s', '4 us', '4')
     """
-    unit, scale = shown_unit(parameter)
+    unit, scale = unit_of(parameter)
     return f"{value / scale:.6g} {unit}".rstrip()
-
-
-def _number(text: str, value: str, units: Mapping[str, float]) -> float:
-    quantity = _QUANTITY.fullmatch(value)
-    value, unit = quantity.groups() if quantity is not None else (value, None)
-    if unit is not None and unit not in units:
-        known = f"known are: {', '.join(units)}" if units else "it takes none"
-        raise WhatIfError(f"{text!r}: unit {unit!r} does not suit; {known}")
-    try:
-        return float(value) * (1.0 if unit is None else units[unit])
-    except ValueError:
-        raise WhatIfError(f"{text!r}: {value!r} is no number") from None

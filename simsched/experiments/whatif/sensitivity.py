@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from typing import Any, Final
 
 from simsched.base.codec import Checked
@@ -193,7 +193,7 @@ def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[
 
     Notes
     -----
-    Left out are parts of 1 that cannot grow, too, and ``device.clock``, which is to the model what ``device.peak`` is.
+    Left out is ``device.clock``, too, which is to the model what ``device.peak`` is.
 
     >>> import simsched as ss
     >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100"))
@@ -203,17 +203,13 @@ def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[
     codes, kinds = asked.graph.labels("kind")
     used = [text for i, text in enumerate(kinds) if text is not None and (codes == i).any()]
     there = ["operators.speed", *(f"operators.{kind}.speed" for kind in used if len(used) > 1)]
-    there += [name for name in PARAMETERS if name != "device.clock" and _can_move(asked, name)]
+    for name, known in PARAMETERS.items():
+        values = known.values(asked.cluster)  # None where they differ
+        if name != "device.clock" and any(value is None or 0 < value < inf for value in values):
+            there.append(name)
     if per_operator:
         there += [f"operator.{name}.speed" for name in asked.graph.names if name in asked.plan.graph.index]
     return tuple(there)
-
-
-def _can_move(asked: Question, parameter: str) -> bool:
-    """Return whether factors about 1 mean something."""
-    known = PARAMETERS[parameter]
-    values = known.values(asked.cluster)
-    return any(value != 0 for value in values) and all(value is None or value < known.below for value in values)
 
 
 def _moved(asked: Question, parameter: str, part: float) -> tuple[float, float] | str:
