@@ -23,8 +23,6 @@ def test_a_chain_is_bound_by_its_operators():
     assert "this one takes 1.00 times that" in text
     assert "bound by its own critical path" in text
     assert "By kind" not in text
-    assert "fill is not known" in text
-    assert "of the SMs have work" not in text
     (best,) = found.suggestions
     assert best.text == "make operators of kind conv twice as quick"
     assert (best.makespan_us, best.gain, best.doable) == (15.0, 0.5, False)
@@ -82,14 +80,13 @@ def test_a_scheduler_that_does_better_on_one_device_says_so():
 
 
 def test_one_operator_alone():
-    """It is the critical path; of its load as much is said as is known; what takes no time cannot be helped."""
+    """It is the critical path; what takes no time cannot be helped."""
     text = {}
-    for load, us in ((1.0, 10.0), (0.5, 10.0), (None, 0.0)):
+    for load, us in ((1.0, 10.0), (None, 0.0)):
         graph = ss.OpGraph([ss.Operator("a", time=us, utilization=load)])
         text[load] = str(explain(ss.schedule(graph, BARE, "sequential"), BARE))
     assert "It is bound by its own critical path" in text[1.0]
     assert "On the critical path is 1 operator; the longest: a (10 us)." in text[1.0]
-    assert "50% of the issue slots are in use" in text[0.5]
     assert "None of the changes that were tried gains 0.5% or more." in text[None]
 
 
@@ -177,12 +174,11 @@ def test_kinds_and_operators_of_the_path():
 def test_kernels_that_hold_each_other_up():
     """Six operators of 10 us that fill the device, side by side: 60 us, 50 of them contention. Then one of 20 us.
 
-    That one does not load anything, so of 80 us 75 % of the slots are in use: it is the largest share that counts.
+    That one does not load anything: 50 of 80 us are contention, 10 + 20 compute.
     """
     ops = [ss.Operator(f"v{i}", time=10.0, utilization=1.0) for i in range(6)]
     graph = ss.OpGraph([*ops, ss.Operator("last", time=20.0)], [ss.Edge(op.name, "last") for op in ops])
     rows = [ss.Placement(op.name, stream=i) for i, op in enumerate(ops)]
     text = str(explain(ss.Schedule(graph, [*rows, ss.Placement("last")]), BARE))
     assert "Of that 62% is kernels held up by others that run beside them, 38% is kernels computing." in text
-    assert "75% of the issue slots are in use" in text
     assert "It is bound by the device: kernels side by side want more than there is." in text

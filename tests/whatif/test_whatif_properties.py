@@ -87,7 +87,7 @@ CHANGES = {
     "launch": (lambda asked: asked.overhead(launch=0), on_other(launch=0.0)),
     "overhead": (lambda asked: asked.overhead(0.5), with_half_of_each_overhead),
     "interference": (lambda asked: asked.interference(0), on_other(interference=((0.0, 0.0), (0.0, 0.0)))),
-    "contention": (lambda asked: asked.contention(False), on_other(contention=False)),
+    "contention": (lambda asked: asked.set("contention", False), on_other(contention=False)),
     "gpus": (lambda asked: asked.gpus(4), lambda p, c: (p, Cluster.preset(c.devices[0].model, 4))),
     "sms": (lambda asked: asked.device(sms=0.5), with_half_the_sms),
     "h100": (lambda asked: asked.device("h100"), on_h100s),

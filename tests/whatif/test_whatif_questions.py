@@ -149,10 +149,8 @@ def test_a_plan_over_a_rewritten_graph_is_not_kept_by_the_names_of_the_old_one()
     again = what_if(FORK, FREE, True, scheduler="sequential").fuse(["b", "c"])
     assert (again.direct, again.rescheduling) == (0.0, 0.0)
     anew = replace(what_if(FORK, FREE, True, scheduler=merging).operators("a", speed=2.0), rescheduled=True)
-    assert (anew.makespan, anew.direct, anew.notes) == (45.0, -5.0, ())
-    quicker = asked.operators("b", speed=2.0)
-    assert quicker.difference == 0.0
-    assert quicker.notes == ("m rewrote the graph: 'b' is not in the plan, and its speed makes no difference",)
+    assert (anew.makespan, anew.direct) == (45.0, -5.0)
+    assert asked.operators("b", speed=2.0).difference == 0.0
     assert what_if(asked.plan, FREE).operators("both", speed=2.0).difference == -20.0
     known = numeric_parameters(asked, per_operator=True)
     assert [name for name in known if name.startswith("operator.")] == ["operator.a.speed"]
@@ -167,20 +165,16 @@ GRID = made([Operator("a", flops=1e9, kernels=(Kernel(108),))])
 @pytest.mark.parametrize(
     ("asked", "notes"),
     [
-        (SEQUENTIAL.gpus(2), "sequential makes no use of gpu1; other schedulers may"),
-        (SEQUENTIAL.gpus(8), "sequential makes no use of gpu1, gpu2, gpu3, gpu4 and 3 more; other schedulers may"),
-        (what_if(FORK, FREE).gpus(2), "the plan was made without gpu1 and does not use it; reschedule"),
-        (what_if(FORK, FREE).gpus(3), "the plan was made without gpu1, gpu2 and does not use them; reschedule"),
+        (SEQUENTIAL.gpus(2), "sequential makes no use of the devices that were added: other schedulers may"),
+        (what_if(FORK, FREE).gpus(3), "lios makes no use of the devices that were added: reschedule"),
         (what_if(FORK, FREE, True, scheduler="hios-lp").gpus(3), ""),
         (what_if(COPYING, PAIR).link(bandwidth=2.0), ""),
         (what_if(SPLIT, PAIR).link(bandwidth=2.0), EXACT),
         (what_if(one_stream(FORK), PAIR).link(bandwidth=2.0),
          f"{EXACT}; nothing is copied between devices: links make no difference"),
-        (what_if(FORK, FREE).link(bandwidth=2.0), "there are no links to change"),
-        (what_if(FORK, FREE).device(l2=2.0), "nothing in the model depends on device.l2"),
+        (what_if(one_stream(COPYING.graph), FREE).link(bandwidth=2.0),
+         "nothing is copied between devices: links make no difference"),
         (what_if(GRID, FREE).device("h100"), "kernels keep the grids and blocks that they have on a100"),
-        (what_if(SPLIT, PAIR, True, scheduler=worse).operators(speed=2.0),
-         "the plan made anew is 5 us slower than the old one would be: keep that"),
     ],
 )  # fmt: skip
 def test_notes(asked, notes):

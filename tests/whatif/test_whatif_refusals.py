@@ -83,7 +83,7 @@ REFUSED = {
         (lambda: a.link(bandwidth=float("nan")), "not nan"),
         (lambda: a.gpus(0), "gpus must be a whole number from 1 to 4,096, not 0"),
         (lambda: a.gpus(4097), "gpus must be a whole number from 1 to 4,096, not 4097"),
-        (lambda: a.contention(2), "contention must be true or false, not 2"),
+        (lambda: a.set("contention", 2), "contention must be true or false, not 2"),
         (lambda: a.fuse([]), "fuse must not be empty"),
         (lambda: a.fuse([["a"], ["b"]]), r"fuse\[0\] must be a text"),
         (lambda: a.remove("a", "b", "c").makespan, "nothing of graph 'graph' would be left"),

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final
 
-import numpy as np
-
 from simsched.base.codec import Checked, write
 from simsched.base.errors import SimschedError, WhatIfError
 from simsched.base.units import format_time
@@ -71,8 +69,7 @@ class Explanation(Finding):
     blame
         us by cause on the critical path.
     sentences
-        In words: how long it takes, what that goes to, which operators, how far from the bound, how busy the devices
-        are, and what bounds it.
+        In words: how long it takes, what that goes to, which operators, how far from the bound, and what bounds it.
     suggestions
         What would help most, from the largest gain; at most three, none that gains less than 0.5 %.
     """
@@ -155,7 +152,7 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     path = trace.critical_path()
     suggestions = _suggestions(asked) if trace.makespan > 0 else ()
     sentences = [
-        _what(plan, trace), _blamed(path.shares), *_operators(trace), _distance(trace, limits), _busy(trace),
+        _what(plan, trace), _blamed(path.shares), *_operators(trace), _distance(trace, limits),
         _verdict(path.shares, trace, limits, any(each.doable for each in suggestions)), _alone(asked),
     ]  # fmt: skip
     return Explanation(
@@ -221,15 +218,6 @@ def _alone(asked: Question) -> str:
     if us > asked.makespan_before * (1 - _LEAST_GAIN):
         return ""
     return f"On one device {plan.scheduler} takes {format_time(us)}: the others cost more than they gain."
-
-
-def _busy(trace: Trace) -> str:
-    if not len(trace.graph.kernel_blocks) and np.isnan(trace.graph.utilization).all():
-        return "How much of the devices the operators fill is not known: they have neither kernels nor a utilization."
-    return (
-        f"{trace.sm_efficiency():.0%} of the SMs have work on average, and {trace.sm_utilization():.0%} of the issue "
-        "slots are in use."
-    )
 
 
 def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds, plans_help: bool) -> str:
@@ -321,7 +309,7 @@ def candidates(asked: Question) -> Iterator[tuple[str, Question, bool]]:
         yield "make barriers free", asked.overhead(barrier=0.0), False
     if any(device.contention for device in asked.cluster.devices):
         yield "end the interference between kernels side by side", asked.interference(absolute(0.0)), False
-        yield "let kernels side by side run as if alone", asked.contention(False), False
+        yield "let kernels side by side run as if alone", asked.set("contention", False), False
     if len(trace.program.copies.op):
         yield "make links twice as wide", asked.link(bandwidth=2.0), False
     yield "have twice the SMs", asked.device(sms=2.0), False

@@ -157,10 +157,6 @@ class Question(World, Outcome):
         """
         return self.set("interference", factor)
 
-    def contention(self, on: bool) -> Self:
-        """Let kernels share the device, or run each at its solo rate: `Device.contention`."""
-        return self.set("contention", on)
-
     # what there is then
 
     @cached_property

@@ -188,12 +188,7 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
 
     An operator has the placement of the first of those it stands for that the plan launches. The launch order stays;
     where it was topological, and an operator would then precede one that it reads from, it waits for it (stable
-    topological order).
-
-    Raises
-    ------
-    ScheduleError
-        If what comes out cannot run, such as stages that an operator would have to leave.
+    topological order). Whether it can run, in its stages for one, is not checked.
     """
     launched, before = launch_position(plan), plan.graph
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
@@ -201,4 +196,4 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
     if (launched[before.src] < launched[before.dst]).all():  # on other devices, too
         place = np.argsort(order)
         order = order[topological_order(len(lead), place[rewiring.graph.src], place[rewiring.graph.dst])[0]]
-    return plan.like(lead[order], graph=rewiring.graph, op=order).check()
+    return plan.like(lead[order], graph=rewiring.graph, op=order)

@@ -266,7 +266,7 @@ class World:
 
     def _executed(self, plan: Schedule) -> Schedule:
         how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
-        return plan if plan.execution == how else plan.like(execution=how).check()
+        return plan if plan.execution == how else plan.like(execution=how)
 
     @cached_property
     def kept_plan(self) -> Schedule:
@@ -290,7 +290,8 @@ class World:
                 raise WhatIfError(f"{rewritten}: ask of the plan in the place of the graph, or {_REMEDY}")
             for rewiring in rewirings:
                 plan = carried(plan, rewiring)
-            return self._executed(plan)
+            plan = self._executed(plan)
+            return plan if plan is self.ground.plan else plan.check()
         except ScheduleError as error:
             raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
 
