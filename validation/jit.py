@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.base.jit.compiler import compile_piece
 from simsched.base.jit.native import link, to_object
-from simsched.base.jit.units import units_of
+from simsched.base.jit.units import symbol_of, units_of
 from validation.evidence import keep, options
 from validation.jit_programs import HEAD, State, source_of
 
@@ -31,8 +31,9 @@ def differences(first: int, count: int, seed: int) -> Iterator[str]:
     sources = {number: source_of(number, seed) for number in range(first, first + count)}
     calls = "".join(f"    if s.which == {number}:\n        program_{number}(s)\n" for number in sources)
     names = module_of(f"{HEAD}{''.join(sources.values())}def entry(s: State) -> None:\n{calls}", f"programs_{first}")
-    entry = compile_piece(names["entry"], "entry", units_of(names["entry"]))
-    natives = [link("entry", to_object(entry, how)) for how in ("O0", "O3")]  # which are not kept on disk
+    entry = compile_piece(names["entry"], units_of(names["entry"]))
+    symbol = symbol_of(names["entry"])
+    natives = [link(symbol, to_object(entry, how)) for how in ("O0", "O3")]  # which are not kept on disk
     for number, source in sources.items():
         for k in range(_TABLES):
             ways: list[Callable[[State], object]] = [

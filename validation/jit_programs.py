@@ -14,7 +14,7 @@ from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, 
 N: Final = 8
 """Places of a column; parts of it that are passed on have at least half."""
 LARGE, ODD, NAN = 9007199254740993, -7, nan
-HEAD: Final = """from math import ceil, floor, inf, sqrt
+HEAD: Final = """from math import ceil, floor, inf
 from simsched.base.jit import Column, Rows, i1, i4, i8, f8, wrapped
 from validation.jit_programs import LARGE, NAN, ODD, Record, State, depth_of, mixed
 
@@ -69,26 +69,25 @@ _GRAMMAR: Final[dict[str, tuple[str, ...]]] = {
         "(~{int})", "wrapped(({int} - {int} * {int}) ^ ~{int})", "wrapped({int} << {shift})",
         "({int} >> {shift})",
         "({int} // {divisor})", "({int} % {divisor})", "({int} & {int})", "({int} | {int})", "({int} ^ {int})",
-        "max({int}, {int})", "min({int}, {int}, {int})", "({int} if {truth} else {int})", "int({bool})", "int({int})",
+        "max({int}, {int})", "min({int}, {int}, {int})", "({int} if {truth} else {int})",
         "wrapped({bool} + {int})", "int({bounded})", "floor({bounded})", "ceil({bounded})", "mixed({int}, {int})",
-        "mixed(value={int}, seed={int})", "depth_of(s, {index}, 0)", "{i8}", "{i8}", "{i4}", "{i1}",
+        "depth_of(s, {index}, 0)", "{i8}", "{i8}", "{i4}", "{i1}",
     ),
     "float": (
         "({float} + {float})", "({float} - {float})", "({float} * {float})", "({float} * {int})", "({int} - {float})",
         "({bool} + {float})", "({float} / (abs({float}) + 0.5))", "({float} / -0.7)", "({float} / 7)", "(-{float})",
-        "abs({float})", "sqrt(abs({float}))", "float({int})", "float({bool})", "max({float}, {float})",
+        "abs({float})", "float({int})", "max({float}, {float})",
         "max({float}, 0.0)", "min({float}, {float}, {float})", "min((-0.0), {float})",
         "({float} if {truth} else {float})", "{f8}", "{f8}", "{f8}",
     ),
     "bool": (
         "({int} {order} {int})", "({int} {order} {int})", "({float} {order} {float})", "({float} {order} {float})",
-        "({float} {order} 3)", "({int} {order} {bool})", "({int} {order} {int name} {order} {int name})",
-        "({float} {order} {float name} {order} {float name})", "({int} in ({int}, {int}))", "({int} not in ({int},))",
-        "({bool} and {bool})", "({bool} or {bool})", "({bool} & {bool})", "({bool} | {bool})", "({bool} ^ {bool})",
-        "bool({int})", "bool({float})", "(not {truth})", "({bool} if {truth} else {bool})", "(s.perhaps is None)",
+        "({float} {order} 3)", "({int} {order} {bool})", "({int} in ({int}, {int}))",
+        "({bool} and {bool})", "({bool} or {bool})", "(not {truth})", "({bool} if {truth} else {bool})",
+        "(s.perhaps is None)",
         "(s.perhaps is not None and s.perhaps[{index}] < {int})", "(s.perhaps is None or s.perhaps[{index}] == {int})",
     ),
-    "truth": ("{bool}", "{bool}", "{bool}", "{int}", "{float}", "({bool} and {int})", "({float} or {bool})"),
+    "truth": ("{bool}", "{bool}", "{bool}", "{int}", "({bool} and {int})", "({int} or {bool})"),
     "order": ("==", "!=", "<", "<=", ">", ">="),
     "shift": ("({int} & 63)", "1", "40", "63"),
     "divisor": ("7", "1000", "(-3)", "(-8)", "(-9223372036854775808)", "max(1, {int})", "min(-2, {int})"),
@@ -110,7 +109,7 @@ _GRAMMAR: Final[dict[str, tuple[str, ...]]] = {
     "store": (
         "{i8} = {int}", "{i8} = {bool}", "{i4} = {int} % 2147483647 - 1073741823", "{i1} = {int} & 127",
         "{i4} = max(-2147483648, min(2147483647, {int}))", "{i1} = max(-128, min(127, {int}))", "{f8} = {float}",
-        "{f8} = {float}", "{f8} = {int}", "{f8} = {bool}", "{f8} += {float}", "{f8} -= {int}", "{f8} *= {float}",
+        "{f8} = {float}", "{f8} += {float}", "{f8} -= {int}", "{f8} *= {float}",
         "{f8} /= -0.1", "{i8} //= 3", "{i8} //= -2", "{i4} %= -9", "{i8} %= 30", "{i1} >>= 2", "{i8} |= 5",
         "{i4} ^= -4", "{i1} &= 31", "{i8}, {f8} = {int}, {float}", "{i8}, {i8} = {i8}, {i8}",
         "{f8}, {i4} = {f8}, {bool}",
@@ -121,12 +120,11 @@ _LEAVES: Final = {
             "LARGE", "ODD", "(-ODD)"),
     "float": ("0.0", "(-0.0)", "1.5", "(-2.75)", "0.1", "1e300", "5e-324", "inf", "(-inf)", "NAN", "1e15"),
     "bool": ("True", "False"),
-    "int name": ("0", "5", "LARGE"), "float name": ("0.0", "1.5", "inf"),
 }  # fmt: skip
 _CHANGES: Final = {
     "int": ("{v} %= 30\n{v} += {int} & 7", "{v} &= 31\n{v} *= {int} & 3", "{v} //= -2", "{v} ^= {int}"),
     "float": ("{v} += {float}", "{v} -= {int}", "{v} *= {float}", "{v} /= 3.0"),
-    "bool": ("{v} &= {bool}", "{v} |= {bool}", "{v} ^= {bool}"),
+    "bool": ("{v} = not {v}", "{v} = {v} and {bool}"),
 }
 _KINDS: Final = tuple(kind for kind in _GRAMMAR if kind in ("int", "float", "bool") or kind[0].isupper())
 _WORK: Final = 400  # statements that a kernel may run, about
@@ -172,7 +170,7 @@ class _Kernel:
 
     def _text(self, kind: str, depth: int) -> str:
         """Return an expression of a kind, or whatever the grammar has under a name."""
-        names = [name for name, other in self._locals if other == kind.removesuffix(" name")]
+        names = [name for name, other in self._locals if other == kind]
         if names and self._maybe(0.35):
             return self._rng.choice(names)
         found = [helper for helper in self._helpers if helper.results == (kind,)]
@@ -191,8 +189,6 @@ class _Kernel:
             return ""
         self.work += self._times * helper.work
         given = [self._text(kind, depth) for kind in helper.parameters]
-        if given and self._maybe(0.2):
-            given[-1] = f"p{len(given) - 1}={given[-1]}"
         return f"{helper.name}({', '.join(['s', *given])})"
 
     def _maybe(self, chance: float) -> bool:
@@ -273,7 +269,7 @@ class _Kernel:
         before = len(self._lines)
         self._block(indent + "    ", self._rng.randint(1, 3), in_loop=in_loop)
         if len(self._lines) == before:
-            self._add("pass", indent + "    ")
+            self._add("s.j ^= 1", indent + "    ")
 
     def _for(self, indent: str, _in_loop: bool) -> None:
         if self._times < 10:

@@ -10,12 +10,11 @@ import builtins
 import math
 from collections.abc import Mapping, Sequence
 from struct import pack
-from types import FunctionType, ModuleType
-from typing import Any, Final, cast
+from types import FunctionType
+from typing import Any, Final, NamedTuple, cast
 
-from simsched.base.jit.module import Module, Value, llvm, shown
 from simsched.base.jit.tables import BOOL, FLOAT, INT, NONE, ColumnKind, dtype_of, kind_of
-from simsched.base.jit.units import CompileError, Unit, is_kernel, wrapped
+from simsched.base.jit.units import CompileError, Unit, is_kernel, symbol_of, wrapped
 
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
@@ -26,37 +25,53 @@ _INT_OPS: Final = {
 _FLOAT_OPS: Final = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 _COMPARISONS: Final = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _ROUNDED: Final = {math.floor: "floor", math.ceil: "ceil"}
+_NAMES: Final = {INT: "int", FLOAT: "float", BOOL: "bool", NONE: "None"}
 _EXACT: Final = 2**53  # whole numbers up to here are floats
 _INTRINSICS: Final = """
 declare double @llvm.floor.f64(double)
 declare double @llvm.ceil.f64(double)
 declare double @llvm.fabs.f64(double)
-declare double @llvm.sqrt.f64(double)
 declare i64 @llvm.fptosi.sat.i64.f64(double)
 """
 
 
-def compile_piece(entry: FunctionType, symbol: str, units: Mapping[str, Unit]) -> str:
+def compile_piece(entry: FunctionType, units: Mapping[str, Unit]) -> str:
     """Return LLVM assembly of a function of one table and of the kernels that it calls.
-
-    Parameters
-    ----------
-    symbol
-        Its name as a symbol.
 
     Raises
     ------
     CompileError
         If something is not in the subset; the message names file, line and remedy.
     """
-    module = Module(units)
-    module.symbols[entry] = symbol
-    module.todo.append(entry)
-    text = [_INTRINSICS]
-    while module.todo:
-        function = module.todo.pop()
-        text += _Function(module, function).lines(external=function is entry)
-    return "\n".join([*text, *module.metadata.values(), ""])
+    text, todo = [_INTRINSICS], [entry]
+    for function in todo:  # which gets longer meanwhile
+        kernel = _Function(units, function)
+        text += kernel.lines(external=function is entry)
+        todo += [each for each in kernel.called if each not in todo]
+    return "\n".join([*text, ""])
+
+
+class _Value(NamedTuple):
+    """An operand: its type, and its text in LLVM assembly."""
+
+    kind: Any
+    text: str
+
+
+def _llvm(kind: Any) -> str:
+    """Return a type in LLVM assembly."""
+    if isinstance(kind, str):
+        return kind
+    return f"{{ {', '.join(map(_llvm, kind))} }}" if type(kind) is tuple else "ptr"
+
+
+def _shown(kind: Any) -> str:
+    """Return a type as a reader of the kernel knows it."""
+    if isinstance(kind, ColumnKind):
+        return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
+    if type(kind) is tuple:
+        return f"({', '.join(map(_shown, kind))})"
+    return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
 
 
 class _Function:
@@ -65,14 +80,14 @@ class _Function:
     Every local lies on the stack, where LLVM's first pass finds it; every expression becomes a new value.
     """
 
-    def __init__(self, module: Module, function: FunctionType) -> None:
-        self._module, self._function = module, function
-        self._unit = module.units[function.__code__.co_filename]
+    def __init__(self, units: Mapping[str, Unit], function: FunctionType) -> None:
+        self._function, self._unit = function, units[function.__code__.co_filename]
+        self.called: dict[FunctionType, None] = {}
         self._definition = self._unit.definition(function.__name__)
         self._line = self._definition.lineno
         self._slots: list[str] = []
         self._code: list[str] = []
-        self._locals: dict[str, Value] = {}
+        self._locals: dict[str, _Value] = {}
         self._loops: list[tuple[str, str]] = []  # where `continue` and `break` go
         self._count = 0
 
@@ -80,13 +95,13 @@ class _Function:
         """Return the function."""
         parameters, self._returns = self.signature(self._function)
         for name, kind in parameters.items():
-            self._store_local(name, Value(kind, f"%p.{name}"))
+            self._store_local(name, _Value(kind, f"%p.{name}"))
         self._block(self._definition.body)
         if not self._ended():
             self._code.append("  ret void" if self._returns == NONE else "  unreachable")
-        listed = ", ".join(f"{llvm(kind)} %p.{name}" for name, kind in parameters.items())
-        head = f"define {'' if external else 'internal '}{llvm(self._returns)} "
-        head += f'@"{self._module.symbols[self._function]}"({listed}) nounwind {{'
+        listed = ", ".join(f"{_llvm(kind)} %p.{name}" for name, kind in parameters.items())
+        head = f"define {'' if external else 'internal '}{_llvm(self._returns)} "
+        head += f'@"{symbol_of(self._function)}"({listed}) nounwind {{'
         return [head, *self._slots, *self._code, "}"]
 
     def signature(self, function: FunctionType) -> tuple[dict[str, Any], Any]:
@@ -105,17 +120,17 @@ class _Function:
 
     # --- code
 
-    def _emit(self, kind: Any, operation: str) -> Value:
+    def _emit(self, kind: Any, operation: str) -> _Value:
         """Write an operation that gives a value."""
         self._count += 1
         self._code.append(f"  %v{self._count} = {operation}")
-        return Value(kind, f"%v{self._count}")
+        return _Value(kind, f"%v{self._count}")
 
-    def _set(self, place: Value, value: Value) -> None:
-        self._code.append(f"  store {llvm(place.kind)} {value.text}, ptr {place.text}")
+    def _set(self, place: _Value, value: _Value) -> None:
+        self._code.append(f"  store {_llvm(place.kind)} {value.text}, ptr {place.text}")
 
-    def _get(self, place: Value) -> Value:
-        return self._emit(place.kind, f"load {llvm(place.kind)}, ptr {place.text}")
+    def _get(self, place: _Value) -> _Value:
+        return self._emit(place.kind, f"load {_llvm(place.kind)}, ptr {place.text}")
 
     def _labels(self, n: int) -> list[str]:
         self._count += n
@@ -134,14 +149,14 @@ class _Function:
         self._jump(label)
         self._code.append(f"{label}:")
 
-    def _branch(self, condition: Value, then: str, otherwise: str) -> None:
+    def _branch(self, condition: _Value, then: str, otherwise: str) -> None:
         self._code.append(f"  br i1 {condition.text}, label %{then}, label %{otherwise}")
 
-    def _slot(self, kind: Any) -> Value:
+    def _slot(self, kind: Any) -> _Value:
         """Return a new place on the stack."""
         self._count += 1
-        self._slots.append(f"  %v{self._count} = alloca {llvm(kind)}")
-        return Value(kind, f"%v{self._count}")
+        self._slots.append(f"  %v{self._count} = alloca {_llvm(kind)}")
+        return _Value(kind, f"%v{self._count}")
 
     # --- statements
 
@@ -156,18 +171,13 @@ class _Function:
             if self._ended():  # the rest is never run
                 return
 
-    def _do_pass(self, _node: ast.Pass) -> None:
-        pass
-
     def _do_expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring
             self._expr(node.value)
 
-    def _do_assign(self, node: ast.Assign | ast.AnnAssign) -> None:
-        if node.value is None:
-            self._refuse("a local without a value; assign one")
-        values = self._values(cast(ast.expr, node.value))
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+    def _do_assign(self, node: ast.Assign) -> None:
+        values = self._values(node.value)
+        for target in node.targets:
             names = target.elts if isinstance(target, ast.Tuple) else [target]
             if len(names) != len(values):
                 self._refuse(f"{len(values)} values for {len(names)} names; give as many")
@@ -175,18 +185,16 @@ class _Function:
                 if isinstance(name, ast.Name):
                     self._store_local(name.id, value)
                 else:
-                    self._write(*self._place(name), value)
+                    self._write(self._place(name), value)
 
-    _do_annassign = _do_assign
-
-    def _values(self, node: ast.expr) -> list[Value]:
+    def _values(self, node: ast.expr) -> list[_Value]:
         """Return the values of a tuple, or the only one."""
         if isinstance(node, ast.Tuple):
             return [self._expr(each) for each in node.elts]
         value = self._expr(node)
         if type(value.kind) is not tuple:
             return [value]
-        whole = f"extractvalue {llvm(value.kind)} {value.text}"
+        whole = f"extractvalue {_llvm(value.kind)} {value.text}"
         return [self._emit(kind, f"{whole}, {k}") for k, kind in enumerate(value.kind)]
 
     def _do_augassign(self, node: ast.AugAssign) -> None:
@@ -194,20 +202,20 @@ class _Function:
             new = self._operation(node.op, self._expr(node.target), self._expr(node.value))
             self._store_local(node.target.id, new)
         else:
-            place, tag = self._place(node.target)
-            self._write(place, tag, self._operation(node.op, self._read(place, tag), self._expr(node.value)))
+            place = self._place(node.target)
+            self._write(place, self._operation(node.op, self._read(place), self._expr(node.value)))
 
     def _do_return(self, node: ast.Return) -> None:
         values = [] if node.value is None else self._values(node.value)
         kinds = self._returns if type(self._returns) is tuple else (self._returns,) * (self._returns != NONE)
         if len(values) != len(kinds):
-            self._refuse(f"the result is {shown(self._returns)}; return that, everywhere")
+            self._refuse(f"the result is {_shown(self._returns)}; return that, everywhere")
         values = [self._fitting(value, kind, "the result") for value, kind in zip(values, kinds, strict=True)]
-        found = values[0] if len(values) == 1 else Value(self._returns, "undef" if values else "")
+        found = values[0] if len(values) == 1 else _Value(self._returns, "undef" if values else "")
         for k, value in enumerate(values if len(values) > 1 else []):
-            operands = f"{llvm(found.kind)} {found.text}, {llvm(value.kind)} {value.text}, {k}"
+            operands = f"{_llvm(found.kind)} {found.text}, {_llvm(value.kind)} {value.text}, {k}"
             found = self._emit(found.kind, f"insertvalue {operands}")
-        self._code.append(f"  ret {llvm(self._returns)} {found.text}")
+        self._code.append(f"  ret {_llvm(self._returns)} {found.text}")
 
     def _do_if(self, node: ast.If) -> None:
         then, otherwise, end = self._labels(3)
@@ -240,7 +248,7 @@ class _Function:
         if call.keywords or not 1 <= len(call.args) <= 3:
             self._refuse("a range has one to three bounds, without names")
         bounds = [self._fitting(self._expr(each), INT, "a bound of range") for each in call.args[:2]]
-        start, stop = bounds if len(bounds) == 2 else (Value(INT, "0"), bounds[0])
+        start, stop = bounds if len(bounds) == 2 else (_Value(INT, "0"), bounds[0])
         step = self._constant(call.args[2]) if len(call.args) == 3 else 1
         if not isinstance(step, int) or not step:
             self._refuse("the step of a range is a whole number, not 0, that stands in the source")
@@ -267,27 +275,27 @@ class _Function:
 
     # --- places
 
-    def _store_local(self, name: str, value: Value) -> None:
+    def _store_local(self, name: str, value: _Value) -> None:
         if value.kind == NONE or type(value.kind) is tuple:
-            self._refuse(f"{name!r} cannot be {shown(value.kind)}; give each part a name")
+            self._refuse(f"{name!r} cannot be {_shown(value.kind)}; give each part a name")
         if name not in self._locals:
             self._locals[name] = self._slot(value.kind)
         place = self._locals[name]
         if place.kind != value.kind:
-            self._refuse(f"{name!r} is {shown(place.kind)} and becomes {shown(value.kind)}; use two names")
+            self._refuse(f"{name!r} is {_shown(place.kind)} and becomes {_shown(value.kind)}; use two names")
         self._set(place, value)
 
-    def _place(self, node: ast.expr) -> tuple[Value, str]:
-        """Return the address of a field or of a place in a column, with a number's code as type, and its name."""
+    def _place(self, node: ast.expr) -> _Value:
+        """Return the address of a field or of a place in a column, with a number's code as type."""
         if isinstance(node, ast.Attribute):
             row = self._expr(node.value)
             offset, code = getattr(row.kind, "fields", {}).get(node.attr, (0, ""))
-            place, name = f"i8, ptr {row.text}, i64 {offset}", f"{getattr(row.kind, '__name__', '')}.{node.attr}"
+            place = f"i8, ptr {row.text}, i64 {offset}"
         elif isinstance(node, ast.Subscript):
             column, part = self._expr(node.value), node.slice
             if not isinstance(column.kind, ColumnKind):
-                self._refuse(f"{ast.unparse(node.value)!r} is {shown(column.kind)} and has no places")
-            code = name = column.kind.element
+                self._refuse(f"{ast.unparse(node.value)!r} is {_shown(column.kind)} and has no places")
+            code = column.kind.element
             if isinstance(part, ast.Slice):
                 if part.lower is None or part.upper or part.step:
                     self._refuse("a part of a column has a start only: column[start:]")
@@ -298,40 +306,34 @@ class _Function:
             code = ""
         if not code:
             self._refuse(f"{ast.unparse(node)!r} is no local, field or column")
-        return self._emit(code, f"getelementptr {place}"), name if code in _STORED else ""
+        return self._emit(code, f"getelementptr {place}")
 
-    def _read(self, place: Value, name: str) -> Value:
+    def _read(self, place: _Value) -> _Value:
         stored = _STORED[place.kind]
-        tag = self._module.tag(name)
-        value = self._emit(FLOAT if stored == FLOAT else INT, f"load {stored}, ptr {place.text}{tag}")
+        value = self._emit(FLOAT if stored == FLOAT else INT, f"load {stored}, ptr {place.text}")
         return value if stored == value.kind else self._emit(INT, f"sext {stored} {value.text} to i64")
 
-    def _write(self, place: Value, name: str, value: Value) -> None:
+    def _write(self, place: _Value, value: _Value) -> None:
         if place.kind not in _STORED:
             self._refuse("what is written to is a local, a field or a number of a column")
         stored = _STORED[place.kind]
-        if stored == FLOAT and value.kind in (INT, BOOL):
-            value = self._as_float(value)
         value = self._fitting(value, FLOAT if stored == FLOAT else INT, "what is written")
         if stored != value.kind:
             value = self._emit(stored, f"trunc i64 {value.text} to {stored}")
-        self._code.append(f"  store {stored} {value.text}, ptr {place.text}{self._module.tag(name)}")
+        self._code.append(f"  store {stored} {value.text}, ptr {place.text}")
 
     # --- expressions
 
-    def _expr(self, node: ast.expr) -> Value:
+    def _expr(self, node: ast.expr) -> _Value:
         method = getattr(self, f"_get_{type(node).__name__.lower()}", None)
         if method is None:
             self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
-        return cast(Value, cast(Any, method)(node))
+        return cast(_Value, cast(Any, method)(node))
 
     def _static(self, node: ast.expr) -> Any:
-        """Return what a name, or an attribute of a module, stands for outside of the function; None if nothing."""
+        """Return what a name stands for outside of the function; None if nothing."""
         if isinstance(node, ast.Name) and node.id not in self._locals:
             return self._unit.names.get(node.id, getattr(builtins, node.id, None))
-        if isinstance(node, ast.Attribute):
-            module = self._static(node.value)
-            return getattr(module, node.attr, None) if isinstance(module, ModuleType) else None
         return None
 
     def _constant(self, node: ast.expr) -> Any:
@@ -344,39 +346,33 @@ class _Function:
         found = self._static(node)
         return found if isinstance(found, int | float) else None
 
-    def _get_constant(self, node: ast.expr) -> Value:
+    def _get_constant(self, node: ast.expr) -> _Value:
         number = self._constant(node)
         if isinstance(number, bool):
-            return Value(BOOL, str(number).lower())
+            return _Value(BOOL, str(number).lower())
         if isinstance(number, int) and -(2**63) <= number < 2**63:
-            return Value(INT, str(number))
+            return _Value(INT, str(number))
         if isinstance(number, float):
-            return Value(FLOAT, f"0x{pack('>d', number).hex()}")
+            return _Value(FLOAT, f"0x{pack('>d', number).hex()}")
         return self._refuse(f"{ast.unparse(node)!r} is no number of 64 bits and no local; {_SUBSET}")  # type: ignore[no-any-return]
 
-    def _get_name(self, node: ast.Name) -> Value:
+    def _get_name(self, node: ast.Name) -> _Value:
         return self._get(self._locals[node.id]) if node.id in self._locals else self._get_constant(node)
 
-    def _get_attribute(self, node: ast.Attribute) -> Value:
-        if self._static(node) is not None:
-            return self._get_constant(node)
-        place, name = self._place(node)
-        if isinstance(place.kind, ColumnKind):  # addresses of columns stay what they are during a call
-            return self._emit(place.kind, f"load ptr, ptr {place.text}, !invariant.load !0")
-        return self._read(place, name)
+    def _get_attribute(self, node: ast.Attribute) -> _Value:
+        place = self._place(node)
+        return self._get(place) if isinstance(place.kind, ColumnKind) else self._read(place)
 
-    def _get_subscript(self, node: ast.Subscript) -> Value:
-        place, name = self._place(node)
-        return self._read(place, name) if place.kind in _STORED else place
+    def _get_subscript(self, node: ast.Subscript) -> _Value:
+        place = self._place(node)
+        return self._read(place) if place.kind in _STORED else place
 
-    def _get_binop(self, node: ast.BinOp) -> Value:
+    def _get_binop(self, node: ast.BinOp) -> _Value:
         return self._operation(node.op, self._expr(node.left), self._expr(node.right))
 
-    def _operation(self, op: ast.operator, a: Value, b: Value) -> Value:
-        if {a.kind, b.kind} == {BOOL} and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
-            return self._emit(BOOL, f"{_INT_OPS[type(op)]} i1 {a.text}, {b.text}")
+    def _operation(self, op: ast.operator, a: _Value, b: _Value) -> _Value:
         if not {a.kind, b.kind} <= {INT, FLOAT, BOOL}:
-            self._refuse(f"arithmetic of {shown(a.kind)} and {shown(b.kind)}")
+            self._refuse(f"arithmetic of {_shown(a.kind)} and {_shown(b.kind)}")
         if FLOAT in (a.kind, b.kind):
             if type(op) not in _FLOAT_OPS:
                 self._refuse(f"{type(op).__name__} is of whole numbers; round with floor, ceil or int first")
@@ -391,7 +387,7 @@ class _Function:
             self._refuse(f"{type(op).__name__} of whole numbers is not compiled; write float(a) / b, or a product")
         return self._emit(INT, f"{_INT_OPS[type(op)]} i64 {a.text}, {b.text}")
 
-    def _floor_division(self, op: ast.operator, a: Value, b: Value) -> Value:
+    def _floor_division(self, op: ast.operator, a: _Value, b: _Value) -> _Value:
         """Divide towards minus infinity, as Python does; LLVM divides towards 0."""
         quotient = self._emit(INT, f"sdiv i64 {a.text}, {b.text}")
         rest = self._emit(INT, f"srem i64 {a.text}, {b.text}")
@@ -404,7 +400,7 @@ class _Function:
         other = self._emit(INT, f"add i64 {rest.text}, {b.text}")
         return self._emit(INT, f"select i1 {off.text}, i64 {other.text}, i64 {rest.text}")
 
-    def _get_unaryop(self, node: ast.UnaryOp) -> Value:
+    def _get_unaryop(self, node: ast.UnaryOp) -> _Value:
         if isinstance(node.op, ast.Not):
             return self._emit(BOOL, f"xor i1 {self._truth(node.operand).text}, true")
         if self._constant(node) is not None:
@@ -417,10 +413,10 @@ class _Function:
         operation = "sub i64 0," if isinstance(node.op, ast.USub) else "xor i64 -1,"
         return self._emit(INT, f"{operation} {self._as_int(value).text}")
 
-    def _get_boolop(self, node: ast.BoolOp) -> Value:
+    def _get_boolop(self, node: ast.BoolOp) -> _Value:
         return self._truth(node, exactly=True)
 
-    def _truth(self, node: ast.expr, *, exactly: bool = False) -> Value:
+    def _truth(self, node: ast.expr, *, exactly: bool = False) -> _Value:
         """Return whether something holds, as `if` sees it; `exactly`: it has to be a bool."""
         if isinstance(node, ast.BoolOp):  # what is on the right is looked at only if it counts
             end, found = self._labels(1)[0], self._slot(BOOL)
@@ -435,52 +431,45 @@ class _Function:
         value = self._expr(node)
         if value.kind == BOOL:
             return value
-        if exactly or value.kind not in (INT, FLOAT):
-            self._refuse(f"{ast.unparse(node)!r} is {shown(value.kind)}, no truth; compare it")
-        return self._compare("ne", value, Value(INT, "0"))
+        if exactly or value.kind != INT:
+            self._refuse(f"{ast.unparse(node)!r} is {_shown(value.kind)}, no truth; compare it")
+        return self._compare("ne", value, _Value(INT, "0"))
 
-    def _get_compare(self, node: ast.Compare) -> Value:
-        left = self._expr(node.left)
-        found: Value | None = None
-        for op, right in zip(node.ops, node.comparators, strict=True):
-            if len(node.ops) > 1 and not isinstance(right, ast.Name | ast.Constant):
-                self._refuse("in a chain of comparisons only the first may be more than a name or number; use `and`")
-            value, left = self._comparison(op, left, right)
-            found = value if found is None else self._emit(BOOL, f"and i1 {found.text}, {value.text}")
-        return cast(Value, found)
-
-    def _comparison(self, op: ast.cmpop, left: Value, right: ast.expr) -> tuple[Value, Value]:
-        """Return a comparison, and its right operand."""
+    def _get_compare(self, node: ast.Compare) -> _Value:
+        if len(node.ops) > 1:
+            self._refuse("a chain of comparisons; use `and`")
+        left, op, right = self._expr(node.left), node.ops[0], node.comparators[0]
         if isinstance(op, ast.Is | ast.IsNot):
             if not (isinstance(left.kind, ColumnKind) and isinstance(right, ast.Constant) and right.value is None):
                 self._refuse("`is` asks of a column whether it is None; else compare by ==")
             order = "eq" if isinstance(op, ast.Is) else "ne"
-            return self._emit(BOOL, f"icmp {order} ptr {left.text}, null"), left
-        if isinstance(op, ast.In | ast.NotIn):
+            return self._emit(BOOL, f"icmp {order} ptr {left.text}, null")
+        if isinstance(op, ast.In):
             # of floats it would not be the same: NaN is in a tuple of itself, and equals nothing
             if not isinstance(right, ast.Tuple) or left.kind == FLOAT:
                 self._refuse("`in` asks of a whole number for a tuple of such, written out; else compare by ==")
-            found = Value(BOOL, "false")
+            found = _Value(BOOL, "false")
             for each in cast(ast.Tuple, right).elts:
                 same = self._compare("eq", left, self._expr(each))
                 found = self._emit(BOOL, f"or i1 {found.text}, {same.text}")
-            return (self._emit(BOOL, f"xor i1 {found.text}, true") if isinstance(op, ast.NotIn) else found), left
-        value = self._expr(right)
-        return self._compare(_COMPARISONS[type(op)], left, value), value
+            return found
+        if type(op) not in _COMPARISONS:
+            self._refuse(f"{ast.unparse(node)!r} is not compiled; {_SUBSET}")
+        return self._compare(_COMPARISONS[type(op)], left, self._expr(right))
 
-    def _compare(self, order: str, a: Value, b: Value) -> Value:
+    def _compare(self, order: str, a: _Value, b: _Value) -> _Value:
         if FLOAT in (a.kind, b.kind):
             for value in (a, b):
                 if value.kind != FLOAT and not (value.text.lstrip("-").isdigit() and abs(int(value.text)) <= _EXACT):
-                    self._refuse(f"a float is compared with {shown(value.kind)}; write float(...)")
+                    self._refuse(f"a float is compared with {_shown(value.kind)}; write float(...)")
             a, b = self._as_float(a), self._as_float(b)
             return self._emit(BOOL, f"fcmp {'une' if order == 'ne' else 'o' + order} double {a.text}, {b.text}")
         if not {a.kind, b.kind} <= {INT, BOOL}:
-            self._refuse(f"{shown(a.kind)} is compared with {shown(b.kind)}")
+            self._refuse(f"{_shown(a.kind)} is compared with {_shown(b.kind)}")
         a, b = self._as_int(a), self._as_int(b)
         return self._emit(BOOL, f"icmp {order if order in ('eq', 'ne') else 's' + order} i64 {a.text}, {b.text}")
 
-    def _get_ifexp(self, node: ast.IfExp) -> Value:
+    def _get_ifexp(self, node: ast.IfExp) -> _Value:
         then, otherwise, end = self._labels(3)
         self._branch(self._truth(node.test), then, otherwise)
         self._begin(then)
@@ -493,7 +482,7 @@ class _Function:
         self._begin(end)
         return self._get(found)
 
-    def _get_call(self, node: ast.Call) -> Value:
+    def _get_call(self, node: ast.Call) -> _Value:
         called = self._static(node.func)
         if is_kernel(called):
             return self._call(cast(FunctionType, called), node)
@@ -509,59 +498,54 @@ class _Function:
                 first = self._emit(first.kind, f"select {operands}")
             return first
         if len(kinds) == 1:
-            if called is float and kinds[0] in (INT, FLOAT, BOOL):
+            if called is float and kinds[0] == INT:
                 return self._as_float(first)
-            if called is bool and kinds[0] in (INT, FLOAT, BOOL):
-                return self._compare("ne", first, Value(INT, "0"))
             if called is wrapped and kinds[0] == INT:
                 return first
-            if called is int and kinds[0] in (INT, BOOL):
-                return self._as_int(first)
             if called is abs and kinds[0] == FLOAT:
                 return self._emit(FLOAT, f"call double @llvm.fabs.f64(double {first.text})")
-            if called is math.sqrt and kinds[0] == FLOAT:
-                return self._emit(FLOAT, f"call double @llvm.sqrt.f64(double {first.text})")
             if called in (int, *_ROUNDED) and kinds[0] == FLOAT:
                 if called in _ROUNDED:
                     first = self._emit(FLOAT, f"call double @llvm.{_ROUNDED[called]}.f64(double {first.text})")
                 return self._emit(INT, f"call i64 @llvm.fptosi.sat.i64.f64(double {first.text})")
-        return self._refuse(f"{ast.unparse(node)!r} of {', '.join(map(shown, kinds))} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
+        return self._refuse(f"{ast.unparse(node)!r} of {', '.join(map(_shown, kinds))} is not compiled; {_SUBSET}")  # type: ignore[no-any-return]
 
-    def _call(self, function: FunctionType, node: ast.Call) -> Value:
+    def _call(self, function: FunctionType, node: ast.Call) -> _Value:
         kinds, result = self.signature(function)
-        named = dict(zip(kinds, node.args, strict=False)) | {cast(str, each.arg): each.value for each in node.keywords}
-        if len(node.args) + len(node.keywords) != len(kinds) or set(named) != set(kinds):
-            self._refuse(f"{function.__name__} takes {', '.join(kinds)}; give each of them")
-        given = {name: self._fitting(self._expr(each), kinds[name], f"{name!r}") for name, each in named.items()}
-        listed = ", ".join(f"{llvm(kinds[name])} {given[name].text}" for name in kinds)
-        call = f'call {llvm(result)} @"{self._module.symbol(function)}"({listed})'
+        if node.keywords or len(node.args) != len(kinds):
+            self._refuse(f"{function.__name__} takes {', '.join(kinds)}; give each of them, in this order")
+        given = [self._fitting(self._expr(each), kinds[name], f"{name!r}")
+                 for name, each in zip(kinds, node.args, strict=True)]  # fmt: skip
+        listed = ", ".join(f"{_llvm(value.kind)} {value.text}" for value in given)
+        call = f'call {_llvm(result)} @"{symbol_of(function)}"({listed})'
+        self.called[function] = None
         if result == NONE:
             self._code.append(f"  {call}")
-            return Value(NONE, "")
+            return _Value(NONE, "")
         return self._emit(result, call)
 
     # --- types
 
-    def _fitting(self, value: Value, kind: Any, what: str) -> Value:
+    def _fitting(self, value: _Value, kind: Any, what: str) -> _Value:
         """Return a value that has to be of a type; a truth is a whole number where one is wanted."""
         if value.kind == BOOL and kind == INT:
             return self._as_int(value)
         if value.kind != kind:
-            self._refuse(f"{what} is {shown(value.kind)}, and has to be {shown(kind)}; write int(...) or float(...)")
+            self._refuse(f"{what} is {_shown(value.kind)}, and has to be {_shown(kind)}; write int(...) or float(...)")
         return value
 
-    def _as_int(self, value: Value) -> Value:
+    def _as_int(self, value: _Value) -> _Value:
         return value if value.kind == INT else self._emit(INT, f"zext i1 {value.text} to i64")
 
-    def _as_float(self, value: Value) -> Value:
+    def _as_float(self, value: _Value) -> _Value:
         if value.kind == FLOAT:
             return value
         if value.kind == INT and value.text.lstrip("-").isdigit():
-            return Value(FLOAT, f"0x{pack('>d', float(int(value.text))).hex()}")
+            return _Value(FLOAT, f"0x{pack('>d', float(int(value.text))).hex()}")
         return self._emit(FLOAT, f"sitofp i64 {self._as_int(value).text} to double")
 
 
 _SUBSET: Final = (
     "kernels have int, float, bool, tables, rows and columns, if, while, for range, calls of kernels,"
-    " max, min, abs, floor, ceil, sqrt, int, float, bool, wrapped"
+    " max, min, abs, floor, ceil, int, float, wrapped"
 )

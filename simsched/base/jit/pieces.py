@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 from simsched.base.errors import SimschedError
 from simsched.base.jit import store
 from simsched.base.jit.tables import Table
-from simsched.base.jit.units import Unit, digest_of, units_of
+from simsched.base.jit.units import Unit, digest_of, symbol_of, units_of
 
 if TYPE_CHECKING:
     from simsched.base.jit.native import Native
@@ -125,7 +125,7 @@ class Piece(Generic[T]):
     @property
     def symbol(self) -> str:
         """The name of its function in object code."""
-        return f"{self.function.__module__}.{self.function.__name__}"
+        return symbol_of(self.function)
 
     @cached_property
     def _units(self) -> dict[str, Unit]:
@@ -134,17 +134,14 @@ class Piece(Generic[T]):
     @cached_property
     def key(self) -> str:
         """A digest of the sources, the tables and the compiler."""
-        here = Path(__file__)
-        text = digest_of(self._units) + "".join(
-            here.with_name(name).read_text(encoding="utf-8") for name in ("module.py", "compiler.py")
-        )
+        text = digest_of(self._units) + Path(__file__).with_name("compiler.py").read_text(encoding="utf-8")
         return sha256(text.encode()).hexdigest()[:24]
 
     def assembly(self) -> str:
         """Return the piece in LLVM assembly."""
         from simsched.base.jit.compiler import compile_piece
 
-        return compile_piece(self.function, self.symbol, self._units)
+        return compile_piece(self.function, self._units)
 
     def shipped_name(self, machine: str) -> str:
         """Return the name of the file that a release has for a platform and machine."""

@@ -73,6 +73,11 @@ def digest_of(units: Mapping[str, Unit]) -> str:
     return text.hexdigest()
 
 
+def symbol_of(function: FunctionType) -> str:
+    """Return the name of a kernel in object code."""
+    return f"{function.__module__}.{function.__name__}"
+
+
 def is_kernel(value: object) -> bool:
     """Return whether something is a function that kernels may call: all its types are theirs."""
     if not isinstance(value, FunctionType) or value is wrapped:

@@ -101,7 +101,7 @@ def can_merge(t: Windows, taken: int) -> bool:
         stage = t.stages[s]
         if stage.first != s:
             continue
-        follows, inside = reads_marked(t, s), first < s < after
+        follows, inside = reads_marked(t, s), first < s and s < after
         if follows and inside:
             return False
         if follows or inside or (stage.previous >= 0 and stage_of(t, stage.previous).mark == t.stamp):
