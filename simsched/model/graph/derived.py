@@ -31,7 +31,7 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
     Parameters
     ----------
     graph
-        Its operator i is operator ``r * n_ops + i`` of copy r, under the name ``NAME@r``; shapes and attributes go.
+        Its operator i is operator ``r * n_ops + i`` of copy r, under the name ``NAME@r``.
     times
         Time of each operator in us, shape (n_ops,).
     copies
@@ -43,25 +43,22 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
     >>> side_by_side(OpGraph([Operator("a")]), np.array([3.0]), 2, np.array([1.0])).names
     ('a@0', 'a@1', 'begin 0')
     """
-    n, behind = len(further), np.repeat(np.arange(copies) * len(graph), len(graph.src))
-
-    def repeated(values: npt.NDArray[Any], last: float) -> npt.NDArray[Any]:
-        return np.concatenate([np.tile(values, copies), np.full(n, last, values.dtype)])
-
-    lasts = dict.fromkeys(COSTS, 0.0) | {"utilization": np.nan, "intensity": -1}
-    columns: dict[str, npt.NDArray[Any]] = {key: repeated(getattr(graph, key), last) for key, last in lasts.items()}
-    columns["time"] = np.concatenate([np.tile(times, copies), further])
-    columns |= {key: np.tile(getattr(graph, key), copies) for key in (*KERNELS, "edge_nbytes", "edge_transfer")}
-    columns |= {end: np.tile(getattr(graph, end), copies) + behind for end in ("src", "dst")}
-    columns["kernel_ptr"] = np.concatenate([[0], np.cumsum(repeated(np.diff(graph.kernel_ptr), 0))])
-    labels = {key: (repeated(codes, 0), texts) for key in LABELS for codes, texts in [graph.labels(key)]}
-    names = *(f"{name}@{r}" for r in range(copies) for name in graph.names), *(f"begin {i}" for i in range(n))
-    return OpGraph.of(f"{copies} x {graph.name}", names, columns, labels, {})
+    rows = [*range(len(graph))] * copies + [len(graph)] * len(further)
+    behind = np.repeat(np.arange(copies) * len(graph), len(graph.src))
+    src, dst, nbytes, transfer = (
+        np.tile(column, copies) for column in (graph.src, graph.dst, graph.edge_nbytes, graph.edge_transfer)
+    )
+    names = (
+        *(f"{name}@{r}" for r in range(copies) for name in graph.names),
+        *(f"begin {i}" for i in range(len(further))),
+    )
+    made = rearranged(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
+    return with_times(made, np.concatenate([np.tile(times, copies), further]))
 
 
 def rearranged(
     graph: OpGraph, rows: Sequence[int], src: Indices, dst: Indices, nbytes: Floats, transfer: Floats,
-    further: Operator | None = None,
+    further: Operator | None = None, names: tuple[str, ...] | None = None,
 ) -> OpGraph:  # fmt: skip
     """Return a graph of some operators of another one, with edges of its own; O(V + E).
 
@@ -73,6 +70,8 @@ def rearranged(
         Edges between them: positions in `rows`, bytes, exact transfer times in us or NaN; shape (n_edges,) each.
     further
         An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
+    names
+        What the operators are called; None for their own names.
 
     >>> from simsched.model.graph import Edge
     >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
@@ -93,6 +92,6 @@ def rearranged(
     texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
     labels = {key: encode(column[row] for row in rows) for key, column in texts.items()}
     details = {**graph._details, **{len(graph): row for table in tables[1:] for row in table._details.values()}}
-    names = [*graph.names, *(table.names[0] for table in tables[1:])]
+    known = [*graph.names, *(table.names[0] for table in tables[1:])]
     kept = {i: details[row] for i, row in enumerate(rows) if row in details}
-    return OpGraph.of(graph.name, tuple(names[row] for row in rows), columns, labels, kept)
+    return OpGraph.of(graph.name, names or tuple(known[row] for row in rows), columns, labels, kept)
