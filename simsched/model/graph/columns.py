@@ -1,6 +1,6 @@
 """Columns behind the rows of graphs and schedules: views, and arrays made from values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ Indices = npt.NDArray[Any]
 """Whole numbers kept as 32 bits, or as 64 where they may need them: make them 64 before multiplying."""
 
 _NONE = float("nan")
-AMOUNT, _SHARE = Range(0), Range(0, 1, above=True)
+_OPTIONAL = ("time", "utilization", "edge_transfer")
 _LAST_NARROW = 2**29
 _DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE, "host": 0.0}
 COSTS = tuple(_DEFAULTS)
@@ -88,27 +88,20 @@ def column(values: Iterable[float | None]) -> Floats:
     return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 
 
-def spread(values: npt.ArrayLike, n: int, name: str) -> Floats:
-    """Return an array of n rows, or a scalar repeated, as a column."""
+def spread(values: npt.ArrayLike, n: int, name: str, subject: Callable[[int], str]) -> Floats:
+    """Return an array of n rows, or a scalar repeated, as a column; bad rows are refused, the first by its subject."""
     try:
-        given = np.asarray(values, np.float64)
+        given = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
-    if given.ndim == 0:
-        return np.broadcast_to(given.copy(), (n,))
-    if given.shape != (n,):
+    if given.shape not in ((), (n,)):
         raise GraphError(f"column {name!r} must have {n} rows, not {given.shape}")
-    return given.copy()
-
-
-def first_bad(values: Floats, span: Range, none_allowed: bool) -> tuple[int, str] | None:
-    """Return the first row that lies outside of a range, and what it must be."""
-    few = values[:1] if values.strides == (0,) else values
-    good = span.holds(few) | (np.isnan(few) if none_allowed else False)
-    if good.all():
-        return None
-    i = int(np.argmin(good))
-    return i, f"{span.phrase()}, not {float(values[i])!r}"
+    span = Range(0, 1, above=True) if name == "utilization" else Range(0)
+    good = span.holds(given) | (np.isnan(given) & (name in _OPTIONAL))
+    if n and not good.all():
+        i = int(np.argmin(good))
+        raise GraphError(f"{subject(i)}: {name.removeprefix('edge_')} {span.phrase()}, not {float(given.flat[i])!r}")
+    return np.broadcast_to(given, (n,))
 
 
 def encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
@@ -235,23 +228,22 @@ def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> di
     unknown = [key for key in costs if key not in COSTS]
     if unknown:
         raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")
-    columns = {}
-    for key, default in _DEFAULTS.items():
-        columns[key] = spread(costs.get(key, default), len(names), key)
-        bad = first_bad(columns[key], _SHARE if key == "utilization" else AMOUNT, bool(np.isnan(default)))
-        if bad is not None:
-            raise GraphError(f"operator {names[bad[0]]!r}: {key} {bad[1]}")
-    return columns
+    return {
+        key: spread(costs.get(key, default), len(names), key, lambda i: f"operator {names[i]!r}")
+        for key, default in _DEFAULTS.items()
+    }
 
 
 def edge_columns(
     names: Sequence[str], src: Indices, dst: Indices, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
 ) -> dict[str, npt.NDArray[Any]]:
     """Return edges by columns: ends, bytes and exact transfer times."""
-    columns = {}
-    for key, values in (("nbytes", nbytes), ("transfer", transfer)):
-        found = columns[f"edge_{key}"] = spread(values, len(src), f"edge_{key}")
-        bad = first_bad(found, AMOUNT, key == "transfer")
-        if bad is not None:
-            raise GraphError(f"edge {names[int(src[bad[0]])]} -> {names[int(dst[bad[0]])]}: {key} {bad[1]}")
-    return {"src": src, "dst": dst, **columns}
+
+    def subject(e: int) -> str:
+        return f"edge {names[int(src[e])]} -> {names[int(dst[e])]}"
+
+    columns = {
+        key: spread(values, len(src), key, subject)
+        for key, values in (("edge_nbytes", nbytes), ("edge_transfer", transfer))
+    }
+    return {"src": src, "dst": dst} | columns

@@ -1,17 +1,11 @@
 """What the shape of a graph says: longest paths, width, blocks."""
 
-from collections.abc import Mapping
-from itertools import repeat
-from typing import Any, Final
-
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import GraphError
-from simsched.model.graph.columns import AMOUNT, Floats, Indices, column, first_bad
+from simsched.model.graph.columns import Floats, spread
 from simsched.model.graph.dag import Dag
-
-_EDGES_AT_A_TIME: Final = 65536
 
 
 def longest_to(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
@@ -41,46 +35,38 @@ def longest_from(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike
 
 def _sweep(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None, backwards: bool) -> Floats:
     weight = np.asarray(weights, np.float64)
-    extra = None if edge_weights is None else np.asarray(edge_weights, np.float64)
-    rows = _by_producer(graph)
+    place = np.empty(len(graph), graph.order_index.dtype)
+    place[graph.order_index] = np.arange(len(graph))
+    rows = np.argsort(place[graph.src], kind="stable")[:: -1 if backwards else 1]  # of edges, producer by producer
     near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
+    u, v = near[rows], far[rows]
+    beside = np.zeros(len(rows)) if edge_weights is None else np.asarray(edge_weights, np.float64)[rows]
     longest = np.zeros(len(graph))  # path up to the operator, itself not included
-    before = longest.data  # read and written as Python's numbers
-    for start in range(0, len(near), _EDGES_AT_A_TIME):
-        piece: Any = slice(start, start + _EDGES_AT_A_TIME)
-        if backwards:
-            piece = np.arange(len(near) - 1 - start, max(-1, len(near) - 1 - piece.stop), -1)
-        piece = piece if rows is None else rows[piece]
-        u = near[piece]
-        beside = repeat(0.0) if extra is None else extra[piece].tolist()
-        for i, j, own, us in zip(u.tolist(), far[piece].tolist(), weight[u].tolist(), beside, strict=False):
-            through = before[i] + own + us
-            if through > before[j]:
-                before[j] = through
+    before = longest.data  # elements of a memoryview are Python's numbers, made one by one
+    for i, j, own, us in zip(u.data, v.data, weight[u].data, beside.data, strict=True):
+        through = before[i] + own + us
+        if through > before[j]:
+            before[j] = through
     return longest + weight
 
 
-def _by_producer(graph: Dag) -> Indices | None:
-    """Return the edges by topological position of their producers; None if that is how they stand."""
-    position = np.empty(len(graph), graph.order_index.dtype)
-    position[graph.order_index] = np.arange(len(graph))
-    turn = position[graph.src]
-    return None if (turn[1:] >= turn[:-1]).all() else np.argsort(turn, kind="stable")
-
-
-def longest_path(graph: Dag, weights: Mapping[str, float] | None = None) -> tuple[float, tuple[str, ...]]:
+def longest_path(graph: Dag, weights: npt.ArrayLike | None = None) -> tuple[float, tuple[str, ...]]:
     """Return the length in us of a longest path and the operators on it.
 
     Parameters
     ----------
     weights
-        Time of each operator in us; by default its `time` (every operator must then have one).
+        Time of each operator in us, shape (n_ops,); by default its `time` (every operator must then have one).
 
     Notes
     -----
     Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
     """
-    column = _weights(graph, weights)
+    if weights is None and np.isnan(graph.time).any():
+        name = graph.names[int(np.argmax(np.isnan(graph.time)))]
+        raise GraphError(f"operator {name!r} has no time; pass `weights`, for example from a cost model")
+    given = graph.time if weights is None else weights
+    column = spread(given, len(graph), "weight", lambda i: f"operator {graph.names[i]!r}")
     length = longest_to(graph, column)
     ptr, edges = graph.incoming
     at = int(np.argmax(length))
@@ -90,22 +76,6 @@ def longest_path(graph: Dag, weights: Mapping[str, float] | None = None) -> tupl
         at = max(sorted(set(producers)), key=lambda i: length[i])
         path.append(graph.names[at])
     return total, tuple(reversed(path))
-
-
-def _weights(graph: Dag, weights: Mapping[str, float] | None) -> Floats:
-    if weights is None:
-        if np.isnan(graph.time).any():
-            name = graph.names[int(np.argmax(np.isnan(graph.time)))]
-            raise GraphError(f"operator {name!r} has no time; pass `weights`, for example from a cost model")
-        return graph.time
-    missing = [name for name in graph.names if name not in weights]
-    if missing:
-        raise GraphError(f"weights lack operator {missing[0]!r}")
-    found = column(weights[name] for name in graph.names)
-    bad = first_bad(found, AMOUNT, none_allowed=False)
-    if bad is not None:
-        raise GraphError(f"weight of operator {graph.names[bad[0]]!r} {bad[1]}")
-    return found
 
 
 def width(graph: Dag) -> int:
