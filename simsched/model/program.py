@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -176,6 +177,8 @@ class Program(Document):
         Host time in us that passes before each instruction begins, and that it takes itself in place of what its
         device says (NaN: as it says); a blocking one takes it once nothing blocks it. None: no lead, nothing of its
         own. A captured graph has neither.
+    checked
+        Whether it is known to pass `check`.
 
     Raises
     ------
@@ -193,20 +196,6 @@ class Program(Document):
     FORMAT, FILE = "simsched.program", _File
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
-    graph: OpGraph
-    devices: tuple[str, ...]
-    execution: str
-    thread_ptr: Ints
-    action: npt.NDArray[np.int8]
-    device: Small
-    stream: Small
-    argument: Small
-    copies: Copies
-    n_events: int
-    priority: Ints
-    lead: Floats | None
-    own: Floats | None
-    _checked: bool
 
     def __init__(
         self,
@@ -223,34 +212,21 @@ class Program(Document):
         priority: npt.ArrayLike = 0,
         lead: npt.ArrayLike | None = None,
         own: npt.ArrayLike | None = None,
+        checked: bool = False,
     ) -> None:
+        self.graph, self.devices, self.execution, self.n_events = graph, tuple(devices), execution, n_events
+        self.thread_ptr = np.array(thread_ptr, np.int64)
+        self.action = _compact(action, np.int8, "action")
+        self.device = _compact(device, np.int32, "device")
+        self.stream = _compact(stream, np.int32, "stream")
+        self.argument = _compact(argument, np.int32, "argument")
         ends = (_compact(copies.op, np.int32, "op"), _compact(copies.device, np.int32, "device"))
-        self.__dict__.update(
-            graph=graph, devices=tuple(devices), execution=execution, n_events=n_events,
-            thread_ptr=np.array(thread_ptr, np.int64), action=_compact(action, np.int8, "action"),
-            device=_compact(device, np.int32, "device"), stream=_compact(stream, np.int32, "stream"),
-            argument=_compact(argument, np.int32, "argument"),
-            copies=Copies(*ends, np.array(copies.nbytes, np.float64), np.array(copies.transfer, np.float64)),
-            priority=np.broadcast_to(np.asarray(priority, np.int64), (len(graph),)),
-            lead=None if lead is None else np.array(lead, np.float64),
-            own=None if own is None else np.array(own, np.float64),
-            _checked=False,
-        )  # fmt: skip
+        self.copies = Copies(*ends, np.array(copies.nbytes, np.float64), np.array(copies.transfer, np.float64))
+        self.priority = np.broadcast_to(np.array(priority, np.int64), (len(graph),))
+        self.lead = None if lead is None else np.array(lead, np.float64)
+        self.own = None if own is None else np.array(own, np.float64)
+        self.checked = checked
         self._freeze()
-
-    @classmethod
-    def of_columns(cls, **columns: Any) -> "Program":
-        """Make a program of columns that have their types and are known to pass `check`; they become its own.
-
-        Parameters
-        ----------
-        **columns
-            Parameters of `Program`, `lead` and `own` None where there are none.
-        """
-        program = cls.__new__(cls)
-        program.__dict__.update(columns, _checked=True)
-        program._freeze()
-        return program
 
     def over(self, graph: OpGraph) -> "Program":
         """Return the program over another graph that differs in what its operators cost, not in what is launched.
@@ -264,12 +240,16 @@ class Program(Document):
             return self
         if graph.names != self.graph.names or not np.array_equal(graph.launch_ptr, self.launch_ptr):
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
-        return Program.of_columns(**{key: self.__dict__[key] for key in _PARTS} | {"graph": graph})
+        return Program(**self._parts | {"graph": graph})
 
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""
-        kept = {key: self.__dict__[key] for key in _PARTS}
-        return Program(**kept | {"lead": lead, "own": own}).check()
+        return Program(**self._parts | {"lead": lead, "own": own, "checked": False}).check()
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        """What it is made of: the parameters of `Program`."""
+        return {key: self.__dict__[key] for key in signature(Program).parameters}
 
     def _freeze(self) -> None:
         """Make the columns read-only: engines keep what they make of a program."""
@@ -364,7 +344,7 @@ class Program(Document):
         -----
         An event that is never recorded is allowed here: the simulator finds the deadlock.
         """
-        if self._checked:
+        if self.checked:
             return self
         self._check_columns()
         names = self.graph.names
@@ -380,7 +360,7 @@ class Program(Document):
         for code in (RECORD, WAIT, SYNC):
             self._require_range(self.argument[self.action == code], self.n_events, "event")
         self._check_records()
-        self._checked = True
+        self.checked = True
         return self
 
     def _places(self, code: int, count: int) -> Small:
@@ -511,7 +491,6 @@ class Program(Document):
 
 
 _COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
-_PARTS: Final = (*_COLUMNS, "graph", "devices", "execution", "copies", "n_events")
 
 
 def _operator(row: Instruction, graph: OpGraph, number: Mapping[str, int]) -> int:

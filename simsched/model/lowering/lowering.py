@@ -156,10 +156,11 @@ class Lowering:
         np.maximum.accumulate(thread_ptr, out=thread_ptr)  # a device without operators ends where the one before does
         edge = table["sent"]["edge"][:n_copies]
         copies = Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge])
-        return Program.of_columns(
-            graph=self.graph, devices=self.devices, execution=self.execution, thread_ptr=thread_ptr, action=action,
-            device=place[0], stream=place[1], argument=place[2], copies=copies, n_events=table.n_op_events + n_copies,
-            priority=self._by_operator(priority), own=None,
+        by_operator = np.empty(len(self.graph), np.int64)
+        by_operator[table["op"]] = priority
+        return Program(
+            self.graph, self.devices, self.execution, thread_ptr, action, place[0], place[1], place[2], copies,
+            table.n_op_events + n_copies, by_operator, checked=True,
             lead=self._lead(action, place[2]) if self._has_host else None,
         )  # fmt: skip
 
@@ -184,13 +185,6 @@ class Lowering:
             plan(table)
         if table.top_stream > _LARGEST:
             raise ScheduleError("the streams of copies come behind those of operators and would be beyond 2^31")
-
-    def _by_operator(self, priority: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        if np.ndim(priority) == 0:
-            return np.full(len(self.graph), priority, np.int64)
-        found = np.empty(len(self.graph), np.int64)
-        found[self._table["op"]] = priority
-        return found
 
     def _refuse(self, at: int) -> NoReturn:
         op, device, stream = (int(self._table[key][at]) for key in ("op", "device", "stream"))
