@@ -126,7 +126,7 @@ THINGS = {  # that have a format, by its name
     "sweep": lambda: asked().sweep("gpus", [1, 2], "link.bandwidth", [0.5, ss.absolute(1e5)]),
     "sensitivity": lambda: asked().sensitivity(),
     "breakeven": lambda: ss.breakeven("overhead.launch", plan(), plan("graph"), CLUSTER),
-    "explanation": lambda: asked().explain(),
+    "explanation": lambda: ss.explain(plan(), CLUSTER),
     "robustness": lambda: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0),
     "advice": lambda: ss.advise(plan().graph, CLUSTER, ["lios"]),
     "throughput": lambda: ss.throughput(plan(), CLUSTER, in_flight=2),

@@ -50,27 +50,12 @@ def test_a_file_of_a_tebibyte_is_refused_by_every_format(name, huge):
     assert f"{huge}: {reason}" in refused(lambda: read(huge, name), FormatError if name == "onnx" else FileError)
 
 
-def test_a_file_of_a_tebibyte_is_no_study(huge):
-    study = huge.rename(huge.with_suffix(".toml"))
-    assert "more than 16,777,216 bytes" in refused(lambda: Study.from_file(study), FileError)
-
-
-def test_what_has_no_size_is_read_up_to_a_limit():
-    zeros = Path("/dev/zero")
-    if not zeros.exists():
-        pytest.skip("no /dev/zero here")
-    with limited(device_nbytes=1000):
-        assert "more than 1,000 bytes" in refused(lambda: read_bytes(zeros), FileError)
-        assert "more than 1,000 bytes" in refused(lambda: read(zeros, "onnx"), FileError)
-    assert read_bytes("/dev/null") == b""
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 def test_a_pipe_may_hold_as_much_as_a_file(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     for limit in (300_000, 299_999):
-        with ThreadPoolExecutor() as pool, limited(file_nbytes=limit, device_nbytes=1):
+        with ThreadPoolExecutor() as pool, limited(file_nbytes=limit):
             written = pool.submit(path.write_bytes, b"x" * 300_000)
             if limit == 300_000:
                 assert read_bytes(path) == b"x" * 300_000

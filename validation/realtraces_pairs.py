@@ -25,8 +25,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from simsched.base.codec import Record
 from simsched.base.errors import FormatError
-from simsched.base.io import Record, naming, parse_json
+from simsched.base.io import naming, parse_json
 from simsched.base.units import GB_PER_S, GIB, KIB, MIB
 from simsched.model import Cluster, Device, Floats, Kernel, Operator, OpGraph
 from simsched.model.cluster import DEVICES

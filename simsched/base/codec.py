@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, Union, 
 import numpy as np
 
 from simsched.base import kinds
-from simsched.base.errors import FormatError
-from simsched.base.io import NAMED, body, called, dump_json, read_json, write_file
+from simsched.base.errors import FormatError, shown
+from simsched.base.io import NAMED, dump_json, read_json, write_file
 from simsched.base.kinds import Kind, Refused
 
 _BRIEF, _ASIDE = "brief", "aside"
@@ -188,9 +188,8 @@ def read(cls: type[T], data: Any, where: str) -> T:
         If it is no object, a field is missing or not known, or holds something of another kind. What a class
         refuses is an error of the class, after the place in the document.
     """
-    if not isinstance(data, dict):
-        raise FormatError(f"{where}: expected an object, not {called(data)}")
     values, known = {}, fields_of(_file_of(cls))
+    data = _object(data, where)
     checks = issubclass(cls, Checked) and not hasattr(cls, "FILE")  # every field, when it is made
     for each in known:
         value = data.get(each.name, MISSING)
@@ -229,7 +228,57 @@ def _inside(where: str, name: str) -> str:
     return f"{where}.{name}" if ":" in where else f"{where}: {name}"
 
 
+def _object(data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise FormatError(f"{where}: expected an object, not {shown(data)}")
+    return data
+
+
+class Record:
+    """A JSON object of another tool, read field by field.
+
+    Parameters
+    ----------
+    data
+        The decoded object.
+    where
+        How errors name it, such as ``"plan.json: placements[3]"``.
+    """
+
+    def __init__(self, data: Any, where: str) -> None:
+        self._data, self.where = _object(data, where), where
+
+    def take(self, key: str, hint: Any, default: Any = MISSING) -> Any:
+        """Return a field of the kind that a type hint says; a missing one is an error unless `default` is given."""
+        value = self._data.get(key)
+        if value is None and default is not MISSING:
+            return default
+        if key not in self._data:
+            raise FormatError(f"{self.where}: field {key!r} is missing")
+        try:
+            return kind_of(hint).take(value)
+        except Refused as refused:
+            raise FormatError(f"{self.where}: field {refused.says(repr(key))}") from None
+
+    def records(self, key: str, default: Any = MISSING) -> "list[Record]":
+        """Return a field that is a list of objects."""
+        place = _inside(self.where, key)
+        return [Record(row, f"{place}[{i}]") for i, row in enumerate(self.take(key, list, default))]
+
+
 # Documents ----------------------------------------------------------------------------------------
+
+
+def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
+    """Return a document without its format and version, both checked."""
+    for name, expected, phrase in (
+        ("format", kind, f"expected {kind!r}"), ("version", version, f"this release reads {kind} {version}")
+    ):  # fmt: skip
+        if name not in _object(data, where):
+            raise FormatError(f"{where}: field {name!r} is missing")
+        if data[name] != expected or type(data[name]) is not type(expected):
+            raise FormatError(f"{where}: field {name!r} is {data[name]!r:.60}; {phrase}")
+    return {name: value for name, value in data.items() if name not in ("format", "version")}
 
 
 class Document:

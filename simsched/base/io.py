@@ -9,14 +9,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from math import isinf
 from pathlib import Path
-from types import NoneType
 from typing import Any, BinaryIO, Final, NoReturn
 
 from simsched.base.errors import BackendError, DeadlockError, FileError, FormatError
 from simsched.base.limits import limits
-from simsched.base.numeric import is_number
 
-_REQUIRED = object()
 _LARGEST_INT = 2**63
 _CHUNK: Final = 1 << 24
 NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
@@ -50,16 +47,15 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
         path = Path(os.path.realpath(path))  # through a symbolic link the file it names is written
         if path.is_dir():
             raise FileError(f"cannot write {path}: it is a folder")
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).chmod(0o666 & ~_umask())
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:  # also Ctrl-C: the temporary file must not stay behind
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
@@ -77,12 +73,6 @@ def require_writable(path: str) -> None:
             raise FileError(f"cannot write {path}: it is a folder" if path else "cannot write a file without a name")
         if not is_stream(path):
             tempfile.TemporaryFile(dir=target.parent).close()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager
@@ -109,35 +99,27 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = -1, limit: int | None = None) -> bytes:
+def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
     """Return what a file holds, or its first `most` bytes.
-
-    Parameters
-    ----------
-    limit
-        Bytes beyond which the file is refused; None for those of `simsched.limits`.
 
     Raises
     ------
     FileError
-        If the file cannot be read, or is larger than anything that is read.
+        If the file cannot be read, or is larger than `simsched.base.limits` allows.
     """
     given, name = _given.get(), os.fspath(path)
     if given is not None and name in given:
         return given[name][: most if most >= 0 else None]
     with file_errors("read", path), Path(path).open("rb") as file:
         if given is None or not is_stream(path):
-            return file.read(most) if most >= 0 else _read_whole(file, path, limit)
-        given[name] = _read_whole(file, path, limit)
+            return file.read(most) if most >= 0 else _read_whole(file, path)
+        given[name] = _read_whole(file, path)
         return given[name][: most if most >= 0 else None]
 
 
-def _read_whole(file: BinaryIO, path: str | os.PathLike[str], limit: int | None) -> bytes:
+def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
     """Return what a file holds, looking at its size first; what has none is read piece by piece."""
-    found = os.fstat(file.fileno())
-    if limit is None:
-        device = stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode)
-        limit = limits().device_nbytes if device else limits().file_nbytes
+    found, limit = os.fstat(file.fileno()), limits().file_nbytes
     if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
         return file.read()
     pieces, left = [], limit + 1 if found.st_size <= limit else 0
@@ -163,9 +145,9 @@ def decode_text(data: bytes | bytearray, source: str) -> str:
         raise FormatError(f"{source}: not a text file ({error.reason} at byte {error.start})") from error
 
 
-def read_text(path: str | os.PathLike[str], limit: int | None = None) -> str:
-    """Return the text of a UTF-8 file; `limit` and errors are those of `read_bytes` and `decode_text`."""
-    return decode_text(read_bytes(path, limit=limit), str(path))
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a UTF-8 file; errors are those of `read_bytes` and `decode_text`."""
+    return decode_text(read_bytes(path), str(path))
 
 
 @contextmanager
@@ -255,89 +237,3 @@ def json_copy(value: Any) -> Any:
     if kind is dict and all(type(key) is str for key in value):
         return {key: item if type(item) is str else json_copy(item) for key, item in value.items()}
     return json.loads(json.dumps(value, allow_nan=False))  # everything rare, and what is to be refused
-
-
-class Record:
-    """A JSON object that is read field by field, every field checked and accounted for.
-
-    Parameters
-    ----------
-    data
-        The decoded object.
-    where
-        How errors name it, such as ``"plan.json: placements[3]"``.
-    """
-
-    def __init__(self, data: Any, where: str) -> None:
-        if not isinstance(data, dict):
-            raise FormatError(f"{where}: expected an object, not {called(data)}")
-        self._data = data
-        self._where = where
-        self._seen: list[str] = []
-
-    def take(self, key: str, kind: type | tuple[type, ...], default: Any = _REQUIRED) -> Any:
-        """Return a field of the given type; a missing one is an error unless `default` is given."""
-        self._seen.append(key)
-        value, kinds = self._data.get(key), kind if isinstance(kind, tuple) else (kind,)
-        if value is None and default is not _REQUIRED:
-            return default
-        if key not in self._data:
-            raise FormatError(f"{self._where}: field {key!r} is missing")
-        if float in kinds and type(value) is int:
-            if not is_number(value):
-                raise FormatError(f"{self._where}: field {key!r} is too large a number")
-            return float(value)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            names = " or ".join(_CALLED.get(k, k.__name__) for k in kinds)
-            raise FormatError(f"{self._where}: field {key!r} must be {names}, not {called(value)}")
-        most = limits().text_length
-        if isinstance(value, str) and len(value) > most:
-            raise FormatError(f"{self._where}: field {key!r} has {len(value):,} characters, of which {most:,} are read")
-        return value
-
-    def records(self, key: str, default: Any = _REQUIRED) -> "list[Record]":
-        """Return a field that is a list of objects."""
-        rows = self.take(key, list, default)
-        return [Record(row, f"{self._where}: {key}[{i}]" if ":" not in self._where else f"{self._where}.{key}[{i}]")
-                for i, row in enumerate(rows)]  # fmt: skip
-
-    def done(self) -> None:
-        """Refuse fields that nobody asked for."""
-        unknown = [key for key in self._data if key not in self._seen]
-        if unknown:
-            raise FormatError(f"{self._where}: unknown field {unknown[0]!r}; known are: {', '.join(self._seen)}")
-
-    @property
-    def where(self) -> str:
-        """How errors name this object."""
-        return self._where
-
-
-def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
-    """Return a document without its format and version, both checked."""
-    if not isinstance(data, dict):
-        raise FormatError(f"{where}: expected an object, not {called(data)}")
-    for name, expected, phrase in (
-        ("format", kind, f"expected {kind!r}"), ("version", version, f"this release reads {kind} {version}")
-    ):  # fmt: skip
-        if name not in data:
-            raise FormatError(f"{where}: field {name!r} is missing")
-        if data[name] != expected or type(data[name]) is not type(expected):
-            raise FormatError(f"{where}: field {name!r} is {data[name]!r:.60}; {phrase}")
-    return {name: value for name, value in data.items() if name not in ("format", "version")}
-
-
-def document(data: Any, kind: str, version: int, source: str) -> Record:
-    """Return a versioned document as a `Record`, without its format and version, both checked."""
-    return Record(body(data, kind, version, source), source)
-
-
-_CALLED: Final[dict[type, str]] = {
-    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object",
-    NoneType: "null",
-}  # fmt: skip
-
-
-def called(value: Any) -> str:
-    """Return what errors call a JSON value."""
-    return _CALLED.get(type(value), type(value).__name__)

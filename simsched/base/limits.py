@@ -26,11 +26,7 @@ class Limits:
     Parameters
     ----------
     file_nbytes
-        Bytes of a file, and of a compressed one after it was inflated.
-    device_nbytes
-        Bytes of what has no size, such as ``/dev/zero``. A pipe may hold as much as a file.
-    study_nbytes
-        Bytes of a study's TOML file.
+        Bytes of a file or pipe, and of a compressed file after it was inflated.
     text_length
         Characters of a name, or of any other text that is a field of a JSON document.
     onnx_nbytes
@@ -43,8 +39,6 @@ class Limits:
     """
 
     file_nbytes: int = 16 << 30
-    device_nbytes: int = 64 << 20
-    study_nbytes: int = 16 << 20
     text_length: int = 1 << 16
     onnx_nbytes: int = 2**31 - 1
 

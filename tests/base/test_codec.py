@@ -90,7 +90,7 @@ def test_a_document_and_back():
 
 
 WRONG = {
-    "no object": (lambda d: [], "t.json: expected an object, not a list"),
+    "no object": (lambda d: [], "t.json: expected an object, not []"),
     "format": (lambda d: d | {"format": "x"}, "t.json: field 'format' is 'x'; expected 'test.tree'"),
     "version": (lambda d: d | {"version": 2}, "t.json: field 'version' is 2; this release reads test.tree 1"),
     "truth for a version": (lambda d: d | {"version": True}, "field 'version' is True"),
@@ -101,7 +101,7 @@ WRONG = {
                      "t.json: leaves[0]: leaf 'a': cost must be a number, not 'x'"),
     "list": (lambda d: d | {"leaves": {}}, "t.json: leaves must be a list, not {}"),
     "null": (lambda d: d | {"leaves": None}, "t.json: leaves must be a list, not None"),
-    "row": (lambda d: d | {"leaves": [3]}, "t.json: leaves[0]: expected an object, not a whole number"),
+    "row": (lambda d: d | {"leaves": [3]}, "t.json: leaves[0]: expected an object, not 3"),
     "table": (lambda d: d | {"table": {"x": [0]}}, "tree: table['x'][0] must be a whole number of at least 1, not 0"),
     "array": (lambda d: d | {"times": [1, "x"]}, "t.json: times must be a list of numbers, or lists of them"),
     "ragged": (lambda d: d | {"times": [[1], [1, 2]]}, "lists of one length"),

@@ -216,7 +216,7 @@ def ranked(*stages):
     ("4", {"rank": -4}, "operator '4': field 'rank' is -4; below 0 are -1, -2 and -3"),
     ("1", {"inputs": [[["0", 0, 4]]]}, r"must hold values \[name, begin, end, height, width, rank"),
     ("1", {"inputs": [[value("0", 0, 4, 0, 1, 9)]]}, r"gives '0' the size \[9, 9\]; it is \[8, 8\]"),
-    ("block 0", {"stages": [[["1"]]]}, r"stages\[0\]: expected an object, not a list"),
+    ("block 0", {"stages": [[["1"]]]}, r"stages\[0\]: expected an object, not \["),
     ("block 0", {"stages": 2 * ranked(None)["stages"]}, r"\[1\]: field 'rank' is 0; it must be that of a device"),
     ("block 0", {"stages": None}, "field 'stages' is missing"),
     ("block 0", ranked(None), "field 'stages' leaves out operator '2'"),

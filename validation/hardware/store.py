@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from simsched.base.codec import Record, body
 from simsched.base.errors import FormatError
-from simsched.base.io import document, dump_json, file_errors, read_bytes, read_json, write_file
+from simsched.base.io import dump_json, file_errors, read_bytes, read_json, write_file
 
 HEADER: Final = "campaign.json"
 ITEMS: Final = "measurements.jsonl.gz"
@@ -45,9 +46,8 @@ class Store(Mapping[str, Json]):
         for path in (half for name in (HEADER, ITEMS) for half in self.folder.glob(f".{name}.*")):
             path.unlink(missing_ok=True)
         if (path := self.folder / HEADER).exists():
-            top = document(read_json(path), _FORMAT, _VERSION, str(path))
-            self.header = top.take("header", dict)
-            top.done()
+            top = body(read_json(path), _FORMAT, _VERSION, str(path))
+            self.header = Record(top, str(path)).take("header", dict)
         if (path := self.folder / ITEMS).exists():
             self._content = read_bytes(path)
             try:

@@ -33,8 +33,9 @@ from typing import Final
 
 import numpy as np
 
+from simsched.base.codec import Record
 from simsched.base.errors import FormatError, ScheduleError, shown
-from simsched.base.io import Record, read_json
+from simsched.base.io import read_json
 from simsched.base.numeric import twice
 from simsched.model import Device, OpGraph, Placement, Schedule
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists

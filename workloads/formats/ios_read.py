@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple
 
-from simsched.base.codec import kind_of
+from simsched.base.codec import Record
 from simsched.base.errors import FormatError, GraphError, shown
-from simsched.base.io import Record
-from simsched.base.kinds import Among, Range, Refused
+from simsched.base.kinds import Among, Range
 from simsched.base.numeric import is_count
 from simsched.model import Device
 from workloads.checks import whole
@@ -101,7 +100,7 @@ class GraphReader:
     def _placeholder(self, data: dict[str, Any]) -> str:
         row = Record(data, f"{self._source}: input")
         name: str = row.take("name", str)
-        shape = _field(row, "output_shape", _Shape)
+        shape = row.take("output_shape", _Shape)
         try:
             self._tensors[name] = self._net.input(self._batch, *shape)
         except GraphError as error:
@@ -194,19 +193,11 @@ def _size(x: Tensor) -> str:
     return f"{name} ({' x '.join(map(str, x.shape[1:]))})"
 
 
-def _field(row: Record, key: str, hint: Any) -> Any:
-    """Return a field of the kind that a hint says."""
-    try:
-        return kind_of(hint).take(row.take(key, object))
-    except Refused as refused:
-        raise FormatError(f"{row.where}: field {refused.says(repr(key))}") from None
-
-
 def _check_shape(row: Record, found: Tensor) -> None:
     """Refuse a recorded shape that the operator does not make; a file may leave it out."""
     if row.take("output_shape", list, None) is None:
         return
-    given = _field(row, "output_shape", _Shape)
+    given = row.take("output_shape", _Shape)
     if given != found.shape[1:]:
         raise FormatError(
             f"{row.where}: field 'output_shape' is {list(given)}, but its inputs and attributes make "
@@ -227,7 +218,7 @@ def _identity(net: Network, row: Record, terms: Terms) -> Tensor:
 
 
 def _element(net: Network, row: Record, terms: Terms) -> Tensor:
-    kind = _field(row, "op_type", Annotated[str, Among(("add", "mul"))])
+    kind = row.take("op_type", Annotated[str, Among(("add", "mul"))])
     if any(len(term) < 2 for term in terms):
         raise FormatError(f"{row.where}: field 'inputs' must hold at least two values in each term of an element")
     return _combined(net, terms, kind)
@@ -236,18 +227,18 @@ def _element(net: Network, row: Record, terms: Terms) -> Tensor:
 def _window(row: Record) -> dict[str, Any]:
     """Return kernel, stride and padding, each as (height, width)."""
     hints = {"kernel": tuple[_Size, _Size], "stride": tuple[_Size, _Size], "padding": tuple[_Margin, _Margin]}
-    return {key: _field(row, key, hint) for key, hint in hints.items()}
+    return {key: row.take(key, hint) for key, hint in hints.items()}
 
 
 def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
-    act = _field(row, "act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
+    act = row.take("act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
     activation = None if act == _NO_ACTIVATION else act
-    window, channels, groups = _window(row), _field(row, "out_channels", _Size), _field(row, "groups", _Size)
+    window, channels, groups = _window(row), row.take("out_channels", _Size), row.take("groups", _Size)
     return net.conv("conv", _combined(net, terms), channels, groups=groups, activation=activation, **window)
 
 
 def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
-    pool = _field(row, "pool_type", Annotated[str, Among(_POOLS)])
+    pool = row.take("pool_type", Annotated[str, Among(_POOLS)])
     x = _combined(net, terms)
     if pool.startswith("global_"):
         return net.global_pool("pool", x, pool.removeprefix("global_"))
@@ -255,7 +246,7 @@ def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
 
 
 def _activation(net: Network, row: Record, terms: Terms) -> Tensor:
-    kind = "relu" if row.take("type", str) == "relu" else _field(row, "act_type", Annotated[str, Among(_ACTIVATIONS)])
+    kind = "relu" if row.take("type", str) == "relu" else row.take("act_type", Annotated[str, Among(_ACTIVATIONS)])
     return net.activation(kind, _combined(net, terms), kind)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from simsched.base.codec import Record
 from simsched.base.errors import ClusterError, CostError, FormatError
-from simsched.base.io import Record
 from simsched.model.cluster import Device
 from simsched.model.cluster.presets import make_device
 from simsched.model.profile import MeasuredDevice

@@ -1,11 +1,12 @@
 """Machine code on disk: each file holds a digest of what follows, so that a damaged one counts as none."""
 
 import os
-import tempfile
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from simsched.base.io import write_file
 
 FOLDER: Final = "SIMSCHED_CACHE_DIR"
 """Environment variable: where machine code is kept."""
@@ -40,11 +41,4 @@ def pack(data: bytes) -> bytes:
 def write(path: Path, data: bytes) -> None:
     """Write code whole or not at all; whoever is first, the content is the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(pack(data))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_file(path, pack(data))

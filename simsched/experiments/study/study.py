@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from simsched.base.errors import StudyError
 from simsched.base.io import read_text
-from simsched.base.limits import limits
 from simsched.base.numeric import is_count
 from simsched.base.shown import VIEWS
 from simsched.experiments.study.choices import choices, require_different, scheduler_entry
@@ -136,7 +135,7 @@ class Study:
         StudyError
             If it is not TOML, or not a study.
         """
-        text = read_text(path, limits().study_nbytes)
+        text = read_text(path)
         if _DEEP_KEY.search(text):
             raise StudyError(f"{path}: not a study: a key in it has {_MOST_PARTS} parts or more")
         try:
