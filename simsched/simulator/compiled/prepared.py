@@ -1,14 +1,13 @@
 """What all runs on a cluster share, and all runs of a program there: columns and rows, made once; and the engine."""
 
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from simsched.base.jit import Column, Row, Rows, Table, i1, i4, i8, length, piece
+from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
 from simsched.model import COPY, WARP, Cluster, CostModel, Device, Floats, Ints, Program, default_cost
 from simsched.model.cluster.routing import Routes
-from simsched.model.program import BARRIER, LAUNCH, WAIT, Small
+from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load, Trace
 from simsched.simulator import state
 from simsched.simulator.compiled.memory import Array, Memory
@@ -17,173 +16,68 @@ from simsched.simulator.state import State
 from simsched.simulator.workload import Jitter, demand, factors
 
 
-class Use(Row):
-    """A stream in use, and what is in it."""
-
-    first: i8  # number of its first instruction, those of all streams counted through
-    device: i4
-    stream: i4
-    launches: i4
-    copies: i4
-    passes: i4  # instructions that pass a hardware queue
-
-
 class Search(Table):
-    """The instructions of a program, and the streams that are found in them, by device and stream."""
+    """The instructions of a program, and the streams that they use: numbers below `room` on each device."""
 
     n: i8
     n_devices: i8
     n_threads: i8
-    n_lanes: i8  # -1: their numbers are too far apart for a table
     room: i8
+    n_lanes: i8
     ahead: i8  # only one thread acts on each device
     thread_ptr: Column[i8]
     action: Column[i1]
     place: Column[i4]
-    stream: Column[i4]  # -1: none
-    lane_of: Column[i4] = length("n")
-    lanes: Rows[Use] = length("n")
-    top: Column[i8] = length("n_devices + 1")  # where the streams of each device begin in `number`
+    stream: Column[i4]
+    lane_of: Column[i4] = length("n")  # -1: barriers and syncs are on none, whatever they say
     thread: Column[i4] = length("n_devices")  # the last that acts on each device, from 1
-    number: Column[i4] = length("room")
-
-
-def streams_in_use(program: Program) -> Search:
-    """Return the streams that the instructions of a program name; barriers and syncs are on none, whatever they say."""
-    stream = program.stream
-    nowhere = (program.action >= BARRIER) & (stream >= 0)
-    if nowhere.any():
-        stream = np.where(nowhere, np.int32(-1), stream)
-    found = _search(program, stream, 4 * len(stream) + 4096)
-    if found.n_lanes < 0:
-        streams, ranks = np.unique(stream, return_inverse=True)
-        ranks = ranks.reshape(-1) - (streams[0] < 0)
-        found = _search(program, ranks.astype(np.int32), len(program.devices) * len(streams))
-        found["lanes"]["stream"] = streams[streams >= 0][found["lanes"]["stream"]]
-    return found
-
-
-def _search(program: Program, stream: npt.NDArray[np.int32], room: int) -> Search:
-    search = Search(
-        n=len(stream), n_devices=len(program.devices), n_threads=len(program.thread_ptr) - 1, room=room,
-        thread_ptr=program.thread_ptr, action=program.action, place=program.device, stream=stream,
-    )  # fmt: skip
-    find_lanes(search)
-    return search
+    number: Column[i4] = length("n_devices * room")  # of each stream that there could be
+    uses: Column[i4] = length("4 * n_devices * room")  # of each stream in use, by action
+    lanes: Rows[state.Lane] = length("n_devices * room")
 
 
 @piece("search for streams")
-def find_lanes(s: Search) -> None:
-    """Give the streams in use numbers by device and stream."""
-    _measure(s)
-    s.n_lanes = -1
-    if s.top[s.n_devices] <= s.room:
-        _number(s)
-        _count(s)
-
-
-def _measure(s: Search) -> None:
-    """Find how many streams there could be, and whether one thread alone acts on each device."""
+def find_streams(s: Search) -> None:
+    """Give the streams in use numbers, by device and stream, and count what uses them."""
     s.ahead = 1
     for t in range(s.n_threads):
         for i in range(s.thread_ptr[t], s.thread_ptr[t + 1]):
             d = s.place[i]
-            if s.stream[i] >= s.top[d + 1]:
-                s.top[d + 1] = s.stream[i] + 1
             if s.thread[d] != t + 1:
                 if s.thread[d]:
                     s.ahead = 0
                 s.thread[d] = t + 1
-    for d in range(s.n_devices):
-        s.top[d + 1] += s.top[d]
-
-
-def _number(s: Search) -> None:
-    for i in range(s.n):
-        if s.stream[i] >= 0:
-            s.number[s.top[s.place[i]] + s.stream[i]] = 1
-    s.n_lanes = 0
-    for k in range(s.top[s.n_devices]):
-        if s.number[k]:
-            s.number[k] = s.n_lanes
+            if s.action[i] < BARRIER:
+                s.uses[4 * (d * s.room + s.stream[i]) + s.action[i]] += 1
+    first = 0
+    for k in range(s.n_devices * s.room):
+        s.number[k] = s.n_lanes
+        n = 0
+        for action in range(4):
+            n += s.uses[4 * k + action]
+            s.uses[4 * s.n_lanes + action] = s.uses[4 * k + action]
+        if n:
+            lane = s.lanes[s.n_lanes]
+            lane.device, lane.stream, lane.first = k // s.room, k % s.room, first
+            first += n
             s.n_lanes += 1
-
-
-def _count(s: Search) -> None:
     for i in range(s.n):
         s.lane_of[i] = -1
-        if s.stream[i] >= 0:
-            s.lane_of[i] = s.number[s.top[s.place[i]] + s.stream[i]]
-            lane = s.lanes[s.lane_of[i]]
-            lane.device, lane.stream = s.place[i], s.stream[i]
-            lane.first += 1
-            lane.launches += s.action[i] == LAUNCH
-            lane.copies += s.action[i] == COPY
-            lane.passes += s.action[i] in (LAUNCH, WAIT)
-    first = 0
-    for k in range(s.n_lanes):
-        n, s.lanes[k].first = s.lanes[k].first, first
-        first += n
+        if s.action[i] < BARRIER:
+            s.lane_of[i] = s.number[s.place[i] * s.room + s.stream[i]]
 
 
 _COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
 
 
-def action_costs(cluster: Cluster) -> Floats:
-    """Return the host time in us of each action on each device, shape (n_devices, n_actions)."""
-    return np.array([[getattr(device, cost) for cost in _COSTS] for device in cluster.devices], np.float64)
-
-
 def host_times(program: Program, cluster: Cluster) -> Floats:
     """Return the host time in us of each instruction: its own, or else that of the action on its device."""
-    usual = action_costs(cluster)[program.device, program.action]
+    usual: Floats = platform_of(cluster).columns["cost"][program.device, program.action]
     return usual if program.own is None else np.where(np.isnan(program.own), usual, program.own)
 
 
-class CopyRoutes(NamedTuple):
-    """The routes of those copies whose times are not given.
-
-    Parameters
-    ----------
-    of
-        The row of each copy.
-    source, target
-        Where each row begins and ends, as positions in the cluster.
-    routes
-        By rows.
-    """
-
-    of: Small
-    source: Ints
-    target: Ints
-    routes: Routes
-
-
-def copy_routes(program: Program, cluster: Cluster) -> CopyRoutes | None:
-    """Return the routes of copies, None if it needs none.
-
-    Raises
-    ------
-    ClusterError
-        If a copy has no way to its destination; of several the first in the program is named.
-    """
-    copies, n = program.copies, len(cluster.devices)
-    moved = np.flatnonzero(np.isnan(copies.transfer))
-    if not len(moved):
-        return None
-    rows = np.flatnonzero(program.action == COPY)
-    source, of = np.zeros(len(copies.op), np.int64), np.zeros(len(copies.op), np.int32)
-    source[program.argument[rows]] = program.device[rows]
-    pairs, of[moved] = np.unique(source[moved] * n + copies.device[moved], return_inverse=True)
-    routes = cluster.routes(pairs // n, pairs % n)
-    if not routes.known.all():
-        copy = program.argument[rows]
-        first = copy[np.isnan(copies.transfer[copy]) & ~routes.known[of[copy]]][0]
-        cluster.route(program.devices[source[first]], program.devices[copies.device[first]])
-    return CopyRoutes(of, pairs // n, pairs % n, routes)
-
-
 _MOST: Final = 2**62
+_TABLE: Final = 4096  # places of a table that is small, however few instructions there are
 _PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
 
 
@@ -207,7 +101,7 @@ class Platform:
     def __init__(self, cluster: Cluster) -> None:
         devices = cluster.devices
         self.columns = {
-            "cost": action_costs(cluster),
+            "cost": _column(devices, *_COSTS),  # of each action
             "interference": np.array([device.interference for device in devices], np.float64),
             "room": np.array([_room(device) for device in devices], np.int64).view(state.Room.dtype),
         }
@@ -225,9 +119,7 @@ class Platform:
             *(bandwidth for _, _, bandwidth in cluster.channels),
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
-        self.lag = np.array(
-            [(on.on_the_way(on.launch), on.on_the_way(on.copy)) for on in devices]
-        )  # of launches, of copies
+        self.lag = np.array([(on.on_the_way(on.launch), on.on_the_way(on.copy)) for on in devices])
         overheads = _column(devices, "gap", "hop", "graph_node", "graph_launch").T
         self.gap, self.hop, self.graph_node, self.graph_launch = overheads
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
@@ -250,14 +142,14 @@ def platform_of(cluster: Cluster) -> Platform:
     return found
 
 
-def _column(devices: tuple[Device, ...], *names: str) -> npt.NDArray[np.float64]:
+def _column(devices: tuple[Device, ...], *names: str) -> Floats:
     return np.array([[getattr(device, name) for name in names] for device in devices], np.float64)
 
 
 def _room(device: Device) -> list[int]:
     """Return the warps, blocks, registers and bytes of shared memory of a device."""
     room = (
-        device.sms * (device.threads_per_sm // 32),
+        device.sms * (device.threads_per_sm // WARP),
         device.sms * device.blocks_per_sm,
         device.sms * device.registers_per_sm,
         device.sms * device.shared_memory_per_sm,  # perhaps no whole number; what blocks take is one
@@ -276,7 +168,7 @@ class Plan:
     Raises
     ------
     ClusterError
-        If a copy has no way to its destination.
+        If a copy has no way to its destination; of several the first in the program is named.
 
     Attributes
     ----------
@@ -290,49 +182,82 @@ class Plan:
         self.program, self.cluster = program.check(), cluster
         self.launches: Array | None = None
         self.spare: list[Memory] = []
-        streams, copies = streams_in_use(program), program.copies
-        lanes = self._streams = streams["lanes"][: streams.n_lanes]
-        self._routes, n_devices = copy_routes(program, cluster), len(cluster.devices)
+        copies, n_devices = program.copies, len(cluster.devices)
+        found, self._ways = self._find_streams(), self._find_ways()
         self._begun, values = self._numbers(platform_of(cluster))
         self._values: dict[str, Any] = values | {
-            "captured": program.execution == "graph", "ahead": streams.ahead, "thread_ptr": program.thread_ptr,
+            "captured": program.execution == "graph", "ahead": found.ahead, "thread_ptr": program.thread_ptr,
             "action": program.action, "argument": program.argument, "place": program.device,
-            "lane_of": streams["lane_of"],
-            "launch_op": program.launch_op, "copy_op": copies.op, "copy_device": copies.device,
-            "copy_nbytes": copies.nbytes, "copy_exact": copies.transfer,
-            "n_instructions": len(program), "n_ops": len(program.graph), "n_events": program.n_events,
-            "n_lanes": len(lanes), "n_connections": len(self._begun["connections"]),
-            "n_hosts": len(program.thread_ptr) - 1, "n_devices": n_devices,
+            "lane_of": found["lane_of"], "launch_op": program.launch_op, "copy_op": copies.op,
+            "copy_device": copies.device, "copy_nbytes": copies.nbytes, "copy_exact": copies.transfer,
+            "copy_route": self._way, "n_instructions": len(program), "n_ops": len(program.graph),
+            "n_events": program.n_events, "n_lanes": len(self._lanes),
+            "n_connections": len(self._begun["connections"]), "n_hosts": found.n_threads, "n_devices": n_devices,
             "n_timers": 1 << n_devices.bit_length(),
-            "width": np.bincount(lanes["device"][lanes["launches"] > 0], minlength=1).max(),
+            "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
         }  # fmt: skip
         if program.lead is not None or program.own is not None:
             lead = np.zeros(len(program)) if program.lead is None else program.lead
             self._values |= {"timed": 1, "lead": lead, "own": host_times(program, cluster)}
-        if self._routes is not None:
-            ptr, n_flows = self._routes.routes.channel_ptr, len(lanes)  # one flow at a time per stream
+        if self._ways is not None:
+            longest, n_flows = int((values["routes"]["end"] - values["routes"]["first"]).max()), len(self._lanes)
             self._values |= {
-                "copy_route": self._routes.of, "n_channels": len(self._begun["channels"]) - n_flows,
-                "most_flows": n_flows, "most_crossings": n_flows * (int(np.diff(ptr).max()) + 2),
+                "n_channels": len(self._begun["channels"]) - n_flows,
+                "most_flows": n_flows, "most_crossings": n_flows * (longest + 2),
             }  # fmt: skip
+
+    def _find_streams(self) -> Search:
+        """Find the streams in use, and how often instructions of each action use them."""
+        program, n_devices, stream = self.program, len(self.cluster.devices), self.program.stream
+        room, streams = int(stream.max(initial=-1)) + 1, None
+        if n_devices * room > len(stream) + _TABLE:
+            streams, ranks = np.unique(stream, return_inverse=True)
+            room, stream = len(streams), ranks.astype(np.int32)
+        search = Search(
+            n=len(stream), n_devices=n_devices, n_threads=len(program.thread_ptr) - 1, room=room,
+            thread_ptr=program.thread_ptr, action=program.action, place=program.device, stream=stream,
+        )  # fmt: skip
+        find_streams(search)
+        self._lanes = search["lanes"][: search.n_lanes]
+        self._uses = search["uses"].reshape(-1, 4)[: search.n_lanes]
+        if streams is not None:
+            self._lanes["stream"] = streams[self._lanes["stream"]]
+        return search
+
+    def _find_ways(self) -> tuple[Ints, Ints] | None:
+        """Return from where to where copies move whose times are not given, None if there are none."""
+        program, copies, n = self.program, self.program.copies, len(self.cluster.devices)
+        self._way = np.zeros(len(copies.op), np.int32)  # of each copy
+        moved = np.flatnonzero(np.isnan(copies.transfer))
+        if not len(moved):
+            return None
+        rows = np.flatnonzero(program.action == COPY)
+        source = np.zeros(len(copies.op), np.int64)
+        source[program.argument[rows]] = program.device[rows]
+        pairs, self._way[moved] = np.unique(source[moved] * n + copies.device[moved], return_inverse=True)
+        known = platform_of(self.cluster).routes(pairs // n, pairs % n).known
+        if not known.all():
+            copy = program.argument[rows]
+            first = copy[np.isnan(copies.transfer[copy]) & ~known[self._way[copy]]][0]
+            self.cluster.route(program.devices[source[first]], program.devices[copies.device[first]])
+        return pairs // n, pairs % n
 
     def _numbers(self, platform: Platform) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return what depends on the numbers of a cluster: rows with which columns begin, and columns."""
-        begun = self._lanes(platform) | {"devices": platform.devices, "crowds": platform.crowds}
+        begun = self._streams(platform) | {"devices": platform.devices, "crowds": platform.crowds}
         values = dict(platform.columns)
         if self.program.execution == "graph":  # the one cost is that of launching it
             values["cost"] = np.zeros_like(values["cost"])
             values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]
-        if self._routes is not None:
-            found = platform.routes(self._routes.source, self._routes.target)
-            rate = platform.devices["copy_rate"][self._routes.source]
-            routes = np.zeros(len(rate), state.Route.dtype)
-            routes["latency"], routes["rate"] = found.latency, np.minimum(found.bandwidth, rate)
+        if self._ways is not None:
+            found = platform.routes(*self._ways)
+            routes = np.zeros(len(found.latency), state.Route.dtype)
+            routes["latency"] = found.latency
+            routes["rate"] = np.minimum(found.bandwidth, platform.devices["copy_rate"][self._ways[0]])
             routes["first"], routes["end"] = found.channel_ptr[:-1], found.channel_ptr[1:]
             values |= {"routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32)}
-            channels = platform.channels  # and behind them the flows
-            begun["channels"] = np.zeros(len(channels) + len(self._streams), channels.dtype)
-            begun["channels"]["capacity"][: len(channels)] = channels["capacity"]
+            flows = np.zeros(len(self._lanes), Channel.dtype)  # one at a time for each stream
+            begun["channels"] = np.concatenate([platform.channels, flows])
         return begun, values
 
     def move(self, run: Memory, cluster: Cluster) -> None:
@@ -358,27 +283,24 @@ class Plan:
         self.spare.append(run)
         return found
 
-    def _lanes(self, platform: Platform) -> dict[str, Array]:
+    def _streams(self, platform: Platform) -> dict[str, Array]:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
-        streams, captured = self._streams, self.program.execution == "graph"
-        device = streams["device"]
-        lanes, connections = np.zeros(len(device), state.Lane.dtype), np.zeros(0, state.Connection.dtype)
-        for name in ("device", "stream", "first"):
-            lanes[name] = streams[name]
+        lanes, captured = self._lanes.copy(), self.program.execution == "graph"
+        device, connections = lanes["device"], np.zeros(0, state.Connection.dtype)
         lanes["connection"] = -1
         if not captured:
             lanes["launch_lag"], lanes["copy_lag"] = platform.lag[device].T
         lanes["gap"] = (platform.graph_node if captured else platform.gap)[device]
         lanes["hop"] = (platform.graph_node if captured else platform.hop)[device]
-        compute = streams["copies"] == 0
-        if not captured and (compute & (streams["stream"] >= platform.queues[device])).any():
+        compute = self._uses[:, COPY] == 0
+        if not captured and (compute & (lanes["stream"] >= platform.queues[device])).any():
             mine = np.flatnonzero(compute)
-            on = device[mine].astype(np.int64)
-            keys = on * 2**31 + streams["stream"][mine] % platform.queues[on]
+            keys = device[mine] * np.int64(2**31) + lanes["stream"][mine] % platform.queues[device[mine]]
             _, number, sharers = np.unique(keys, return_inverse=True, return_counts=True)
             kept = sharers > 1  # a queue of its own orders nothing that the stream does not
             lanes["connection"][mine] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
-            room = np.bincount(number, streams["passes"][mine], len(sharers)).astype(np.int64)[kept]
+            passing = self._uses[mine, LAUNCH] + self._uses[mine, WAIT]
+            room = np.bincount(number, passing, len(sharers)).astype(np.int64)[kept]
             connections = np.zeros(len(room), state.Connection.dtype)
             connections["first"] = np.cumsum(room) - room
         return {"lanes": lanes, "connections": connections}
