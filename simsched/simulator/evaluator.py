@@ -28,8 +28,6 @@ class Evaluator:
         Where it starts; its execution and its priorities stay as they are.
     cluster, cost
         As in `simulate`.
-    threads, transfers, events
-        As in `Schedule.lower`.
 
     Attributes
     ----------
@@ -55,25 +53,12 @@ class Evaluator:
     (20.0, 10.0, 20.0)
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        cluster: Target,
-        cost: CostModel | None = None,
-        *,
-        threads: str = "device",
-        transfers: str = "async",
-        events: str | None = None,
-    ) -> None:
+    def __init__(self, schedule: Schedule, cluster: Target, cost: CostModel | None = None) -> None:
         schedule, cluster = upon(cluster, schedule)
         schedule.check(cluster)
-        self._events = schedule.events if events is None else events
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
-        names = tuple(device.name for device in cluster.devices)
-        self._lowering = Lowering(
-            self.graph, names, self.execution, threads=threads, transfers=transfers, events=self._events
-        )  # fmt: skip
-        self._topological = threads == "one" or self.execution == "graph"
+        self._events, names = schedule.events, tuple(device.name for device in cluster.devices)
+        self._lowering = Lowering(self.graph, names, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
         self._cost = None if cost is default_cost else cost
         self._alike = cluster.kind if self._cost is None else np.arange(len(cluster))  # to the default cost model
@@ -81,7 +66,7 @@ class Evaluator:
         number = np.array([cluster.index[name] for name in schedule.devices], np.int64)
         self._columns: Columns = np.array([getattr(schedule, name) for name in _COLUMNS], np.int64)  # (4, n_ops)
         self._columns[_DEVICE] = number[self._columns[_DEVICE]]
-        self._past: list[tuple[Columns, float]] = []
+        self._before: tuple[Columns, float] | None = None
         self.makespan = self._simulate(self._columns)
 
     def move(
@@ -121,13 +106,6 @@ class Evaluator:
             columns = columns[:, order]
         return self._step(columns)
 
-    def swap(self, a: str, b: str) -> float:
-        """Let two operators change their places in the launch order; return the new makespan in us."""
-        i, j = self._place(a), self._place(b)
-        columns = self._columns.copy()
-        columns[:, [i, j]] = columns[:, [j, i]]
-        return self._step(columns)
-
     def replace(
         self, op: npt.ArrayLike, device: npt.ArrayLike, stream: npt.ArrayLike, stage: npt.ArrayLike = 0
     ) -> float:
@@ -154,21 +132,12 @@ class Evaluator:
         Raises
         ------
         ScheduleError
-            If there is no step to take back.
+            If there is no step to take back, or it is taken back already.
         """
-        if not self._past:
+        if self._before is None:
             raise ScheduleError("there is no step to take back")
-        self._columns, self.makespan = self._past.pop()
+        (self._columns, self.makespan), self._before = self._before, None
         return self.makespan
-
-    def keep(self) -> None:
-        """Forget the steps so far: `undo` goes back no further than here."""
-        self._past.clear()
-
-    @property
-    def columns(self) -> dict[str, npt.NDArray[np.int64]]:
-        """The columns ``op, device, stream, stage`` in launch order, as `replace` takes them; copies."""
-        return dict(zip(_COLUMNS, self._columns.copy(), strict=True))
 
     def schedule(self, scheduler: str = "custom", estimate: float | None = None) -> Schedule:
         """Return the schedule as it is now; in execution by stages each stream of a stage is a group."""
@@ -198,7 +167,7 @@ class Evaluator:
 
     def _step(self, columns: Columns) -> float:
         makespan = self._simulate(columns)
-        self._past.append((self._columns, self.makespan))
+        self._before = self._columns, self.makespan
         self._columns, self.makespan = columns, makespan
         return makespan
 
@@ -224,7 +193,7 @@ class Evaluator:
         by_op[:, columns[_OP]] = np.arange(len(self.graph)), *columns[1:]
         place, device, stream, stage = by_op
         late, together = place[src] > place[dst], device[src] == device[dst]
-        if (late if self._topological else late & together).any():
+        if (late if self.execution == "graph" else late & together).any():
             return False
         if self.execution != "stages":
             return True

@@ -1,6 +1,6 @@
 """What each launch of a program asks of its device, as rows that an engine reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -127,11 +127,9 @@ def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column,
     sm_share
         What a block loads of its SM.
     """
-    counts = {"blocks": blocks, "residency": residency, "sms": sms}
-    rates = {"sm_share": sm_share, "spread": spread}
-    columns = {name: np.ascontiguousarray(column, np.int64) for name, column in counts.items()}
-    columns |= {name: np.ascontiguousarray(column, np.float64) for name, column in rates.items()}
-    solo = Solo(n=len(blocks), **columns)
+    solo = Solo(
+        n=len(blocks), blocks=blocks, residency=residency, sms=sms.astype(np.int64), sm_share=sm_share, spread=spread
+    )
     find_units(solo)
     units: Floats = solo["units"]
     return units
@@ -139,21 +137,20 @@ def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column,
 
 def _blocks(graph: OpGraph, cluster: Cluster, op: Indices, device: Ints, refuse_unfit: bool) -> dict[str, Ints]:
     """Return what a block of each kernel takes and how many the device holds, columns of shape (n_kernels,)."""
-    shape = (graph.kernel_threads, graph.kernel_registers, graph.kernel_shared_memory)
-    first, number = _distinct((cluster.kind[device], *shape))
+    columns = (cluster.kind[device], graph.kernel_threads, graph.kernel_registers, graph.kernel_shared_memory)
+    numbers: dict[tuple[int, ...], int] = {}
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    number = [numbers.setdefault(row, len(numbers)) for row in rows]
     found: list[tuple[int, int, int, int]] = []
-    errors: dict[int, ClusterError] = {}
-    for row in first.tolist():
+    for kind, *shape in numbers:
         try:
-            found.append(_block(cluster.devices[device[row]], *(int(column[row]) for column in shape)))
+            found.append(_block(cluster.kinds[kind], *shape))
         except ClusterError as error:
-            errors[row] = error
+            if refuse_unfit:
+                raise ClusterError(f"operator {graph.names[op[number.index(len(found))]]!r}: {error}") from None
             found.append((0, 0, 0, 0))
-    if errors and refuse_unfit:
-        row = min(errors)
-        raise ClusterError(f"operator {graph.names[op[row]]!r}: {errors[row]}")
-    columns = np.array(found, np.int64).reshape(-1, 4)[number].T
-    return dict(zip(("warps", "registers", "shared_memory", "residency"), columns, strict=True))
+    blocks = np.array(found, np.int64)[number].T
+    return dict(zip(("warps", "registers", "shared_memory", "residency"), blocks, strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -162,28 +159,6 @@ def _block(device: Device, threads: int, registers: int, shared_memory: int) -> 
     kernel = Kernel(1, threads, registers, shared_memory)
     need, fits = footprint(device, kernel), occupancy(device, kernel).blocks
     return need.warps, need.registers, need.shared_memory, fits * device.sms
-
-
-def _distinct(columns: Sequence[Column]) -> tuple[Ints, Ints]:
-    """Return where each distinct row of some columns stands first, and the number of each row among those."""
-    key, span = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        low = int(column.min())
-        wide = int(column.max()) - low + 1
-        if wide == 1:
-            continue
-        if span * wide >= _LARGEST_KEY:  # number what there is from 0 up
-            key, column = (np.unique(c, return_inverse=True)[1] for c in (key, column))
-            span, low, wide = int(key.max()) + 1, 0, int(column.max()) + 1
-        key = key * wide + (column - low)
-        span *= wide
-    if span == 1:
-        return np.zeros(1, np.int64), key
-    _, first, number = np.unique(key, return_index=True, return_inverse=True)
-    return first, number
-
-
-_LARGEST_KEY: Final = 2**62
 
 
 def _add_loads(

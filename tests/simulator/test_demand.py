@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from small import placements
 from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import ClusterError, CostError
 from simsched.model import operator_times, times_by_device
-from simsched.simulator.workload import _distinct, demand, demand_of, solo_units
+from simsched.simulator.workload import demand, demand_of, solo_units
 
 ONE = ss.Cluster.preset("a100")
 (A100,), (K80,) = ONE.devices, ss.Cluster.preset("k80").devices
@@ -28,27 +27,17 @@ MIXED = ss.Cluster(
 
 def test_kernels_by_themselves():
     """Blocks on 10 SMs that hold a block each, the load and the spread of one, and the time in units of one."""
-    blocks, load, spread, units = np.array([
+    rows = [
         (10, 1.0, 0.0, 1.0),
         (15, 1.0, 0.0, 2.0),  # a full wave and a half one
         (100, 0.5, 0.0, 10.0),  # ten waves, most of them passed over at once
         (20, 2.0, 0.0, 4.0),  # each SM is loaded twice over
         (10, 1.0, 0.1, 1.1125),  # 3 end late, by 1.5 x 0.1 x 9 / 12
         (1, 1.0, 0.1, 1.0),  # nothing to spread
-    ]).T  # fmt: skip
+    ]  # fmt: skip
+    blocks, load, spread, units = (np.array(column) for column in zip(*rows, strict=True))
     ten = np.full(len(blocks), 10)
     assert solo_units(blocks, ten, ten, load, spread) == pytest.approx(units)
-
-
-wide = st.integers(0, 3) | st.integers(2**53 - 3, 2**53)
-
-
-@given(rows=st.lists(st.tuples(wide, wide, wide, wide), min_size=1, max_size=20))
-def test_distinct_rows(rows):
-    """Also where the columns together are too wide for one key of 64 bits."""
-    first, number = _distinct([np.array(column) for column in zip(*rows, strict=True)])
-    assert [rows[i] for i in first[number]] == rows
-    assert sorted(first.tolist()) == sorted({rows.index(row) for row in rows})
 
 
 def test_loads_of_another_time():

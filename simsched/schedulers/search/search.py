@@ -186,9 +186,7 @@ class Arm:
 
     def _evaluate(self) -> float:
         """Return the makespan in us of the candidate as it is, inf if it cannot run."""
-        makespan = self._evaluator.replace(*self.candidate.columns())
-        self._evaluator.keep()
-        return makespan
+        return self._evaluator.replace(*self.candidate.columns())
 
     def _critical_path(self) -> Columns:
         """Return the operators of the critical path of the candidate as accepted last, in order of time."""
