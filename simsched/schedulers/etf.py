@@ -1,8 +1,14 @@
 """ETF: always the operator that can start first."""
 
+from heapq import heappop, heappush
+
+import numpy as np
+
 from simsched.base.kinds import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
+from simsched.model.graph.structure import longest_from
 from simsched.schedulers.list_scheduling import Draft
+from simsched.schedulers.listing import by_priority, place_of, readers, sources
 
 
 def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:
@@ -37,8 +43,8 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
     first device. The paper's devices are equal; on unequal ones ETF does not see that one of them is faster.
     Devices without links are as in `heft`.
 
-    The paper's O(V^2 devices) is O(devices (E + V log V)) here, in machine code: each device keeps the
-    operators whose inputs are there by level, and the others by when their inputs will be.
+    The paper's O(V^2 devices) is O(devices (E + V log V)) here: each device keeps the operators whose inputs are there
+    by level, and the others by when their inputs will be.
 
     References
     ----------
@@ -46,5 +52,40 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
        communication times", SIAM Journal on Computing 18(2), 1989, doi:10.1137/0218016.
     """
     draft = Draft("etf", graph, cluster, cost, streams)
-    draft.place_earliest(draft.upward_rank(transfers=False))
+    with np.errstate(over="ignore"):  # the makespan is refused then
+        turn = place_of(by_priority(graph, longest_from(graph, draft.mean_time))).tolist()
+    times, devices, (ptr, edges) = draft.times.tolist(), np.arange(len(draft.devices)), graph.incoming
+    slot, start, finish = draft.ops["slot"], draft.ops["start"], draft.ops["finish"]
+    slot[:] = -1
+    free = [[0.0] * draft.streams for _ in devices]
+    # of each device, heaps of ready operators and their turns: those whose inputs come later, by when; and the others
+    waiting: list[list[tuple[float, int, int]]] = [[] for _ in devices]
+    arrived: list[list[tuple[float, int, int]]] = [[] for _ in devices]
+
+    def first(d: int) -> tuple[float, int, int]:
+        """Return when a device can start an operator first, its turn, and the operator."""
+        idle = min(free[d])
+        while waiting[d] and waiting[d][0][0] <= idle:
+            heappush(arrived[d], (0.0, *heappop(waiting[d])[1:]))
+        for heap in (waiting[d], arrived[d]):
+            while heap and slot[heap[0][2]] >= 0:
+                heappop(heap)
+        return (idle, *arrived[d][0][1:]) if arrived[d] else waiting[d][0]
+
+    consumers, missing = readers(graph), [len(row) for row in sources(graph)]
+    ready = [i for i, n in enumerate(missing) if n == 0]
+    for _ in missing:
+        for i in ready:
+            read = edges[ptr[i] : ptr[i + 1]]
+            home = slot[graph.src[read]] // draft.streams
+            there = finish[graph.src[read]][:, None] + draft.moving(read[:, None], home[:, None], devices)
+            for d, us in enumerate(there.max(axis=0, initial=0.0).tolist()):
+                heappush(waiting[d], (us, turn[i], i))
+        start_us, _, i, d = min((*first(d), d) for d in devices.tolist())
+        stream = next(k for k, us in enumerate(free[d]) if us <= start_us)
+        slot[i], start[i] = d * draft.streams + stream, start_us
+        finish[i] = free[d][stream] = start_us + times[d][i]
+        for j in consumers[i]:
+            missing[j] -= 1
+        ready = [j for j in consumers[i] if missing[j] == 0]
     return draft.schedule()

@@ -43,8 +43,7 @@ def heft(
     order; equal finish times: the first stream of the first device. An idle interval has a length: an
     operator of no time is not put between two others that follow each other at once.
 
-    Where not all devices are linked and an operator's inputs cannot be brought together, all is placed once
-    more on devices each linked with all others: the first, and in their order those that fit.
+    Devices that are not linked with all before them get no operator, unless all transfers are given as exact times.
 
     O(E devices + V (log V + devices streams)) in machine code, the search for idle intervals left aside, which looks
     only at those that end behind the operator's inputs.

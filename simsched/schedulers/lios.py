@@ -153,6 +153,8 @@ def _lios(
     first = cluster if len(cluster) == 1 else Cluster(cluster.devices[:1])
     draft = Draft(scheduler, graph, first, cost, streams)
     drawn = dict(zip(random, np.random.default_rng(rng).random((len(random), len(graph))), strict=True))
-    rank_of = draft.mean_times if rank == "time" else draft.upward_rank()
-    draft.place(rank_of, in_turn=True, overheads=overheads, draw_op=drawn.get("op"), draw_stream=drawn.get("stream"))
-    return draft.schedule(as_placed=True)
+    rank_of = draft.mean_time if rank == "time" else draft.upward_rank()
+    order = draft.place(
+        rank_of, in_turn=True, overheads=overheads, draw_op=drawn.get("op"), draw_stream=drawn.get("stream")
+    )
+    return draft.schedule(order)

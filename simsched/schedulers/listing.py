@@ -41,16 +41,9 @@ def place_of(order: npt.NDArray[Any]) -> Ints:
     return found
 
 
-def linked_devices(linked: npt.NDArray[np.bool_]) -> list[int]:
-    """Return devices of which any two are linked: the first, and in their order each linked with all before it.
-
-    `linked` says whether links lead from one to another, shape (n_devices, n_devices).
-    """
-    taken: list[int] = []
-    for d in range(len(linked)):
-        if linked[d, taken].all() and linked[taken, d].all():
-            taken.append(d)
-    return taken
+def by_priority(graph: OpGraph, priority: Floats) -> Indices:
+    """Return operators by falling priority, equal ones in topological order, shape (n_ops,)."""
+    return graph.order_index[np.argsort(-priority[graph.order_index], kind="stable")]
 
 
 def readers(graph: OpGraph) -> list[list[int]]:

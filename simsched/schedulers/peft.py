@@ -1,7 +1,10 @@
 """PEFT: HEFT that looks ahead, by a table of what is left at best."""
 
+import numpy as np
+
 from simsched.base.kinds import Size
-from simsched.model import Cluster, CostModel, OpGraph, Schedule
+from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
+from simsched.schedulers.instance import Instance
 from simsched.schedulers.list_scheduling import Draft
 
 
@@ -42,7 +45,7 @@ def peft(
     transfers, idle intervals and devices without links are as in `heft`. Equal means: the topological order;
     equal sums: the first stream of the first device.
 
-    O(E devices + V (log V + devices streams)) in machine code: for each edge the least over devices is found once.
+    O(E devices + V (log V + devices streams)): for each edge the least over devices is found once.
 
     References
     ----------
@@ -50,6 +53,20 @@ def peft(
        table", IEEE TPDS 25(3), 2014, doi:10.1109/TPDS.2013.57.
     """
     draft = Draft("peft", graph, cluster, cost, streams)
-    ahead, mean = draft.optimistic_costs()
-    draft.place(mean, insertion=insertion, ahead=ahead)
+    with np.errstate(over="ignore"):  # the makespan is refused then
+        ahead = optimistic_costs(draft)
+        priority = ahead.mean(axis=1)
+    draft.place(priority, insertion=insertion, ahead=ahead)
     return draft.schedule()
+
+
+def optimistic_costs(instance: Instance) -> Floats:
+    """Return the least time in us in which all behind an operator could end, by its device, (n_ops, n_devices)."""
+    graph, behind = instance.graph, np.zeros((len(instance.graph), len(instance.devices)))
+    ptr, edges = graph.outgoing
+    for i in graph.order_index[::-1].tolist():
+        reading = edges[ptr[i] : ptr[i + 1]]
+        then = behind[graph.dst[reading]] + instance.times[:, graph.dst[reading]].T  # (n_readers, n_devices)
+        moved = then.min(axis=1) + instance.mean_transfer[reading]
+        behind[i] = np.minimum(then, moved[:, None]).max(axis=0, initial=0.0)
+    return behind

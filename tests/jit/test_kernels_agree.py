@@ -50,7 +50,7 @@ MIXED = ss.OpGraph.from_columns(
 )  # fmt: skip
 LISTS = [
     ("lios", {}), ("lios", {"overheads": True, "streams": 3}), ("lios-rand", {}), ("heft", {}),
-    ("heft", {"insertion": False}), ("heft", {"streams": 1}), ("peft", {}), ("etf", {}),
+    ("heft", {"insertion": False}), ("heft", {"streams": 1}), ("peft", {}),
 ]  # fmt: skip
 
 

@@ -107,15 +107,9 @@ BY_HAND = {
     # Two operators of 5 us that read from one of 1 us, by an edge of 100 us between devices: two streams, 1 + 5.
     "streams of a device move nothing": by_hand(
         "heft peft etf", made("a=1 b=5 c=5", "ab:100 ac:100"), "a b c/1", 6.0, TWO, streams=2),
-    # A chain stays on one device, another piece may be on another; exact transfers need no link.
-    "devices without links stay apart": by_hand(
-        "heft peft etf", made("a=1 b=1 c=1 d=1", "ab cd", nbytes=8.0), "a c@1 b d@1", 2.0, UNLINKED, streams=1),
     "exact transfers need no link": by_hand(
         "heft peft etf", made("a=1 b=5 c=5", "ab:1 ac:1"), "a b c@1", 7.0, UNLINKED, streams=1),
-    # a and b on two devices without a link, and no device for c, which reads from both: all on gpu0. With a link from
-    # gpu1 to gpu2 too: the first device and those linked with it, which are none.
-    "where inputs cannot be brought together one device is used": by_hand(
-        "heft peft etf", made("a=1 b=1 c=1", "ac bc", nbytes=8.0), "a b c", 3.0, UNLINKED, streams=1),
+    # a and b read nothing, but gpu1 has no link with gpu0 (though with gpu2).
     "the first device and those linked with it": by_hand(
         "heft peft etf", made("a=1 b=1 c=1", "ac bc", nbytes=8.0), "a b c", 3.0, BESIDE, streams=1),
     # HIOS: b and c of 1 us, transfers of 10 us: all on gpu0, 4 us; moving c would take 1 + 10 + 1 + 10 + 1.

@@ -14,7 +14,7 @@ import workloads
 from simsched.model import Cluster, Edge, Link, Operator, OpGraph, default_cost
 from simsched.schedulers import schedule
 from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
-from simsched.schedulers.hios.stages import Instance, Stages
+from simsched.schedulers.hios.stages import Ranked, Stages
 from simsched.simulator import simulate
 
 ONE, TWO, FOUR = (Cluster.preset("a40", n).without_overheads() for n in (1, 2, 4))
@@ -47,7 +47,7 @@ MERGED = {
 @pytest.mark.parametrize("case", MERGED.values(), ids=MERGED)
 def test_stages_by_hand(case):
     graph, on_devices, table, alone, expected, refused, text, makespan = case
-    instance, asked = Instance(graph, TWO, default_cost), []
+    instance, asked = Ranked(graph, TWO, default_cost), []
     mapping = instance.mapping()
     mapping["ops"]["device"] = [graph.names[i] in on_devices[1].split() for i in instance.order]
     stages = Stages(instance, mapping)

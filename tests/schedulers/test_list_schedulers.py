@@ -13,12 +13,12 @@ from strategies import clusters, graphs
 import workloads
 from simsched.model import Cluster, OpGraph, default_cost
 from simsched.model.cluster.device import OVERHEADS
-from simsched.schedulers import schedule
+from simsched.schedulers import list_scheduling, schedule
 from simsched.schedulers.etf import etf
 from simsched.schedulers.heft import heft
+from simsched.schedulers.instance import Instance
 from simsched.schedulers.lios import lios, lios_rand, lios_rand1, lios_rand2
-from simsched.schedulers.list_scheduling import Draft, draft
-from simsched.schedulers.peft import peft
+from simsched.schedulers.peft import optimistic_costs, peft
 from simsched.simulator import simulate
 
 ONE = Cluster.preset("a100")
@@ -197,7 +197,7 @@ ARABNEJAD = of_table(
 def test_heft_as_its_paper_prints_it():
     """Topcuoglu et al., figures 2 and 3, tables 1 and 2: the ranks, and the schedule of length 80."""
     graph, cost = TOPCUOGLU
-    rank = Draft("heft", graph, THREE, cost, 1).upward_rank()
+    rank = Instance(graph, THREE, cost).upward_rank()
     assert rank == pytest.approx([108, 77, 80, 80, 69, 190 / 3, 128 / 3, 107 / 3, 133 / 3, 44 / 3])
     plan = schedule(graph, THREE, heft, cost, streams=1)
     assert plan.estimate == 80.0
@@ -211,7 +211,7 @@ def test_peft_and_heft_as_the_paper_of_peft_prints_them():
     """Arabnejad and Barbosa, figures 3 and 4: HEFT needs 133, PEFT 122. Of the outputs inwards: the row of 10 is zero,
     that of 7 is min(13, 16 + 9, 33 + 9) on P1, min(13 + 9, 16) on P2, min(13 + 9, 16 + 9, 33) on P3."""
     graph, cost = ARABNEJAD
-    table = Draft("heft", graph, THREE, cost, 1).optimistic_costs()[0]
+    table = optimistic_costs(Instance(graph, THREE, cost))
     assert table[9].tolist() == [0, 0, 0]
     assert table[6].tolist() == [13, 16, 22]
     assert table[0].tolist() == [64, 68, 86]
@@ -231,9 +231,6 @@ def test_streams_unless_told_otherwise(scheduler):
     assert schedule(graph, Cluster.preset("a100"), scheduler).estimate == 3.0
     assert schedule(graph, Cluster.preset("a100", 2), scheduler).estimate == 5.0
     assert schedule(graph, Cluster.preset("a100", 2), scheduler, streams=10).estimate == 1.0
-
-
-# Devices without links ---------------------------------------------------------------------------
 
 
 # Promises ----------------------------------------------------------------------------------------
@@ -280,10 +277,9 @@ def test_they_are_their_definitions_on_larger_graphs(scheduler, seed):
     assert_as_defined(scheduler, graph, cluster, 2, cost)
 
 
-@each
-def test_heft_and_kin_go_on_where_machine_code_returned(scheduler, monkeypatch):
-    """It returns every so many steps, so that Ctrl-C is heard: after each operator here."""
+def test_they_go_on_where_machine_code_returned(monkeypatch):
+    """It returns every so many operators, so that Ctrl-C is heard: after each here."""
     graph = workloads.random_layered(n_ops=60, n_layers=8, rng=1)
-    at_once = schedule(graph, THREE, scheduler)
-    monkeypatch.setattr(draft, "_STEPS", 0)
-    assert schedule(graph, THREE, scheduler) == at_once
+    at_once = schedule(graph, THREE, heft)
+    monkeypatch.setattr(list_scheduling, "_AT_A_TIME", 1)
+    assert schedule(graph, THREE, heft) == at_once

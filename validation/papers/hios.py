@@ -23,7 +23,7 @@ import workloads
 from simsched.base.errors import ScheduleError
 from simsched.model.costmodel import default_cost, operator_times
 from simsched.model.graph.structure import longest_from
-from simsched.schedulers.hios.stages import Instance, StageCosts, Stages
+from simsched.schedulers.hios.stages import Ranked, StageCosts, Stages
 from validation.evidence import each, table
 from validation.hardware.graphs import convolutions
 from validation.papers import hios_simulated as simulated
@@ -225,7 +225,7 @@ def _on_devices(graph: ss.OpGraph, *devices: str) -> Stages:
     device = {f"v{i}": number for number, those in enumerate(devices) for i in those}
     edges = [edge for edge in graph.edges if edge.src in device and edge.dst in device]
     part = ss.OpGraph([op for op in graph.operators if op.name in device], edges)
-    instance = Instance(part, ss.Cluster.preset("a40", 2), default_cost)
+    instance = Ranked(part, ss.Cluster.preset("a40", 2), default_cost)
     found = instance.mapping()
     found["ops"]["device"] = [device[part.names[i]] for i in instance.order]
     return Stages(instance, found)

@@ -4,20 +4,11 @@ from math import inf
 from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.schedulers.instance import Edge, transfer
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22
 """Operators evaluated in one call of a piece, so that the user can interrupt."""
-
-
-class Edge(Row):
-    """An edge, as one of its ends sees it."""
-
-    us: f8  # between any two devices, -1 where that depends on them
-    nbytes: f8
-    mean_us: f8  # over pairs of devices
-    op: i4  # at the other end
-    taken: i4  # by a path of the released code
 
 
 class Operator(Row):
@@ -62,7 +53,7 @@ class Mapping(Table):
     in_ptr: Column[i8]
     inputs: Rows[Edge]  # by consumer
     out_ptr: Column[i8]
-    outputs: Rows[Edge]  # by producer; for Algorithm 1
+    outputs: Rows[Edge]  # by producer; for Algorithm 1; of the released code's paths, those taken have mean us -1
     time: Column[f8]  # of each device and operator
     latency: Column[f8]  # from each device to each other
     bandwidth: Column[f8]
@@ -82,16 +73,6 @@ def put_path(t: Mapping, d: int) -> None:
         t.ops[t.path[k]].device = d
 
 
-def transfer(t: Mapping, edge: Edge, a: int, b: int) -> float:
-    """Return the us of an edge from a device to another, or to itself."""
-    if a == b:
-        return 0.0
-    if edge.us >= 0.0:
-        return edge.us
-    pair = a * t.n_devices + b
-    return t.latency[pair] + edge.nbytes / t.bandwidth[pair]
-
-
 def inputs_ready(t: Mapping, i: int) -> float:
     """Return when the device of an operator has all that it reads from mapped ones."""
     ready, d = 0.0, t.ops[i].device
@@ -99,7 +80,7 @@ def inputs_ready(t: Mapping, i: int) -> float:
         edge = t.inputs[e]
         source = t.ops[edge.op]
         if source.device >= 0:
-            ready = max(ready, source.finish + transfer(t, edge, source.device, d))
+            ready = max(ready, source.finish + transfer(edge, source.device, d, t.n_devices, t.latency, t.bandwidth))
     return ready
 
 
@@ -229,7 +210,7 @@ def find_first(t: Mapping) -> int:
         for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
             edge = t.outputs[e]
             through = edge.mean_us + t.steps[edge.op].mean_us + t.steps[edge.op].onward
-            if not edge.taken and (step.following < 0 or through > step.onward):
+            if edge.mean_us >= 0.0 and (step.following < 0 or through > step.onward):
                 step.onward, step.following = through, e
         if step.following >= 0 and step.n_inputs == 0 and step.onward >= longest:
             first, longest = i, step.onward
@@ -246,7 +227,7 @@ def take_path(t: Mapping, first: int) -> None:
         e = t.steps[i].following
         if e >= 0:
             edge = t.outputs[e]
-            i, edge.taken = edge.op, 1
+            i, edge.mean_us = edge.op, -1.0
             t.steps[i].n_inputs -= 1
             t.n_open -= 1
 
@@ -266,7 +247,7 @@ def clocks(t: Mapping) -> float:
             edge = t.inputs[e]
             on = t.ops[edge.op].device
             if on >= 0:
-                start = max(start, t.devices[on].free + transfer(t, edge, on, d))
+                start = max(start, t.devices[on].free + transfer(edge, on, d, t.n_devices, t.latency, t.bandwidth))
         t.devices[d].free = start + t.time[d * t.n_ops + i]
         makespan = max(makespan, t.devices[d].free)
     return makespan
@@ -301,7 +282,7 @@ def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
             edge = t.inputs[e]
             on = mapped[k * t.n_ops + edge.op]
             there = t.recorded[edge.op * t.n_devices + on]  # whatever path leads through that state
-            start = max(start, there + transfer(t, edge, on, j))
+            start = max(start, there + transfer(edge, on, j, t.n_devices, t.latency, t.bandwidth))
         if start + took < best:
             best, parent = start + took, k
     t.recorded[i * t.n_devices + j] = best

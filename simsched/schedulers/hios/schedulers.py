@@ -5,7 +5,7 @@ import numpy as np
 from simsched.base.kinds import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.hios.placement import Mapping, map_edges, map_paths, record
-from simsched.schedulers.hios.stages import Instance, scheduled
+from simsched.schedulers.hios.stages import Ranked, scheduled
 from simsched.schedulers.options import Mode
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
@@ -154,7 +154,7 @@ def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
     return scheduled("inter-lp", _by_paths, graph, cluster, cost, mode)
 
 
-def _by_paths(instance: Instance, released: bool) -> tuple[Mapping, dict[str, int]]:
+def _by_paths(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 1, and what to say of the search."""
     map_some, n_open = (map_edges, len(instance.graph.src)) if released else (map_paths, len(instance.graph))
     found = instance.mapping(n_open=n_open)
@@ -257,7 +257,7 @@ def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
     return scheduled("inter-mr", _by_records, graph, cluster, cost, mode)
 
 
-def _by_records(instance: Instance, released: bool) -> tuple[Mapping, dict[str, int]]:
+def _by_records(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 3."""
     found = instance.mapping(released=released, n_states=1)
     while found.at < found.n_ops:

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, default_cost, times_by_device
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost
 from simsched.model.graph.ordering import grouped
-from simsched.model.graph.structure import longest_from
-from simsched.schedulers.hios.placement import NONE, Edge, Mapping, Operator, Step
-from simsched.schedulers.listing import linked_devices, place_of, require_finite, ways
+from simsched.schedulers.hios.placement import NONE, Mapping, Operator, Step
+from simsched.schedulers.instance import Instance
+from simsched.schedulers.listing import by_priority, place_of, require_finite
 from simsched.schedulers.protocol import Tools
 from simsched.schedulers.stage_costs import StageCost, StageLatencyOption
 
@@ -217,93 +216,35 @@ def next_stage(t: Windows) -> None:
         close(t)
 
 
-Small = npt.NDArray[np.int32]
+class Ranked(Instance):
+    """Operators numbered by falling priority.
 
+    The priority is the longest path to an output, with the mean time over devices and the mean transfer over pairs of
+    them; equal ones keep the topological order.
 
-class Instance:
-    """Operators by falling priority, their times on each device, and what it takes to move their tensors.
-
-    Parameters
+    Attributes
     ----------
-    graph, cluster, cost
-        As a scheduler has them.
-
-    Notes
-    -----
-    Devices to or from which no links lead are left out, in the cluster's order, unless every edge has an
-    exact `transfer`. The priority of an operator is the longest path from it to an output, with the
-    mean time over devices and the mean transfer over pairs of them; equal ones keep the topological order.
+    order
+        The operators, shape (n_ops,).
     """
 
     def __init__(self, graph: OpGraph, cluster: Cluster, cost: CostModel) -> None:
-        self.graph, self.cluster = graph, cluster
-        exact = graph.edge_transfer
-        latency, rate = ways(cluster)
-        needs_links = np.isnan(exact).any()
-        self.devices = linked_devices(np.isfinite(latency)) if needs_links else list(range(len(cluster)))
-        by_device = times_by_device(graph, cluster, cost)
-        times = np.stack([by_device[d] for d in self.devices])  # (n_devices, n_ops)
-        between = np.ix_(self.devices, self.devices)
-        self._latency, self._bandwidth = latency[between], rate[between]
-        self._transfer, mean_transfer = self._transfers(exact, graph.edge_nbytes)
-        with np.errstate(over="ignore"):  # the makespan is refused then
-            mean_time = times.mean(axis=0) if len(times) > 1 and (times != times[0]).any() else times[0]
-            rank = longest_from(graph, mean_time, mean_transfer)
-        topological = graph.order_index
-        self.order = topological[np.argsort(-rank[topological], kind="stable")]  # operators by falling priority
-        number = place_of(self.order).astype(np.int32)
-        self._src, self._dst = number[graph.src], number[graph.dst]
-        self.times = np.ascontiguousarray(times[:, self.order])  # (n_devices, n_ops), by priority
-        self._mean_time = mean_time[self.order]
-        self._mean_transfer = mean_transfer
-
-    def _transfers(self, exact: Floats, nbytes: Floats) -> tuple[Floats, Floats]:
-        """Return the us of each edge, -1 where they depend on the devices, and the mean over pairs of devices."""
-        n = len(self.devices)
-        if n == 1:
-            return (np.zeros(len(exact)),) * 2
-        apart = ~np.eye(n, dtype=np.bool_)
-        known = ~np.isnan(exact)
-        if known.all():
-            return (np.array(exact),) * 2
-        latency, bandwidth = self._latency[apart], self._bandwidth[apart]
-        if (latency == latency[0]).all() and (bandwidth == bandwidth[0]).all():
-            return (np.where(known, exact, latency[0] + nbytes / bandwidth[0]),) * 2
-        mean = latency.mean() + nbytes * (1.0 / bandwidth).mean()
-        return np.where(known, exact, -1.0), np.where(known, exact, mean)
+        super().__init__(graph, cluster, cost)
+        self.order = by_priority(graph, self.upward_rank())
 
     def mapping(self, **numbers: int) -> Mapping:
         """Return a table of operators that are not mapped yet, and of `numbers`."""
-        n = len(self.graph)
-        (in_ptr, inputs), (out_ptr, outputs) = self._edges(self._dst, self._src), self._edges(self._src, self._dst)
+        n, number = len(self.graph), place_of(self.order).astype(np.int32)
+        src, dst = number[self.graph.src], number[self.graph.dst]
+        (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
         ops, steps = np.zeros(n, Operator.dtype), np.zeros(n, Step.dtype)
-        ops["device"], steps["mean_us"], steps["n_inputs"] = NONE, self._mean_time, np.diff(in_ptr)
+        ops["device"], steps["mean_us"], steps["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
         count = np.arange(n, dtype=np.int32)
         return Mapping(
             **numbers, n_ops=n, n_devices=len(self.devices), ops=ops, steps=steps, in_ptr=in_ptr, inputs=inputs,
-            out_ptr=out_ptr, outputs=outputs, time=self.times, latency=self._latency, bandwidth=self._bandwidth,
-            listed=count, open=count.copy(), given=place_of(self.order).astype(np.int32),
+            out_ptr=out_ptr, outputs=outputs, time=np.ascontiguousarray(self.times[:, self.order]),
+            latency=self.latency, bandwidth=self.bandwidth, listed=count, open=count.copy(), given=number,
         )  # fmt: skip
-
-    def _edges(self, ends: Small, others: Small) -> tuple[Ints, npt.NDArray[Any]]:
-        """Return the edges grouped by one of their ends, and where each group begins."""
-        ptr, edges = grouped(ends, len(self.graph))
-        rows = np.zeros(len(edges), Edge.dtype)
-        rows["us"], rows["mean_us"] = self._transfer[edges], self._mean_transfer[edges]
-        rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
-        return ptr, rows
-
-    def placed_edges(self, number: Small, device: Small) -> tuple[Small, Small, Floats]:
-        """Return the ends of the edges under other numbers, and their us between the devices of those operators."""
-        src, dst = number[self._src], number[self._dst]
-        a, b = device[src], device[dst]
-        us = self._transfer.copy()
-        unknown = np.flatnonzero(us < 0)
-        on = (a[unknown], b[unknown])
-        with np.errstate(invalid="ignore"):
-            us[unknown] = self._latency[on] + self.graph.edge_nbytes[unknown] / self._bandwidth[on]
-        us[a == b] = 0.0
-        return src, dst, us
 
 
 StageCosts = Callable[[int], StageCost]
@@ -311,7 +252,7 @@ StageCosts = Callable[[int], StageCost]
 
 def scheduled(
     scheduler: str,
-    map_all: Callable[["Instance", bool], tuple[Mapping, dict[str, int]]],
+    map_all: Callable[[Ranked, bool], tuple[Mapping, dict[str, int]]],
     graph: OpGraph,
     cluster: Cluster,
     cost: CostModel,
@@ -327,7 +268,7 @@ def scheduled(
     map_all
         Maps all operators, if told so as the released code does; says what `search` holds.
     """
-    instance = Instance(graph, cluster, cost)
+    instance = Ranked(graph, cluster, cost)
     found, search = map_all(instance, mode == "impl")
     stages = Stages(instance, found)
     costs = None if tools is None else stage_costs(scheduler, stage_latency, instance, cost, tools)
@@ -338,7 +279,7 @@ def scheduled(
 
 
 def stage_costs(
-    scheduler: str, option: StageLatencyOption, instance: Instance, cost: CostModel, tools: Tools
+    scheduler: str, option: StageLatencyOption, instance: Ranked, cost: CostModel, tools: Tools
 ) -> StageCosts:
     """Return what gives the `StageCost` of a device, by its position among those of the instance.
 
@@ -369,14 +310,14 @@ class Stages:
         Where its operators run; those of a device by priority.
     """
 
-    def __init__(self, instance: Instance, found: Mapping) -> None:
-        n, ops = found.n_ops, found["ops"]
+    def __init__(self, instance: Ranked, found: Mapping) -> None:
+        n, graph, by_priority = found.n_ops, instance.graph, found["ops"]["device"]
         count = np.arange(n, dtype=np.int32)
-        self._instance = instance
-        self._op = np.argsort(ops["device"], kind="stable")  # device by device
-        self._device = ops["device"][self._op]
-        number = place_of(self._op).astype(np.int32)
-        src, dst, us = instance.placed_edges(number, self._device)
+        by_device = np.argsort(by_priority, kind="stable")
+        self._instance, self._op, self._device = instance, instance.order[by_device], by_priority[by_device]
+        place, number = place_of(self._op), place_of(by_device).astype(np.int32)
+        src, dst = place[graph.src], place[graph.dst]
+        us = instance.moving(slice(None), self._device[src], self._device[dst])
         ptr, edges = grouped(dst, n)
         self._stages = stages = np.zeros(n, Stage.dtype)
         stages["time"], stages["size"] = instance.times[self._device, self._op], 1
@@ -384,7 +325,7 @@ class Stages:
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
         self._windows = Windows(
-            n_ops=n, n_devices=len(last), stages=stages, ptr=ptr, source=src[edges], us=us[edges],
+            n_ops=n, n_devices=len(last), stages=stages, ptr=ptr, source=src[edges].astype(np.int32), us=us[edges],
             order=number.copy(), turns=number, last=last,  # order is topological, windows in turn by falling priority
         )  # fmt: skip
         run_alone(self._windows)
@@ -397,7 +338,7 @@ class Stages:
     def parallelize(self, w: int, costs: StageCosts) -> dict[str, int]:
         """Join neighbours on a device to stages of up to `w` operators, by Algorithm 2; return what was done."""
         windows, asked, names = self._windows, 0, self._instance.graph.names
-        op, on = self._instance.order[self._op].tolist(), self._device.data
+        op, on = self._op.tolist(), self._device.data
         windows.width = min(w, len(op))
         next_stage(windows)
         while windows.turn < windows.n_ops:
@@ -419,7 +360,7 @@ class Stages:
         opens = np.cumsum(is_first)  # stages up to an operator's own
         before = opens[np.searchsorted(on, np.arange(len(instance.devices)))[on]]  # of the device's first stage
         return Schedule.from_columns(
-            instance.graph, instance.order[self._op[rows]], [device.name for device in instance.cluster.devices],
+            instance.graph, self._op[rows], [device.name for device in instance.cluster.devices],
             device=np.array(instance.devices)[on[rows]], stream=group, stage=(opens - before)[rows], group=group,
             execution="stages", estimate=self.latency, scheduler=scheduler, search=search,
         )  # fmt: skip

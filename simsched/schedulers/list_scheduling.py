@@ -1,0 +1,390 @@
+"""List scheduling over the streams of devices, in machine code: what lios, heft, peft and etf share."""
+
+from math import inf
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
+from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
+from simsched.model.lowering.sorting import sort
+from simsched.schedulers.instance import Edge, Instance, transfer
+from simsched.schedulers.listing import place_of, require_finite
+
+_AT_A_TIME: Final = 10_000
+"""Operators after which the machine code returns for a moment: so that Ctrl-C is heard."""
+
+
+class Listed(Row):
+    """An operator."""
+
+    start: f8
+    finish: f8
+    seen: i8  # number of the last visit
+    slot: i4  # its stream, numbered by device
+    missing: i4  # inputs that are not placed yet
+    waited_for: i4  # whether another stream waits for it
+
+
+class Stream(Row):
+    """A stream of a device."""
+
+    free: f8  # end of its last operator
+    first: i8  # of its idle intervals, which lie side by side, with room for one behind each operator
+    n_gaps: i4
+
+
+class Gap(Row):
+    """An idle interval."""
+
+    start: f8
+    end: f8
+
+
+class Lists(Table):
+    """Operators that are placed one by one."""
+
+    n_ops: i8
+    n_devices: i8
+    n_streams: i8  # of each device
+    limit: i8  # of the operators placed when it returns
+    n_placed: i8
+    n_ready: i8
+    n_released: i8
+    next_turn: i8
+    insertion: i8
+    in_turn: i8
+    charged: i8
+    # what a device charges in us, and until when its host is busy
+    launch: f8
+    record: f8
+    wait: f8
+    gap: f8
+    hop: f8
+    busy: f8
+    # the best place for an operator so far
+    best: f8
+    start: f8
+    end: f8
+    issued: f8
+    slot: i8
+    at: i8  # place of the idle interval, -1 behind the last operator
+    # the graph and the devices
+    in_ptr: Column[i8]
+    inputs: Rows[Edge]
+    out_ptr: Column[i8]
+    readers: Column[i4]
+    kernels: Column[i4]
+    time: Column[f8]  # of each device and operator
+    latency: Column[f8]
+    bandwidth: Column[f8]
+    # how operators are placed
+    ahead: Column[f8]
+    key: Column[f8]
+    turn: Column[i4] = length("n_ops")
+    draw_op: Column[f8]
+    draw_stream: Column[f8]
+    # what is placed
+    ops: Rows[Listed] = length("n_ops")
+    placed: Column[i4] = length("n_ops")
+    released: Column[i8] = length("n_ops")
+    streams: Rows[Stream] = length("n_devices * n_streams")
+    gaps: Rows[Gap]
+    heap: Column[i4] = length("n_ops")
+
+
+def push(s: Lists, i: int) -> None:
+    """Add an operator to the heap of those that are ready."""
+    at = s.n_ready
+    while at > 0 and not before(s, s.heap[(at - 1) >> 1], i):
+        s.heap[at] = s.heap[(at - 1) >> 1]
+        at = (at - 1) >> 1
+    s.heap[at] = i
+
+
+def pop(s: Lists) -> int:
+    """Remove the first operator of the heap, of which `n_ready` are then left."""
+    first, i, at = s.heap[0], s.heap[s.n_ready], 0
+    while 2 * at + 1 < s.n_ready:
+        below = 2 * at + 1
+        if below + 1 < s.n_ready and before(s, s.heap[below + 1], s.heap[below]):
+            below += 1
+        if before(s, i, s.heap[below]):
+            break
+        s.heap[at] = s.heap[below]
+        at = below
+    s.heap[at] = i
+    return first
+
+
+def before(s: Lists, i: int, j: int) -> bool:
+    """Return whether one operator comes before another one."""
+    return s.key[i] < s.key[j] or (s.key[i] == s.key[j] and s.turn[i] < s.turn[j])
+
+
+def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
+    """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
+    found, at = -1, stream.first + stream.n_gaps - 1
+    while at >= stream.first and s.gaps[at].end >= there:
+        if max(s.gaps[at].start, there) + us <= s.gaps[at].end:
+            found = at
+        at -= 1
+    return found
+
+
+def use(s: Lists, stream: Stream) -> None:
+    """Take a part of an idle interval of a stream, or of the time behind its last operator."""
+    if s.at < 0:
+        if s.insertion and s.start > stream.free:
+            add_gap(s, stream, stream.n_gaps, stream.free, s.start)
+        stream.free = s.end
+        return
+    gap, end = s.gaps[s.at], s.gaps[s.at].end
+    if s.start > gap.start:
+        gap.end = s.start
+        if s.end < end:
+            add_gap(s, stream, s.at + 1 - stream.first, s.end, end)
+    elif s.end < end:
+        gap.start = s.end
+    else:
+        stream.n_gaps -= 1
+        for k in range(s.at, stream.first + stream.n_gaps):
+            become(s.gaps[k], s.gaps[k + 1])
+
+
+def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
+    """Add an idle interval before that of a number."""
+    at = stream.first + number
+    for k in range(stream.first + stream.n_gaps, at, -1):
+        become(s.gaps[k], s.gaps[k - 1])
+    s.gaps[at].start, s.gaps[at].end = start, end
+    stream.n_gaps += 1
+
+
+def become(gap: Gap, other: Gap) -> None:
+    """Write an idle interval over another one."""
+    gap.start, gap.end = other.start, other.end
+
+
+def charged_start(s: Lists, i: int, slot: int) -> tuple[float, float]:
+    """Return when an operator starts on a stream if launches and events cost time, and when the host has issued it."""
+    issued, latest, visit = s.busy, -inf, i * s.n_streams + slot + 1
+    for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
+        producer = s.ops[s.inputs[q].op]
+        if producer.slot != slot:
+            latest = max(latest, producer.finish + s.hop)
+            if producer.seen != visit:  # the host waits once for each
+                producer.seen = visit
+                issued += s.wait
+                if not producer.waited_for:
+                    issued += s.record
+    start = max(issued + s.launch, s.streams[slot].free + s.gap, latest)
+    return start, issued + s.launch * float(max(1, s.kernels[i]))
+
+
+def charge(s: Lists, i: int) -> None:
+    """Let the host be busy until an operator on its best stream is issued."""
+    s.busy = s.issued
+    for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
+        producer = s.ops[s.inputs[q].op]
+        if producer.slot != s.slot:
+            producer.waited_for = 1
+
+
+@piece("list schedulers")
+def place(s: Lists) -> None:
+    """Place operators one by one, each where it ends first (what is ahead of it counts), up to the limit."""
+    while s.n_placed < s.limit:
+        for k in range(s.n_released):
+            add(s, s.released[k])
+        i = take(s)
+        find_best(s, i)
+        if s.charged:
+            charge(s, i)
+        use(s, s.streams[s.slot])
+        put(s, i)
+
+
+def put(s: Lists, i: int) -> None:
+    """Place an operator at its best place, and release those that it lets go on, lowest first."""
+    op = s.ops[i]
+    op.slot, op.start, op.finish = s.slot, s.start, s.end
+    s.placed[s.n_placed] = i
+    s.n_placed += 1
+    s.n_released = 0
+    for q in range(s.out_ptr[i], s.out_ptr[i + 1]):
+        reader = s.ops[s.readers[q]]
+        reader.missing -= 1
+        if reader.missing == 0:
+            s.released[s.n_released] = s.readers[q]
+            s.n_released += 1
+    sort(s.released, s.n_released)
+
+
+def add(s: Lists, i: int) -> None:
+    """Add an operator to those that are ready."""
+    if s.in_turn:
+        s.turn[i] = s.next_turn
+        s.next_turn += 1
+    if s.draw_op is None:
+        push(s, i)
+    else:
+        s.heap[s.n_ready] = i
+    s.n_ready += 1
+
+
+def take(s: Lists) -> int:
+    """Remove an operator from those that are ready: the first, or any."""
+    s.n_ready -= 1
+    if s.draw_op is None:
+        return pop(s)
+    at = int(s.draw_op[s.n_placed] * float(s.n_ready + 1))
+    i = s.heap[at]
+    s.heap[at] = s.heap[s.n_ready]
+    return i
+
+
+def find_best(s: Lists, i: int) -> None:
+    """Find the best place for an operator."""
+    first, last = 0, s.n_streams
+    if s.draw_stream is not None:
+        first = int(s.draw_stream[s.n_placed] * float(s.n_streams))
+        last = first + 1
+    s.best, s.slot = inf, -1
+    for d in range(s.n_devices):
+        compare(s, i, d, first, last)
+
+
+def compare(s: Lists, i: int, d: int, first: int, last: int) -> None:
+    """Compare the streams of a device with the best place so far."""
+    there, us = 0.0, s.time[d * s.n_ops + i]
+    ahead = 0.0 if s.ahead is None else s.ahead[i * s.n_devices + d]
+    for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
+        edge = s.inputs[q]
+        producer = s.ops[edge.op]
+        moved = transfer(edge, producer.slot // s.n_streams, d, s.n_devices, s.latency, s.bandwidth)
+        there = max(there, producer.finish + moved)
+    for slot in range(d * s.n_streams + first, d * s.n_streams + last):
+        stream, at = s.streams[slot], -1
+        start, issued = max(stream.free, there), 0.0
+        if s.insertion:
+            at = find_gap(s, stream, there, us)
+        if at >= 0:
+            start = max(s.gaps[at].start, there)
+        elif s.charged:
+            start, issued = charged_start(s, i, slot)
+        end = max(start + us, issued)
+        if end + ahead < s.best or s.slot < 0:
+            s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued
+        if end == there + us:
+            break  # on no stream of this device could it end earlier
+
+
+# Simulated on one, two and four A40, HEFT, PEFT and ETF gain nothing from more than 4 to 8 streams of one device. On
+# several devices two streams of each are up to a quarter better than one on CNNs and on HIOS's layered graph; from
+# four on, what they take to be free of contention is put onto fewer and fewer devices.
+_ALONE: Final = 8
+_BESIDE_OTHERS: Final = 2
+
+
+class Draft(Instance):
+    """Operators placed one by one on the streams of devices.
+
+    Parameters
+    ----------
+    scheduler
+        Whose draft it is.
+    graph, cluster, cost
+        As the scheduler has them.
+    streams
+        Streams of each device; None for 8 on a single device, and 2 on each of several.
+
+    Attributes
+    ----------
+    streams
+        Of each device; no more than there are operators, as the others would stay empty.
+    ops
+        Where and when each operator runs: `slot`, its stream numbered by device, `start` and `finish` in us.
+    """
+
+    def __init__(self, scheduler: str, graph: OpGraph, cluster: Cluster, cost: CostModel, streams: int | None) -> None:
+        super().__init__(graph, cluster, cost)
+        if streams is None:
+            streams = _ALONE if len(cluster) == 1 else _BESIDE_OTHERS
+        self._scheduler, self.streams = scheduler, min(streams, len(graph))
+        self.ops: npt.NDArray[Any] = np.zeros(len(graph), Listed.dtype)
+
+    def place(
+        self,
+        priority: Floats,
+        *,
+        insertion: bool = False,
+        ahead: Floats | None = None,
+        in_turn: bool = False,
+        overheads: bool = False,
+        draw_op: Floats | None = None,
+        draw_stream: Floats | None = None,
+    ) -> npt.NDArray[np.int32]:
+        """Place the ready operator of highest priority where it ends first, until all are placed; return their order.
+
+        Parameters
+        ----------
+        priority
+            Shape (n_ops,). Equal ones: the first in topological order.
+        insertion
+            Whether an operator may start in an idle interval between two others, the first that it fits into.
+        ahead
+            What is added to the finish times that are compared, by device, shape (n_ops, n_devices).
+        in_turn
+            Equal priorities: the operator that became ready first, of several in graph order.
+        overheads
+            Whether launches and events cost time (see `lios`); for one device.
+        draw_op, draw_stream
+            Numbers in [0, 1), shape (n_ops,): instead of the first of the ready operators, or of the streams, any.
+        """
+        graph, n, n_slots = self.graph, len(self.graph), len(self.devices) * self.streams
+        in_ptr, inputs = self.edges(graph.dst, graph.src)
+        out_ptr, out_edges = graph.outgoing
+        self.ops["missing"] = np.diff(in_ptr)
+        table = Lists(
+            n_ops=n, n_devices=len(self.devices), n_streams=self.streams, insertion=insertion, in_turn=in_turn,
+            charged=overheads, in_ptr=in_ptr, inputs=inputs, out_ptr=out_ptr,
+            readers=graph.dst[out_edges].astype(np.int32), kernels=np.diff(graph.kernel_ptr).astype(np.int32),
+            time=self.times, latency=self.latency, bandwidth=self.bandwidth, ahead=ahead, key=-priority,
+            turn=place_of(graph.order_index).astype(np.int32), draw_op=draw_op, draw_stream=draw_stream, ops=self.ops,
+        )  # fmt: skip
+        if insertion:  # of which the system only gives the pages that are written to
+            table["gaps"] = np.empty((n + 1) * n_slots, Gap.dtype)
+        if overheads:
+            for cost in ("launch", "record", "wait", "gap", "hop"):
+                setattr(table, cost, getattr(self.cluster.devices[0], cost))
+        table["streams"]["free"], table["streams"]["first"] = -inf if overheads else 0.0, np.arange(n_slots) * (n + 1)
+        released = np.flatnonzero(self.ops["missing"] == 0)
+        table.n_released, table["released"][: len(released)] = len(released), released
+        while table.n_placed < n:
+            table.limit = min(n, table.n_placed + _AT_A_TIME)
+            place(table)
+        return table["placed"]
+
+    def schedule(self, order: npt.NDArray[np.int32] | None = None) -> Schedule:
+        """Return the schedule, launched in a given order, or by start times.
+
+        Equal starts: the operator that ends first, then the first in topological order. An operator starts no
+        earlier than what it reads from ends, so that is a topological order; and on a stream each is behind all
+        that end before it starts.
+
+        Raises
+        ------
+        SchedulerError
+            If an operator ends at no finite time.
+        """
+        ops, topological = self.ops, self.graph.order_index
+        if order is None:
+            order = topological[np.lexsort((ops["finish"][topological], ops["start"][topological]))]
+        device, stream = np.divmod(ops["slot"][order], self.streams)
+        return Schedule.from_columns(
+            self.graph, order, [d.name for d in self.cluster.devices], device=np.array(self.devices)[device],
+            stream=stream, estimate=require_finite(self._scheduler, float(ops["finish"].max())),
+            scheduler=self._scheduler,
+        )  # fmt: skip
