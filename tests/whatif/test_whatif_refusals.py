@@ -46,7 +46,7 @@ def fuse(graph, names):
     return fused(graph, names, graph.time, FREE.devices[0])
 
 
-NOT_KEPT = "the plan runs a graph that m rewrote: ask of the plan"
+NOT_KEPT = "the plan cannot be kept: .* is not one of graph .*; ask with reschedule=True"
 REFUSED = {
     UnknownNameError: [
         (lambda: a.set("sm", 2), "unknown parameter 'sm'; closest of"),

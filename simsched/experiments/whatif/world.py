@@ -16,7 +16,7 @@ from simsched.model.calibrated import Target, bare, upon
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.presets import make_device
 from simsched.model.cluster.widening import widened
-from simsched.model.costmodel import default_cost, operator_times, roofline, rooflines
+from simsched.model.costmodel import default_cost, operator_times, rooflines
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 
@@ -100,7 +100,6 @@ class Speeds:
     graph: OpGraph
     values: Floats
     changes: tuple[Change, ...] = ()
-    _last: list[tuple[OpGraph, Floats]] = field(default_factory=list, init=False, repr=False)
 
     def changed(self, change: Change, rows: Indices) -> "Speeds":
         """Return the speeds after a change of those of some operators."""
@@ -113,8 +112,13 @@ class Speeds:
         """Whether no speed differs from 1."""
         return bool((self.values == 1.0).all()) and all(change.value == 1.0 for change in self.changes)
 
-    def of(self, op: Operator) -> float:
-        """Return the speed of an operator, by its name, else by its kind."""
+    def over(self, graph: OpGraph) -> Floats:
+        """Return the speeds of the operators of any graph, shape (n_ops,): by their names, else by their kinds."""
+        if graph.names == self.graph.names:
+            return self.values
+        return np.array([self._of(op) for op in graph.operators])
+
+    def _of(self, op: Operator) -> float:
         if op.name in self.graph.index:
             return float(self.values[self.graph.index[op.name]])
         speed = 1.0
@@ -122,14 +126,6 @@ class Speeds:
             if speed_of(change.parameter) in ((None, None), (op.kind, None)):
                 speed = change.of(speed)
         return speed
-
-    def over(self, graph: OpGraph) -> Floats:
-        """Return the speeds of the operators of any graph, shape (n_ops,)."""
-        if graph is self.graph or graph.names == self.graph.names:
-            return self.values
-        if not self._last or self._last[0][0] is not graph:  # schedulers ask of one graph many times
-            self._last[:] = [(graph, np.array([self.of(op) for op in graph.operators]))]
-        return self._last[0][1]
 
 
 def rates(device: Device) -> tuple[Any, ...]:
@@ -170,11 +166,7 @@ class ChangedCost:
 
     def __call__(self, op: Operator, device: Device) -> float:
         """Return the time of an operator alone on a device in us."""
-        model = default_cost if op.name in self.made else self.given
-        time, before = model(op, device), self.before.get(device.name, device)
-        if rates(before) != rates(device) and time == model(op, before):
-            time = time * (roofline(op, device) / roofline(op, before))
-        return time / self.speeds.of(op)
+        return float(self.operator_times(OpGraph([op]), device, np.zeros(1, np.int64))[0])
 
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`."""
@@ -194,17 +186,6 @@ class ChangedCost:
         times[own] = operator_times(graph, device, None, ops[own])
         times[~own] = operator_times(graph, device, self.given, ops[~own])
         return times
-
-
-def changed_cost(
-    given: CostModel | None, old: Cluster, new: Cluster, speeds: Speeds, made: tuple[str, ...]
-) -> CostModel | None:
-    """Return the cost model after changes of devices and operators: the given one where they make no difference."""
-    before = {device.name: old.devices[i if i < len(old) else 0] for i, device in enumerate(new.devices)}
-    same = all(rates(before[device.name]) == rates(device) for device in new.devices)
-    if same and speeds.all_as_before and (given is None or not made):
-        return given
-    return ChangedCost(default_cost if given is None else given, before, speeds, made)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -259,10 +240,15 @@ class World:
                 speeds = speeds.changed(change, selected(speeds.graph, change))
         return speeds, rewirings
 
-    def _changed(self, cost: CostModel | None) -> CostModel | None:
-        speeds, rewirings = self._graph_and_speeds
+    def _changed(self, given: CostModel | None) -> CostModel | None:
+        """Return a cost model after the changes: the given one where they make no difference."""
+        (speeds, rewirings), old, new = self._graph_and_speeds, self.ground.cluster, self.cluster
         made = tuple(each.made for each in rewirings if each.made is not None)
-        return changed_cost(cost, self.ground.cluster, self.cluster, speeds, made)
+        before = {device.name: old.devices[i if i < len(old) else 0] for i, device in enumerate(new.devices)}
+        same = all(rates(before[device.name]) == rates(device) for device in new.devices)
+        if same and speeds.all_as_before and (given is None or not made):
+            return given
+        return ChangedCost(default_cost if given is None else given, before, speeds, made)
 
     def _executed(self, plan: Schedule) -> Schedule:
         how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
@@ -283,11 +269,8 @@ class World:
             raise WhatIfError(f"the plan uses {gone}, which {cluster.name!r} does not have; ask {_REMEDY}")
         graph = rewirings[0].before if rewirings else self.graph
         try:
-            if any(change.parameter.startswith(REBUILD) for change in self.changes):
+            if graph is not self.ground.graph or rewirings:
                 plan = plan.over(graph)
-            elif rewirings and plan.graph.names != graph.names:
-                rewritten = f"the plan runs a graph that {plan.scheduler} rewrote"
-                raise WhatIfError(f"{rewritten}: ask of the plan in the place of the graph, or {_REMEDY}")
             for rewiring in rewirings:
                 plan = carried(plan, rewiring)
             plan = self._executed(plan)
@@ -354,8 +337,6 @@ def _rewired(ground: Ground, graph: OpGraph, change: Change) -> Rewiring:
 
 def _speeds_over(ground: Ground, speeds: Speeds, rewiring: Rewiring) -> Speeds:
     """Return the speeds after a rewiring; members of one operator take the time that they would take one by one."""
-    if speeds.all_as_before:
-        return Speeds(rewiring.graph, np.ones(len(rewiring.graph)), speeds.changes)
     times = operator_times(speeds.graph, ground.cluster.devices[0], ground.cost)
     values = np.ones(len(rewiring.graph))
     for i, rows in enumerate(map(list, rewiring.members)):
