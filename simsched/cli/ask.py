@@ -158,7 +158,7 @@ def sensitivity(
 ) -> None:
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
     found = ss.sensitivity(plan.ask(target.read()), per_operator=per_operator)
-    result.tell(found, files=[("picture", tornado, found.tornado)])
+    result.tell(found, files=[("picture", tornado, found.plot)])
 
 
 def explain(plan: opt.Plan, target: opt.Target, result: out.Result) -> None:
@@ -210,9 +210,9 @@ def throughput(
 
 
 def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: out.Result, box: opt.Box = None) -> None:
-    """Say which schedule of GRAPH is best when operator times vary: medians, tails, and how often each is quickest."""
+    """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read()
     compared = draws.compare(graph, cluster, plain=True)
     found = ss.robust(compared.plans, cluster, jitter=draws.jitter, samples=draws.samples, rng=draws.seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
-    result.tell(found, found.table, *refused, files=[("picture", box, found.box_plot)])
+    result.tell(found, found.table, *refused, files=[("picture", box, found.plot)])

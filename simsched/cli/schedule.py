@@ -41,7 +41,7 @@ def compare(
     assert best is not None, "some scheduler found a schedule"
     trace, traced = found.traces[best.scheduler], graph.traced
     files = [
-        *_pictures(best.scheduler, trace, perfetto, gantt), ("box plot", box, found.box_plot),
+        *_pictures(best.scheduler, trace, perfetto, gantt), ("box plot", box, found.plot),
         ("comparison", result.output, found.save),
     ]  # fmt: skip
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}

@@ -111,7 +111,7 @@ def test_a_question_keeps_its_changes():
 def test_bars_reach_from_the_makespan_in_its_unit():
     """30 and 10 ms in a row: 40 ms, 50 at 0.8 times the speed, 33.3 at 1.2 times it."""
     plan = ss.schedule(made("a=30e3 b=10e3", "ab"), A100, "lios")
-    ax = sensitivity(plan, A100.without_overheads(), parameters=["operators.speed"]).tornado()
+    ax = sensitivity(plan, A100.without_overheads(), parameters=["operators.speed"]).plot()
     assert [(bar.get_x(), bar.get_width()) for bar in ax.patches] == [(40.0, 10.0), (40.0, pytest.approx(-20 / 3))]
     assert (ax.get_xscale(), ax.get_xlabel()) == ("linear", "makespan (ms)")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["operators.speed"]

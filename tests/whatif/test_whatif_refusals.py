@@ -120,7 +120,7 @@ REFUSED = {
         (lambda: a.sensitivity(parameters=["gpus"]), "gpus takes no factors: ask with `sweep`"),
         (lambda: a.sensitivity()["gpus"], "there is no row of 'gpus': name it in `parameters`"),
         (lambda: ss.sensitivity(one_stream(chain(0.0)), FREE), "takes no time"),
-        (lambda: a.sensitivity(parameters=["overhead.launch"]).tornado(), "nothing to draw"),
+        (lambda: a.sensitivity(parameters=["overhead.launch"]).plot(), "nothing to draw"),
         (lambda: robust(), "no plans to compare"),
         *((lambda factors=factors: crossing(**factors), "factors must be positive")
           for factors in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"low": 2.0, "high": 2.0}, {"high": float("inf")})),

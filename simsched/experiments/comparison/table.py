@@ -220,8 +220,6 @@ class Comparison(Result, Document):
             f"{row.search_s:.3f}",
         )
 
-    box_plot = Result.plot
-
     def _repeats(self) -> dict[str, str]:
         """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
         if self.named or len(self.cluster) > 1:

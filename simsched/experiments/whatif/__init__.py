@@ -4,14 +4,14 @@ from simsched.experiments.whatif.answer import Answer, Case
 from simsched.experiments.whatif.breakeven import BreakEven, Crossing, breakeven
 from simsched.experiments.whatif.changes import Change, absolute, parse_change
 from simsched.experiments.whatif.explain import Explanation, Suggestion, explain
-from simsched.experiments.whatif.robust import Robust, Robustness, robust
+from simsched.experiments.whatif.robust import Robustness, robust
 from simsched.experiments.whatif.sensitivity import Elasticity, Sensitivity, sensitivity
 from simsched.experiments.whatif.sweep import Sweep, sweep
 from simsched.experiments.whatif.throughput import Throughput, throughput
 from simsched.experiments.whatif.whatif import WhatIf, what_if
 
 __all__ = [
-    "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robust", "Robustness",
+    "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robustness",
     "Sensitivity", "Suggestion", "Sweep", "Throughput", "WhatIf", "absolute", "breakeven", "explain",
     "parse_change", "robust", "sensitivity", "sweep", "throughput", "what_if",
 ]  # fmt: skip

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, Final, cast
 
 import numpy as np
 
 from simsched.base.codec import Checked
 from simsched.base.errors import SimulationError, WhatIfError
+from simsched.base.kinds import Filled
 from simsched.base.units import format_time
 from simsched.experiments.comparison.row import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate
@@ -17,31 +18,7 @@ from simsched.model.calibrated import Target, bare
 from simsched.simulator import Makespans
 from simsched.simulator.workload import Jitter
 
-
-@dataclass(frozen=True, slots=True)
-class Robust(Checked):
-    """What the makespans of one schedule came to.
-
-    Parameters
-    ----------
-    name
-        Of the schedule.
-    p50_us, p95_us, p99_us
-        Percentiles of its makespans in us.
-    mean_us, std_us
-        Mean and standard deviation in us.
-    wins
-        Part of the draws, in [0, 1], in which it was the quickest; of equal ones the first wins.
-    """
-
-    SUBJECT, ERROR = "schedule {0.name!r}", WhatIfError
-    name: str
-    p50_us: float
-    p95_us: float
-    p99_us: float
-    mean_us: float
-    std_us: float
-    wins: float
+PERCENTILES: Final = (50, 95, 99)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -52,26 +29,23 @@ class Robustness(Finding):
     ----------
     graph, cluster
         Names of what ran, and on what.
-    rows
-        One for each schedule, in the order given.
     sampling
         How makespans were drawn.
     samples
         The makespans by schedule, in us, in the order of the draws.
     """
 
-    FORMAT = "simsched.robustness"
-    rows: tuple[Robust, ...]
+    FORMAT, DERIVED = "simsched.robustness", ("rows",)
     sampling: Sampling
-    samples: Mapping[str, tuple[float, ...]]
+    samples: Mapping[str, Annotated[tuple[float, ...], Filled()]]
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        if not self.rows or [row.name for row in self.rows] != list(self.samples) or not all(self.samples.values()):
-            raise self.refusal("there must be rows, and samples of each, in the same order")
+        if not self.samples:
+            raise self.refusal("there must be samples of a schedule")
 
-    def best(self, percentile: float = 95) -> Robust:
-        """Return the row of the schedule with the least percentile; of equal ones the first.
+    def best(self, percentile: float = 95) -> str:
+        """Return the name of the schedule with the least percentile; of equal ones the first.
 
         Raises
         ------
@@ -80,19 +54,25 @@ class Robustness(Finding):
         """
         if not 0 <= percentile <= 100:
             raise SimulationError(f"a percentile is a number from 0 to 100, not {percentile!r}")
-        return min(self.rows, key=lambda row: float(np.percentile(self.samples[row.name], percentile)))
+        return min(self.samples, key=lambda name: float(np.percentile(self.samples[name], percentile)))
 
-    box_plot = Finding.plot
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Percentiles of the makespans in us of each schedule, in the order given."""
+        return [
+            {"name": name} | {f"p{q}_us": float(np.percentile(us, q)) for q in PERCENTILES}
+            for name, us in self.samples.items()
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return self.rows
 
     def table(self) -> Any:
         """Return the rows as a `rich.table.Table`; the best by p95 is set off."""
-        rows = [
-            (row.name, *(format_time(us) for us in (row.p50_us, row.p95_us, row.p99_us, row.mean_us, row.std_us)),
-             f"{row.wins:.1%}")
-            for row in self.rows
-        ]  # fmt: skip
-        headings = ("schedule", "p50", "p95", "p99", "mean", "std", "wins")
-        best = self.rows.index(self.best())
+        headings = ("schedule", *(f"p{q}" for q in PERCENTILES))
+        rows = [(name, *map(format_time, us)) for name, *us in map(dict.values, self.rows)]
+        best = list(self.samples).index(self.best())
         return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=str(self.sampling), best=best)
 
 
@@ -118,8 +98,8 @@ def robust(
     Returns
     -------
     Robustness
-        Draw i of one schedule has the operator times of draw i of any other, as long as they run the same graph: so
-        `wins` compares them run by run. A schedule that runs a rewritten graph has draws of its own.
+        Draw i of one schedule has the operator times of draw i of any other, as long as they run the same graph. A
+        schedule that runs a rewritten graph has draws of its own.
 
     Raises
     ------
@@ -139,8 +119,8 @@ def robust(
     >>> cluster = ss.Cluster.preset("a100").without_overheads()
     >>> plans = [ss.schedule(graph, cluster, name) for name in ("sequential", "lios")]
     >>> found = robust(plans, cluster, jitter=0.1, samples=200, rng=0)
-    >>> found.best().name, [row.wins for row in found.rows]
-    ('lios', [0.0, 1.0])
+    >>> found.best(percentile=99)
+    'lios'
     """
     found: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
     for plan in () if isinstance(plans, Mapping) else plans:
@@ -150,12 +130,7 @@ def robust(
     sampling = Sampling.of(samples, jitter, rng, workers)
     conditions = Conditions(jitter, int(np.random.default_rng(rng).integers(2**63)), samples, workers)
     drawn = {name: cast(Makespans, evaluate(plan, cluster, cost, conditions).samples) for name, plan in found.items()}
-    quickest = np.array([each.values for each in drawn.values()]).argmin(axis=0)  # (n_samples,)
-    rows = [
-        Robust(name, each.p50, each.p95, each.p99, each.mean, each.std, float((quickest == i).mean()))
-        for i, (name, each) in enumerate(drawn.items())
-    ]
     return Robustness(
-        next(iter(found.values())).graph.name, bare(cluster).name, tuple(rows), sampling,
+        next(iter(found.values())).graph.name, bare(cluster).name, sampling,
         {name: tuple(each.values.tolist()) for name, each in drawn.items()},
     )  # fmt: skip

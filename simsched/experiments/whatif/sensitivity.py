@@ -77,8 +77,6 @@ class Sensitivity(Finding):
             raise WhatIfError(f"there is no row of {parameter!r}: name it in `parameters`")
         return found
 
-    tornado = Finding.plot
-
     def moving(self) -> list[Elasticity]:
         """Return the rows of parameters that move the makespan."""
         least = _LEAST * self.base_us

@@ -17,7 +17,6 @@ from simsched.experiments.whatif.changes import Absolute, with_unit
 from simsched.experiments.whatif.question import Question
 from simsched.model.graph.columns import Floats
 
-_ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 _ABSOLUTE: Final = "absolute"
 
 
@@ -80,8 +79,6 @@ class Sweep(Finding):
         first, us = [text_of(self.parameter, value) for value in self.values], self.makespan_us.tolist()
         second = [f"{self.parameter2} {text_of(str(self.parameter2), value)}" for value in self.values2 or ()]
         notes = [f"{format_time(self.base_us)} without changes"]
-        if np.all(np.abs(self.makespan_us - self.base_us) <= _ALIKE * self.base_us):
-            notes.append(f"{' and '.join(filter(None, (self.parameter, self.parameter2)))} changed nothing")
         for i, j, text in self.reasons:
             notes.append(", ".join([f"{self.parameter} {first[i]}", *second[j : j + 1]]) + f": {text}")
         headings, best = (self.parameter, *second), -1

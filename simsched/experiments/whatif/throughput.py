@@ -1,6 +1,5 @@
 """`throughput`: how many requests per second a plan serves, several of them in flight."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -20,8 +19,6 @@ from simsched.model.trace.timeline import KERNEL
 from simsched.simulator import simulate
 from simsched.simulator.baking import placed_operator_times
 from simsched.simulator.simulate import program_for
-
-_logger = logging.getLogger(__name__)
 
 _ROUNDS, _FEWEST = 10, 5  # of all slots at first, and of very many instructions
 _LEAST: Final = 32  # requests at first
@@ -151,8 +148,6 @@ def throughput(
         if settled or requests == most:
             break
         requests *= 2
-    if not settled:
-        _logger.info("throughput of %s: the period had not settled after %d requests", program.graph.name, requests)
     return Throughput(
         program.graph.name, bare.name, int(in_flight), _rate(1, period, program), period, in_flight * period, alone,
         requests, settled,
