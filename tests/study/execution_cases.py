@@ -62,10 +62,6 @@ def locked_rows(item):
     return [{"lock": sys.stdout}]
 
 
-def die(item):
-    os._exit(3)
-
-
 def where(item, seconds=0.0):
     """Which process did it."""
     time.sleep(seconds)
@@ -106,7 +102,7 @@ def died(item, timed_out):
     return [{"item": item, "pid": None, "status": "ended" if timed_out else "died"}]
 
 
-def run(items, function, pool, *, keep=None, time_limit=None):
+def run(items, function, pool, *, keep=None):
     """Rows by item, and how many items were done at each call of `keep`."""
     kept, told = [], []
 
@@ -116,5 +112,5 @@ def run(items, function, pool, *, keep=None, time_limit=None):
         if keep is not None:
             keep(rows)
 
-    Batches(items, function, pool, both, died, time_limit).run()
+    Batches(items, function, pool, both, died).run()
     return sorted(kept, key=lambda row: row["item"]), told

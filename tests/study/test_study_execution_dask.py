@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 from distributed import LocalCluster
-from execution_cases import run, squares, where
+from execution_cases import run, squares, where, wrong_at_11
 
 from simsched.base.errors import StudyError
 from simsched.experiments.study.execution import cluster, pool_of
@@ -21,14 +21,11 @@ def served(threads):
         yield local, pool
 
 
-def test_functions_of_the_caller_and_what_they_raise():
-    factor = 3
+def test_rows_and_what_functions_raise():
     with pool_of("dask", 1) as pool:
         assert run(range(20), squares, pool)[0] == [row for item in range(20) for row in squares(item)]
-        kept = run(range(5), lambda item: [{"item": item, "is": factor * item}], pool)[0]
-        assert [row["is"] for row in kept] == [0, 3, 6, 9, 12]
-        with pytest.raises(ZeroDivisionError):
-            run(range(10), lambda item: 1 // 0, pool)
+        with pytest.raises(ArithmeticError, match="eleven"):
+            run(range(20), wrong_at_11, pool)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from execution_cases import fatal, gives_up, killed_once, run, where
 
 from simsched.experiments.study.execution import pool_of
-from simsched.experiments.study.execution.processes import start_forkserver, start_method
+from simsched.experiments.study.execution.processes import start_forkserver
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -80,7 +80,7 @@ def test_an_item_killed_once(pool, tmp_path):
 
 def test_an_item_that_ends_its_process(pool):
     """It reads memory that is not there; all others are done."""
-    kept, told = run(range(8, 18), fatal, pool, time_limit=0.5)
+    kept, told = run(range(8, 18), fatal, pool)
     assert items_of(kept) == list(range(8, 18))
     assert [(row["item"], row["status"]) for row in kept if row["pid"] is None] == [(13, "died")]
     assert told[-1] == 10
@@ -93,7 +93,6 @@ def test_an_item_that_gives_up_beside_a_thread_that_goes_on():
     assert [(row["item"], row["pid"] is None) for row in kept] == [(12, False), (13, True), (14, False)]
 
 
-@pytest.mark.skipif(start_method() != "forkserver", reason="processes are not copied here")
 def test_the_process_that_is_copied_is_killed():
     """Before the first worker is made, and after the first rows."""
     from multiprocessing import forkserver

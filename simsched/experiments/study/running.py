@@ -25,7 +25,7 @@ def run_study(
     folder: str | os.PathLike[str],
     *,
     load: Loader,
-    executor: Any = "processes",
+    executor: str = "processes",
     workers: int | None = None,
     shard: tuple[int, int] | str | None = None,
     retry: bool = False,
@@ -45,8 +45,8 @@ def run_study(
         ``load(kind, seed=..., **parameters)`` returns the graph of a workload: `workloads.load_kind`, or a function of
         yours that other processes can import. It leaves the seed alone where it draws nothing.
     executor
-        ``"serial"``, ``"processes"``, ``"dask"`` (a cluster on this machine), the address of a Dask scheduler such as
-        ``"tcp://host:8786"``, or any `concurrent.futures.Executor`. No influence on the rows but on their wall times.
+        ``"serial"``, ``"processes"``, ``"dask"`` (a cluster on this machine), or the address of a Dask scheduler such as
+        ``"tcp://host:8786"``. No influence on the rows but on their wall times.
     workers
         Processes; by default one per core.
     shard
@@ -103,7 +103,7 @@ def run_study(
         evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8))
         preload = ["simsched.experiments.study.evaluate", load.__module__]
         with pool_of(executor, workers, preload=[name for name in preload if name != "__main__"]) as pool:
-            Batches(specs, evaluate, pool, keep, evaluate.died, limit).run()
+            Batches(specs, evaluate, pool, keep, evaluate.died).run()
         if not specs:
             keep([], 0)
     results = Results.open(path)

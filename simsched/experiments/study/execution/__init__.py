@@ -1,4 +1,4 @@
-"""Many independent items on whatever there is to run them: this process, a pool of processes, Dask, an Executor.
+"""Many independent items on whatever there is to run them: this process, a pool of processes, Dask.
 
 It knows nothing of what the items are. `Batches` keeps what is done as it comes, whatever dies meanwhile.
 """

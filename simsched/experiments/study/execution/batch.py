@@ -9,7 +9,6 @@ from time import monotonic
 from typing import Any, Final, Protocol
 
 from simsched.base.errors import StudyError
-from simsched.experiments.study.execution.limits import disarm
 
 Rows = list[dict[str, Any]]
 Function = Callable[[Any], Rows]
@@ -24,19 +23,17 @@ class WorkerDiedError(Exception):
 
     Parameters
     ----------
-    ran
-        Seconds that it had run, 0 if it is known that no time limit ended it.
+    timed_out
+        Whether a time limit ended it.
     """
 
-    def __init__(self, ran: float) -> None:
-        super().__init__(ran)
-        self.ran = ran
+    def __init__(self, timed_out: bool) -> None:
+        super().__init__(timed_out)
+        self.timed_out = timed_out
 
 
 class Pool(Protocol):
     """Something that runs items, some at a time; made by `pool_of`, used by `Batches`."""
-
-    name: str
 
     @property
     def workers(self) -> int:
@@ -66,12 +63,10 @@ def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
         raise
     except BaseException as error:  # a time limit that nobody expected, too
         return error
-    finally:
-        disarm()
     return found
 
 
-def packed(function: Function, items: Sequence[Any], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+def packed(function: Function, items: Sequence[Any]) -> bytes:
     """Return a function and items as `outcome_in` takes them.
 
     Raises
@@ -80,7 +75,7 @@ def packed(function: Function, items: Sequence[Any], dumps: Callable[[Any], byte
         If they cannot be sent to another process.
     """
     try:
-        return dumps((function, list(items)))
+        return pickle.dumps((function, list(items)))
     except Exception as error:  # pickle raises whatever the object's own methods do
         raise StudyError(
             f"{name_of(function)} and what it is called with cannot be sent to another process: {error}; define them "
@@ -101,12 +96,6 @@ def outcome_in(data: bytes) -> bytes:
     except Exception as error:
         found = outcome if isinstance(outcome, BaseException) else error
         return pickle.dumps(StudyError(f"{name}: {type(found).__name__}: {found}"))
-
-
-def lost(pool: str, error: BaseException) -> StudyError:
-    """Return the error of a pool that takes no more."""
-    why = " ".join(str(error).split()) or type(error).__name__
-    return StudyError(f"{pool} is lost: {why}; what was done is kept: run again")
 
 
 def name_of(function: Any) -> str:

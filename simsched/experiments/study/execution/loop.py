@@ -1,21 +1,17 @@
 """`Batches`: all items are done, whatever dies meanwhile."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from math import inf
 from typing import Any, Final
 
-from simsched.base.errors import StudyError
 from simsched.base.signals import interrupt_later
-from simsched.experiments.study.execution.batch import Function, Outcome, Pool, Rows, WorkerDiedError, lost
-from simsched.experiments.study.execution.limits import GRACE
+from simsched.experiments.study.execution.batch import Function, Outcome, Pool, Rows, WorkerDiedError
 
 _LOOK_AGAIN: Final = 1.0  # s
-_LATE: Final = 20.0  # s; less than what it takes until a worker of Dask counts as dead that is silent
 _MOST: Final = 1000  # items of a batch
 
 
@@ -37,15 +33,13 @@ class Batches:
     died
         Called with an item that ended its process even when it ran alone, and whether its time limit did so; returns
         the rows to keep of it.
-    time_limit
-        Seconds that an item has at least before a limit ends its process: to tell that from a crash.
 
     Notes
     -----
     Batches are of consecutive items, twice as many as the last one did in its quarter of a second, less towards the
     end; what there was no time for is sent off again. Of a batch whose worker died the items run one by one; one that
-    ends its worker again runs once more, with nothing beside it, unless its time limit was reached. So a worker killed
-    from outside loses no row and duplicates none.
+    ends its worker again runs once more, unless its time limit was reached. So a worker killed from outside loses no
+    row and duplicates none.
     """
 
     items: Sequence[Any]
@@ -53,16 +47,14 @@ class Batches:
     pool: Pool
     keep: Callable[[Rows, int], None]
     died: Callable[[Any, bool], Rows]
-    time_limit: float | None = None
 
     def __post_init__(self) -> None:
         self._waiting = deque(range(len(self.items)))
         self._single: deque[int] = deque()  # of batches that died
-        self._alone: deque[int] = deque()  # died in a batch of one
-        self._deaths: Counter[int] = Counter()  # in a batch of one
+        self._suspects: set[int] = set()  # died once in a batch of one
         self._flying: dict[Future[Outcome], list[int]] = {}
         self._size = 1  # of the next batch
-        self._done = self._told = 0
+        self._done = 0
         self._rows: Rows = []  # to be kept
 
     def run(self) -> None:
@@ -71,8 +63,7 @@ class Batches:
         Raises
         ------
         StudyError
-            If the function or an item cannot be pickled, workers end as they start, or a scheduler or an executor is
-            lost.
+            If the function or an item cannot be pickled, workers end as they start, or a scheduler is lost.
         KeyboardInterrupt
             On Ctrl-C. As with every other error, what is done is kept and what runs is ended.
         BaseException
@@ -81,32 +72,27 @@ class Batches:
         try:
             self._send()
             while self._flying:
-                wait(self._flying, _LOOK_AGAIN, FIRST_COMPLETED)
-                for future in [each for each in self._flying if each.done()]:  # in the order in which they were sent
+                done = wait(self._flying, _LOOK_AGAIN, FIRST_COMPLETED).done
+                for future in [each for each in self._flying if each in done]:  # in the order in which they were sent
                     self._note(future)
                 self._send()  # first, so that no worker waits for the disk
-                self._flush()
+                if done:
+                    self._flush()
         except BaseException:
-            for future in list(self._flying):
-                if not future.cancel() and future.done():
-                    with suppress(BaseException):
-                        self._note(future)
+            for future in [each for each in self._flying if each.done()]:
+                with suppress(BaseException):
+                    self._note(future)
             self._flush()
             raise
 
     def _send(self) -> None:
         """Send off what there is room for."""
         while positions := self._next():
-            try:
-                future = self.pool.submit(self.function, [self.items[position] for position in positions])
-            except RuntimeError as error:  # an Executor is broken, or shut down
-                raise lost(self.pool.name, error) from None
+            future = self.pool.submit(self.function, [self.items[position] for position in positions])
             self._flying[future] = positions
 
     def _next(self) -> list[int]:
         """Return the next batch, an empty one while nothing more is to be sent off."""
-        if self._alone:  # with nothing beside it
-            return [] if self._flying else [self._alone.popleft()]
         workers = self.pool.workers
         if len(self._flying) >= workers:
             return []
@@ -122,12 +108,8 @@ class Batches:
             try:
                 outcome = future.result()
             except WorkerDiedError as error:
-                self._bury(positions, error.ran)
+                self._note_death(positions, error.timed_out)
                 return
-            except StudyError:
-                raise
-            except Exception as error:
-                raise lost(self.pool.name, error) from None
             if isinstance(outcome, BaseException):
                 raise outcome
             self._rows += chain.from_iterable(outcome)
@@ -135,25 +117,21 @@ class Batches:
             self._size = min(2 * len(outcome), _MOST)
             self._waiting.extendleft(reversed(positions[len(outcome) :]))
 
-    def _bury(self, positions: list[int], ran: float) -> None:
-        """Take note of a batch whose worker died after some seconds."""
+    def _note_death(self, positions: list[int], timed_out: bool) -> None:
+        """Take note of a batch whose worker died."""
         if len(positions) > 1:
             self._single.extend(positions)
             return
         (position,) = positions
-        limit = inf if self.time_limit is None else self.time_limit
-        # processes are ended between these times; but messages may be late, and machine code is made meanwhile
-        timed_out = limit + GRACE / 2 <= ran <= 1.1 * limit + GRACE + _LATE
-        self._deaths[position] += 1
-        if timed_out or self._deaths[position] > 1:
+        if timed_out or position in self._suspects:
             self._rows += self.died(self.items[position], timed_out)
             self._done += 1
         else:
-            self._alone.append(position)
+            self._suspects.add(position)
+            self._single.append(position)
 
     def _flush(self) -> None:
         """Have the rows kept that came."""
-        if self._told < self._done:
-            with interrupt_later():
-                rows, self._rows, self._told = self._rows, [], self._done  # once only, even if it fails
-                self.keep(rows, self._done)
+        with interrupt_later():
+            rows, self._rows = self._rows, []  # once only, even if it fails
+            self.keep(rows, self._done)
