@@ -62,6 +62,12 @@ def locked_rows(item):
     return [{"lock": sys.stdout}]
 
 
+def allocate(item):
+    """So many GB, none of which is touched."""
+    bytearray(item * 10**9)
+    return [{"item": item}]
+
+
 def where(item, seconds=0.0):
     """Which process did it."""
     time.sleep(seconds)

@@ -4,18 +4,18 @@ from contextlib import contextmanager
 
 import pytest
 from distributed import LocalCluster
-from execution_cases import run, squares, where, wrong_at_11
+from execution_cases import allocate, run, squares, where, wrong_at_11
 
 from simsched.base.errors import StudyError
 from simsched.experiments.study.execution import cluster, pool_of
 
 
 @contextmanager
-def served(threads):
+def served(**more):
     """A scheduler with a worker, in this process, and a pool of it."""
-    settings = {"n_workers": 1, "threads_per_worker": threads, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    settings = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with (
-        LocalCluster(**settings, host="tcp://127.0.0.1", silence_logs=50) as local,
+        LocalCluster(**settings, **more, host="tcp://127.0.0.1", silence_logs=50) as local,
         pool_of(local.scheduler_address) as pool,
     ):
         yield local, pool
@@ -26,6 +26,14 @@ def test_rows_and_what_functions_raise():
         assert run(range(20), squares, pool)[0] == [row for item in range(20) for row in squares(item)]
         with pytest.raises(ArithmeticError, match="eleven"):
             run(range(20), wrong_at_11, pool)
+
+
+def test_rows_share_the_memory_of_a_worker():
+    """Each of two threads has 2 GB."""
+    with served(memory_limit="4GB") as (_, pool):
+        assert run([1], allocate, pool)[0] == [{"item": 1}]
+        with pytest.raises(MemoryError):
+            run([3], allocate, pool)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +48,7 @@ def test_a_scheduler_at_an_address_that_is_lost(monkeypatch, end, text):
     for name, seconds in {"_PATIENCE": 2, "_GONE": 2, "_COUNT_AGAIN": 0.2}.items():
         monkeypatch.setattr(cluster, name, seconds)
     kept = []
-    with served(2) as (local, pool):
+    with served() as (local, pool):
         assert pool.workers == 2
 
         def keep(rows):

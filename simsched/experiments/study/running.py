@@ -45,7 +45,7 @@ def run_study(
         ``load(kind, seed=..., **parameters)`` returns the graph of a workload: `workloads.load_kind`, or a function of
         yours that other processes can import. It leaves the seed alone where it draws nothing.
     executor
-        ``"serial"``, ``"processes"``, ``"dask"`` (a cluster on this machine), or the address of a Dask scheduler such as
+        ``"serial"``, ``"processes"``, ``"dask"`` (on this machine), or the address of a Dask scheduler such as
         ``"tcp://host:8786"``. No influence on the rows but on their wall times.
     workers
         Processes; by default one per core.
@@ -83,7 +83,7 @@ def run_study(
     _require_runnable(study, check)
     version = installed("simsched")
     path = prepare(study, folder, version)
-    with appending(path / rows_file(part), retry=retry) as append:
+    with appending(path / rows_file(part)) as append:
         before = [row for row in all_rows(path, study) if not retry or row["status"] in SETTLED]
         # those that are known are looked at first: from then on it goes as fast as it will
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)

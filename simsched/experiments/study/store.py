@@ -1,20 +1,19 @@
 """The folder of a study: its resolved configuration, and rows in lines that are there whole or not at all."""
 
 import errno
+import fcntl
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 from simsched.base.codec import Checked, Document
 from simsched.base.errors import FormatError, StudyError
-from simsched.base.io import file_errors, read_bytes, write_file
+from simsched.base.io import file_errors, read_bytes
 from simsched.base.numeric import is_count, is_number
 from simsched.experiments.study.study import Study
 
@@ -22,7 +21,6 @@ STUDY: Final = "study.json"
 _DIGEST: Final = "digest"
 WALL: Final = "wall."
 """What names of columns that are no results begin with: wall times."""
-_SHARD: Final = re.compile(r"rows\.shard-([0-9]+)-of-([0-9]+)\.jsonl")
 STATUSES: Final = ("ok", "refused", "failed", "timeout")
 SETTLED: Final = ("ok", "refused")
 """What becomes of a row that comes out the same whenever it is run."""
@@ -30,9 +28,7 @@ SETTLED: Final = ("ok", "refused")
 _NUMBERS: Final = ("makespan_us", "speedup", "wall.search_s", "wall.row_s")  # that tables take means and sums of
 
 _LARGEST: Final = 1e300  # of those; sums of a million of them are floats still
-_SHOWN: Final = 200  # characters of two values in an error
 _line: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-_held: list[str] = []  # files that this process has locked
 
 Row = Mapping[str, Any]
 
@@ -108,20 +104,15 @@ def require_same(folder: str | os.PathLike[str], study: Study, version: str) -> 
     old, written_by = read_study(folder)
     key = old.difference(study)
     if key is not None:
-        here, there = (json.dumps(each.to_dict()[key]) for each in (study, old))
-        differs = f"is {there} there and {here} in" if len(here + there) <= _SHOWN else "differs from that of"
-        raise StudyError(f"{folder}: holds another study: {key!r} {differs} {study.source}; use another folder")
+        raise StudyError(f"{folder}: holds another study: {key!r} is not as in {study.source}; use another folder")
     if written_by != version:
         raise StudyError(f"{folder}: its rows are of simsched {written_by}, not {version}; use another folder")
     return old
 
 
 def rows_paths(folder: Path) -> list[Path]:
-    """Return the files with rows of a folder: the whole study's, then those of shards by number."""
-    shards = [(match, path) for path in folder.iterdir() if (match := _SHARD.fullmatch(path.name))]
-    found = [path for _, path in sorted(shards, key=lambda pair: (int(pair[0][2]), int(pair[0][1])))]
-    whole = folder / rows_file()
-    return [whole, *found] if whole.exists() else found
+    """Return the files with rows of a folder: the whole study's, then those of shards."""
+    return [*folder.glob(rows_file()), *sorted(folder.glob("rows.shard-*-of-*.jsonl"))]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -140,22 +131,19 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # what has no end is of a writer that died
         try:
             row = json.loads(line)
-            digest = _digest(row) if _is_row(row) else ""
+            written = _is_row(row) and row.pop(_DIGEST, None) in (None, _digest(row))  # earlier releases wrote none
         except (ValueError, RecursionError):  # no JSON, or a number that is none
-            digest = ""
-        if not digest:
-            raise FormatError(f"{path}: line {number} is no row of a study; delete the line, then resume")
-        if row.pop(_DIGEST, digest) != digest:
-            raise FormatError(f"{path}: line {number} was changed after it was written; delete the line, then resume")
+            written = False
+        if not written:
+            raise FormatError(f"{path}: line {number} is not as it was written; delete the line, then resume")
         old = found.pop(row["index"], None)
         found[row["index"]] = row if old is None or old["key"] != row["key"] else _agreed(old, row, str(path))
     return list(found.values())
 
 
 def _digest(row: Row) -> str:
-    """Return a text that tells whether a row is as it was written; rows of earlier releases have none."""
-    own = {name: value for name, value in row.items() if name != _DIGEST}
-    return blake2b(_line(own).encode(), digest_size=8).hexdigest()
+    """Return a text that tells whether a row is as it was written."""
+    return blake2b(_line(row).encode(), digest_size=8).hexdigest()
 
 
 def _is_row(row: Any) -> bool:
@@ -171,9 +159,9 @@ def _is_row(row: Any) -> bool:
 
 
 def _agreed(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return one of two rows of an index: the first, but rather one that came to its end."""
+    """Return one of two rows of an index: the last, but rather one that came to its end."""
     if old["status"] not in SETTLED or new["status"] not in SETTLED:
-        return new if new["status"] in SETTLED and old["status"] not in SETTLED else old
+        return old if old["status"] in SETTLED else new
     mine, theirs = deterministic(old), deterministic(new)
     if mine != theirs:
         names = [name for name in dict.fromkeys([*mine, *theirs]) if mine.get(name) != theirs.get(name)]
@@ -219,32 +207,11 @@ def all_rows(folder: Path, study: Study) -> list[dict[str, Any]]:
     return rows
 
 
-def _lines(rows: Iterable[Row]) -> bytes:
-    return "".join(f"{_line({**row, _DIGEST: _digest(row)})}\n" for row in rows).encode()
-
-
-def _append(path: Path, rows: Sequence[Row]) -> None:
-    """Append rows, all of them or none; they are on disk when it returns."""
-    data = _lines(rows)
-    with file_errors("write", path), path.open("ab", buffering=0) as file:
-        end = file.tell()
-        try:
-            if file.write(data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(file.fileno())
-        except OSError:
-            file.truncate(end)
-            raise
-
-
 @contextmanager
-def appending(path: Path, *, retry: bool = False) -> Iterator[Callable[[Sequence[Row]], None]]:
+def appending(path: Path) -> Iterator[Callable[[Sequence[Row]], None]]:
     """Give a function that appends rows to a file for this process alone; what is half-written is cut off.
 
-    Parameters
-    ----------
-    retry
-        Remove rows that failed or timed out first.
+    All rows are appended, or none; they are on disk when it returns.
 
     Raises
     ------
@@ -253,41 +220,27 @@ def appending(path: Path, *, retry: bool = False) -> Iterator[Callable[[Sequence
     FileError
         If it cannot be written to.
     """
-    with _locked(path):
-        with file_errors("write", path):
-            path.touch()
-            os.truncate(path, read_bytes(path).rfind(b"\n") + 1)
-        if retry:
-            write_file(path, _lines(row for row in read_rows(path) if row["status"] in SETTLED))
-        yield partial(_append, path)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file of rows: a file beside it, since the file itself may be replaced.
-
-    The system gives it up when the process ends, however it does; processes that it started do not hold it.
-    """
-    name = os.path.realpath(path)
-    in_use = StudyError(f"{path}: another run is writing to it; wait for its end, or use another folder")
-    if name in _held:  # the system lets a process lock what it has locked
-        raise in_use
     with file_errors("write", path):
-        file = path.with_name(f".{path.name}.lock").open("a+b")
+        file = path.open("ab", buffering=0)
     with file:
         try:
-            if os.name == "nt":
-                import msvcrt
-
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-            else:
-                import fcntl
-
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which the system gives up when the process ends
         except OSError:
-            raise in_use from None
-        _held.append(name)
-        try:
-            yield
-        finally:
-            _held.remove(name)
+            in_use = f"{path}: another run is writing to it; wait for its end, or use another folder"
+            raise StudyError(in_use) from None
+        with file_errors("write", path):
+            file.truncate(read_bytes(path).rfind(b"\n") + 1)
+
+        def append(rows: Sequence[Row]) -> None:
+            data = "".join(f"{_line({**row, _DIGEST: _digest(row)})}\n" for row in rows).encode()
+            with file_errors("write", path):
+                end = file.seek(0, os.SEEK_END)
+                try:
+                    if file.write(data) < len(data):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(end)
+                    raise
+
+        yield append

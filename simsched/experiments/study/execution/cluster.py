@@ -50,7 +50,7 @@ def dask_pool(address: str, workers: int, preload: tuple[str, ...]) -> Iterator[
             )  # fmt: skip
             stack.callback(_close, where)
             stack.callback(_processes.cache_clear)
-            stack.callback(_processes(preload).close)
+            stack.callback(_processes(preload, None).close)
         try:
             client = Client(where, timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:  # a timeout is an OSError
@@ -68,15 +68,19 @@ def _close(what: Any) -> None:
 
 
 @cache
-def _processes(preload: tuple[str, ...]) -> Workers:
+def _processes(preload: tuple[str, ...], memory: int | None) -> Workers:
     """Return the processes of this one: a worker of Dask, which what they run does not take with it."""
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may start none
-    return Workers(preload)
+    return Workers(preload, memory)
 
 
 def run(data: bytes, preload: tuple[str, ...]) -> Outcome:
-    """Run a batch beside a worker of Dask."""
-    return _processes(preload).run(data)
+    """Run a batch beside a worker of Dask, in an equal share of the memory that it may use."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    memory = worker.memory_manager.memory_limit
+    return _processes(preload, memory and memory // worker.state.nthreads).run(data)
 
 
 class _Dask:

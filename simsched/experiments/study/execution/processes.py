@@ -9,6 +9,7 @@ import ctypes
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -48,12 +49,14 @@ def start_forkserver() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
-def serve(pipe: Connection, report: Connection) -> None:
+def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
     """Run batches until none come any more, or the other end of the pipe is closed, as when that process dies."""
     os.setsid()  # a group of its own with what schedulers start, and no terminal whose Ctrl-C it would hear
     end_with_parent()
     os.register_at_fork(after_in_child=end_with_parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     os.set_blocking(report.fileno(), False)
     allow_exit(report.fileno())
     Thread(target=_watch, daemon=True).start()
@@ -75,10 +78,10 @@ def _watch() -> None:
 class _Worker:
     """A process with its pipe, and with another on which a time limit reports that it ends the process."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, memory: int | None) -> None:
         self._pipe, theirs = context.Pipe()
         self._report, report = context.Pipe(duplex=False)
-        self.process = context.Process(target=serve, args=(theirs, report), name="study worker", daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, report, memory), daemon=True)
         try:
             self.process.start()
         finally:  # so that the death of the process closes the pipes
@@ -116,9 +119,12 @@ class Workers:
     ----------
     preload
         Modules that are imported once for all processes.
+    memory
+        Bytes that each may allocate, None if as many as there are.
     """
 
-    def __init__(self, preload: Sequence[str]) -> None:
+    def __init__(self, preload: Sequence[str], memory: int | None = None) -> None:
+        self._memory = memory
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__, *preload])  # heard only before the first process of all
         self._lock = Lock()  # of processes that start and end: each start looks which others have ended
@@ -154,7 +160,7 @@ class Workers:
                     if self._closed:
                         raise CancelledError
                     start_forkserver()
-                    worker = self._of[get_ident()] = _Worker(self._context)
+                    worker = self._of[get_ident()] = _Worker(self._context, self._memory)
             except (EOFError, ConnectionError):  # the process that is copied died
                 sleep(_SHORT)  # it closes its end some time before the system takes it for dead
                 continue
