@@ -1,6 +1,6 @@
 """Measured times and runs as data: statistics, a cost model, traces, times of a graph; files are in `test_schemas`."""
 
-from functools import partial
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from simsched.calibration.evidence import times_of
 from simsched.calibration.training import random_schedule
 from simsched.model import EXECUTIONS, Edge, Kernel, Operator, OpGraph, operator_times
 from simsched.model.cluster import DEVICES
-from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Provenance, Summary
+from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Provenance
 from simsched.model.trace import measured_trace
 
 A100 = ss.Cluster.preset("a100").devices[0]
@@ -48,13 +48,6 @@ GRAPH = OpGraph(
 # Statistics and costs ----------------------------------------------------------------------------
 
 
-def test_summary_by_hand():
-    """Of 10, 20, 30, 40, 50 the percentiles 10 and 90 lie 0.4 steps inside: 14 and 46."""
-    op = MeasuredOperator("a", (50.0, 10.0, 40.0, 20.0, 30.0))
-    assert op.summary == Summary(n=5, median=30.0, p10=14.0, p90=46.0)
-    assert op.samples[0] == 50.0  # in the order of the iterations
-
-
 def test_cost_model():
     """Medians 21, 0 and 8.5, whatever the device."""
     profile, h100 = a_profile(), ss.Cluster.preset("h100").devices[0]
@@ -68,10 +61,6 @@ def test_cost_of_an_operator_that_was_not_measured():
     unknown = Operator("gelu", time=3.0)
     with pytest.raises(CostError, match=r"'gelu' was not measured: the profile from trace\.json has 'conv', 'view'"):
         profile(unknown, A100)
-    assert profile(unknown, A100, fallback=ss.default_cost) == 3.0
-    assert operator_times(OpGraph([unknown]), A100, partial(profile, fallback=ss.default_cost)).tolist() == [3.0]
-    with pytest.raises(CostError, match=r"the profile from trace\.json has no operator 'gelu'; it has 'conv'"):
-        profile["gelu"]
     assert ("conv" in profile, "gelu" in profile) == (True, False)
 
 
@@ -84,7 +73,7 @@ def test_apply():
     assert (found["conv"].flops, found["conv"].kind) == (5.0, "conv")
     assert (found.edges, found.name) == (GRAPH.edges, "net")
     graph = OpGraph([Operator("conv"), Operator("gelu", time=3.0)])
-    with pytest.raises(CostError, match=r"operator 'gelu' of graph 'graph' was not measured: .*; partial=True leaves"):
+    with pytest.raises(CostError, match="operator 'gelu' was not measured"):
         a_profile().apply(graph)
     assert [op.time for op in a_profile().apply(graph, partial=True).operators] == [21.0, 3.0]
 
@@ -212,8 +201,11 @@ def test_times_that_cannot_be_are_refused(change, text):
 
 
 def test_a_replay_has_statistics():
-    replay = ss.Replay((30.0, 31.0, 29.5), as_measured(ss.simulate(*fork())), {"device": "gpu"}, 1e-7, "run")
-    assert (replay.median, replay.summary.n) == (30.0, 3)
+    """Of 10, 20, 30, 40, 50 the percentiles 10 and 90 lie 0.4 steps inside: 14 and 46."""
+    latency = (50.0, 10.0, 40.0, 20.0, 30.0)
+    replay = ss.Replay(latency, as_measured(ss.simulate(*fork())), {"device": "gpu"}, 1e-7, "run")
+    assert (replay.median, *astuple(replay.summary)) == (30.0, 5, 30.0, 14.0, 46.0)
+    assert replay.latency == latency
 
 
 def test_a_profile_keeps_the_common_graph_of_its_runs_once():

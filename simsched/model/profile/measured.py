@@ -13,16 +13,6 @@ from simsched.model.graph import Kernel
 COPY_KINDS: Final = ("memcpy", "memset")
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Samples in a nutshell: how many, and their 10th, 50th and 90th percentile in us."""
-
-    n: int
-    median: float
-    p10: float
-    p90: float
-
-
 def quantile(samples: Sequence[float], part: float) -> float:
     """Return the value below which lies a `part` of the samples, linear between two of them.
 
@@ -41,7 +31,7 @@ Times = Annotated[tuple[Amount, ...], Filled()]
 
 
 class _Sampled(Checked):
-    """Statistics of anything that has samples."""
+    """Anything that has samples."""
 
     __slots__ = ()
     samples: tuple[float, ...]
@@ -50,11 +40,6 @@ class _Sampled(Checked):
     def median(self) -> float:
         """Median of the samples in us."""
         return quantile(self.samples, 0.5)
-
-    @property
-    def summary(self) -> Summary:
-        """Number, median, 10th and 90th percentile of the samples."""
-        return Summary(len(self.samples), self.median, quantile(self.samples, 0.1), quantile(self.samples, 0.9))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import CostError
@@ -15,9 +15,6 @@ from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.profile.device import MeasuredDevice
 from simsched.model.profile.measured import MeasuredKernel, MeasuredOperator
 from simsched.model.profile.replay import NumberedRun, Replay
-
-if TYPE_CHECKING:
-    from simsched.model.costmodel import CostModel
 
 # a kernel too short for its time to be seen still has a share, because a share is never 0
 _SMALLEST_SHARE = 1e-12
@@ -115,8 +112,8 @@ class Profile(Checked, Document):
     Examples
     --------
     >>> profile = Profile((MeasuredOperator("conv", (11.0, 10.0, 30.0)),))
-    >>> profile(Operator("conv", flops=1e9), device=None), profile["conv"].summary.p10
-    (11.0, 10.2)
+    >>> profile(Operator("conv", flops=1e9), device=None)
+    11.0
     >>> profile.apply(OpGraph([Operator("conv")]))["conv"].time
     11.0
     """
@@ -153,38 +150,22 @@ class Profile(Checked, Document):
 
     def __getitem__(self, name: str) -> MeasuredOperator:
         """Return what was measured of an operator."""
-        found = self.index.get(name)
-        if found is None:
-            raise CostError(f"the profile{self._origin} has no operator {name!r}; it has {self._some()}")
-        return self.operators[found]
+        if name not in self.index:
+            raise CostError(
+                f"operator {name!r} was not measured: the profile{self._origin} has {self._some()}; profile the graph "
+                f"under its own names"
+            )
+        return self.operators[self.index[name]]
 
-    def __call__(self, op: Operator, device: Device | None, *, fallback: "CostModel | None" = None) -> float:
-        """Return the median time of the operator of that name in us.
-
-        Parameters
-        ----------
-        op
-            Asked about; its name counts.
-        device
-            Asked of `fallback`; measured times are what they are.
-        fallback
-            Cost model for operators that were not measured; ``partial(profile, fallback=roofline)``
-            is a cost model with it.
+    def __call__(self, op: Operator, device: Device | None) -> float:  # noqa: ARG002 - as cost models are called
+        """Return the median time of the operator of that name in us, on whatever device.
 
         Raises
         ------
         CostError
-            If the operator was not measured and there is no fallback.
+            If the operator was not measured.
         """
-        found = self.index.get(op.name)
-        if found is not None:
-            return self.operators[found].median
-        if fallback is None or device is None:
-            raise CostError(
-                f"operator {op.name!r} was not measured: the profile{self._origin} has {self._some()}; "
-                f"give fallback= a cost model, or profile the graph under its own names"
-            )
-        return fallback(op, device)
+        return self[op.name].median
 
     def apply(self, graph: OpGraph, *, partial: bool = False) -> OpGraph:
         """Return the graph with measured times and kernels in place of what it had.
@@ -206,19 +187,12 @@ class Profile(Checked, Document):
         `time` is the median of the operator's samples. Kernels replace those of the graph where the launch of
         each is known; a kernel's share is its part of the sum of the medians of its operator's kernels.
         """
-        return OpGraph([self._measured(op, graph, partial) for op in graph.operators], graph.edges, graph.name)
+        operators = [op if partial and op.name not in self else self._measured(op) for op in graph.operators]
+        return OpGraph(operators, graph.edges, graph.name)
 
-    def _measured(self, op: Operator, graph: OpGraph, partial: bool) -> Operator:
-        if op.name not in self.index:
-            if partial:
-                return op
-            raise CostError(
-                f"operator {op.name!r} of graph {graph.name!r} was not measured: the profile{self._origin} has "
-                f"{self._some()}; partial=True leaves such operators as they are"
-            )
+    def _measured(self, op: Operator) -> Operator:
         found = self[op.name]
-        kernels = _with_shares(found.kernels)
-        return replace(op, time=found.median, kernels=kernels or op.kernels)
+        return replace(op, time=found.median, kernels=_with_shares(found.kernels) or op.kernels)
 
     def joined(self, other: "Profile") -> "Profile":
         """Return what both hold: the operators and runs of this one, then those of the other.

@@ -12,11 +12,21 @@ from simsched.base.io import naming
 from simsched.base.kinds import Amount, Count, Name
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
-from simsched.model.profile.measured import Summary, Times, quantile
+from simsched.model.profile.measured import Times, quantile
 from simsched.model.program import Issued, Program
 from simsched.model.trace import COPY, KERNEL, Trace, measured_trace
 
 _PICOSECONDS: Final = 6  # digits after the point that a time in us is written with
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Samples in a nutshell: how many, and their 10th, 50th and 90th percentile in us."""
+
+    n: int
+    median: float
+    p10: float
+    p90: float
 
 
 @dataclass(frozen=True, kw_only=True)
