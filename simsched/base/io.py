@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, Final, NoReturn
 from simsched.base.errors import BackendError, DeadlockError, FileError, FormatError
 from simsched.base.limits import limits
 
-_LARGEST_INT = 2**63
 _CHUNK: Final = 1 << 24
 NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
 _given: ContextVar[dict[str, bytes] | None] = ContextVar("given", default=None)  # by pipes, while `reading_once`
@@ -226,14 +225,4 @@ def json_copy(value: Any) -> Any:
 
     Raises ValueError, TypeError or RecursionError if it is no JSON value.
     """
-    kind = type(value)
-    if kind is str or kind is bool or value is None or (kind is int and -_LARGEST_INT <= value <= _LARGEST_INT):
-        return value
-    if kind is list or kind is tuple:
-        # mostly sizes of windows and tensors, for which a call each would take most of the time
-        return [
-            item if type(item) is int and -_LARGEST_INT <= item <= _LARGEST_INT else json_copy(item) for item in value
-        ]
-    if kind is dict and all(type(key) is str for key in value):
-        return {key: item if type(item) is str else json_copy(item) for key, item in value.items()}
-    return json.loads(json.dumps(value, allow_nan=False))  # everything rare, and what is to be refused
+    return json.loads(json.dumps(value, allow_nan=False))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
@@ -27,7 +26,7 @@ class Question(opt.Plan):
 
     changes: Annotated[Texts, option(
         "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
-        "operators.conv.speed*=1.3, batch=16, fuse=A,B, remove=A, ...; repeatable.", "--set", metavar="CHANGE",
+        "operators.conv.speed*=1.3, rebuild.batch=16, fuse=A,B, remove=A, ...; repeatable.", "--set", metavar="CHANGE",
     )] = None  # fmt: skip
     reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
 
@@ -41,8 +40,7 @@ class Question(opt.Plan):
         options = read_options(self.option)
         asked = ss.what_if(found, cluster, self.reschedule, scheduler=scheduler, options=options, load=load)
         for text in self.changes or []:
-            name, equals, value = text.partition("=")
-            change = parse_change(f"{self.parameter(name.strip())}{equals}{value}")
+            change = parse_change(text)
             asked = asked.set(change.parameter, change.given)
         return asked
 
@@ -58,20 +56,6 @@ class Question(opt.Plan):
         name, *settings = (part.strip() for part in self.spec.split(","))
         pairs = (setting.partition("=") for setting in settings)
         return partial(load_kind, name, **{key.strip(): text.strip() for key, _, text in pairs})
-
-    def parameter(self, name: str) -> str:
-        """Return the name of a parameter in full: those of the workload may go without ``rebuild.``."""
-        from simsched.experiments.whatif.changes import REBUILD, is_taken_as_is
-
-        return f"{REBUILD}{name}" if name in self._parameters() and not is_taken_as_is(name) else name
-
-    def _parameters(self) -> list[str]:
-        """Return the names of what the workload can be made with."""
-        from workloads import WORKLOADS
-
-        name = self.graph.partition(",")[0].strip()
-        known = signature(WORKLOADS[name]).parameters if name in WORKLOADS else {}
-        return ["seed" if key == "rng" else key for key in known]
 
 
 def _values(parameter: str, text: str) -> list[Any]:
@@ -140,11 +124,9 @@ def sweep(
     """Say how the makespan changes with a parameter, or with two."""
     if parameter2 is not None and values2 is None:
         raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
-    first = plan.parameter(parameter)
-    axes: list[Any] = [first, _values(first, values)]
+    axes: list[Any] = [parameter, _values(parameter, values)]
     if parameter2 is not None and values2 is not None:
-        second = plan.parameter(parameter2)
-        axes += [second, _values(second, values2)]
+        axes += [parameter2, _values(parameter2, values2)]
     found = plan.ask(target.read()).sweep(*axes)
     result.tell(found, files=[("picture", plot, found.plot)])
 

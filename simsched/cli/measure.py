@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
-from simsched.base.errors import ClusterError, FormatError
+from simsched.base.errors import FormatError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_plan, read_schedulers
@@ -13,8 +13,6 @@ from simsched.cli.progress import progress
 from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
-    from hwbackend import Backend
-    from simsched.model import calibrated
     from workloads.formats.kineto_replay import TraceReplay
 
 _SHOWN = 10  # operators that are off
@@ -122,8 +120,6 @@ def replay(
     if isinstance(found, ss.OpGraph):
         raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
     runner, upon = backend.make(), None if cluster is None else read_target(cluster)
-    if upon is not None:
-        _require_devices(upon, str(cluster), runner)
     with progress(1) as tell:
         tell("replay")
         run = runner.replay(found, repeats=repeats, warmup=warmup)
@@ -133,16 +129,6 @@ def replay(
     draw = run.trace.gantt if trace is None else partial(trace.gantt, measured=run.trace)
     facts = replay_facts(run, None if trace is None else trace.makespan)
     out.tell_facts(facts, [("run", result.output, lambda _: None), ("trace", gantt, draw)], as_json=result.as_json)
-
-
-def _require_devices(target: "calibrated.Target", path: str, backend: "Backend") -> None:
-    """Refuse a file with other devices than those that a backend runs on: it predicts nothing there."""
-    from simsched.model.calibrated import bare
-
-    theirs, mine = ([(d.name, d.sms) for d in one.devices] for one in (bare(target), backend.cluster))
-    if theirs != mine:
-        given, there = (", ".join(f"{name} with {sms} SMs" for name, sms in found) for found in (theirs, mine))
-        raise ClusterError(f"{path} is of {given}, but the backend {backend.name!r} runs on {there}; calibrate that")
 
 
 def validate(

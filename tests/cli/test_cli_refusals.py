@@ -60,8 +60,6 @@ REFUSED = {
     "calibrate graph.json": "graph.json: not a profile, as `simsched profile GRAPH --backend NAME -o FILE`",
     "replay graph.json --backend synthetic": "a graph does not say what runs where; `simsched schedule graph.json",
     "replay profile.json --backend synthetic": "profile.json: a profile holds times, not a graph or schedule",
-    "replay schedule.json --backend synthetic --cluster calibration.json":
-        "calibration.json is of gpu0 with 84 SMs, gpu1 with 84 SMs, but the backend 'synthetic' runs on gpu0 with",
     "compare graph.json --cluster calibration.json --gpu a40": "--gpu a40 is part of the preset that --cluster calib",
     "compare graph.json --cluster calibration.json --gpus 4096 --link x": "--link x is part of the preset",
     "compare graph.json --cluster mine.json --gpus 2":

@@ -56,7 +56,6 @@ SAME = {
         lambda: of(FORK, **ROUND_ROBIN).gpus(2).answer(),
     "whatif fork.json --cluster free.json --scheduler round-robin --option streams=1 --set gpus=2 --reschedule":
         lambda: of(FORK, True, **ROUND_ROBIN).gpus(2).answer(),
-    "whatif tiny_inception,image_size=16 --set batch=2": lambda: rebuilt(TINY()),
     "whatif tiny_inception,image_size=16 --set rebuild.batch=2": lambda: rebuilt(TINY()),
     "sweep chain.json operators.speed 0.5,1,4 --cluster free.json --plot r.svg":
         lambda: of(CHAIN).sweep("operators.speed", [0.5, 1.0, 4.0]),
@@ -65,7 +64,7 @@ SAME = {
         lambda: ss.what_if(CHAIN, A100).sweep("overhead.launch", [2.0, ss.absolute(12.0), ss.absolute(12.0)]),
     "sweep fork.json gpus 1,2 device a100,v100 --reschedule --scheduler round-robin":
         lambda: ss.what_if(FORK, A100, True, scheduler="round-robin").sweep("gpus", [1, 2], "device", ["a100", "v100"]),
-    "sweep tiny_inception,image_size=16 batch 1,4 --set overhead=0": lambda: rebuilt(TINY(), [1, 4]),
+    "sweep tiny_inception,image_size=16 rebuild.batch 1,4 --set overhead=0": lambda: rebuilt(TINY(), [1, 4]),
     "sensitivity chain.json --cluster free.json --per-operator": lambda: of(CHAIN).sensitivity(per_operator=True),
     "sensitivity plan.json --cluster free.json --tornado r.svg": lambda: of(PLAN).sensitivity(),
     "explain plan.json --cluster free.json": lambda: ss.explain(PLAN, FREE),
