@@ -70,7 +70,7 @@ def test_files_that_hold_no_json(tmp_path):
         ("[" * 100_000, "nested too deeply"),
         ('{"a":' * 100_000, "nested too deeply"),
         ("1" * 5000, "g: "),
-        ("[1.7e308, -12.5e+999]", r"^g: -12\.5e\+999 is too large a number$"),
+        ("[1.7e308, -12.5e+999]", r"^g: -12\.5e\+999 is not a number that can be used$"),
         ('"\\ud800"', "surrogates not allowed"),
     ],
 )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from functools import cache
 from inspect import cleandoc
-from math import inf
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -193,8 +192,7 @@ def read(cls: type[T], data: Any, where: str) -> T:
     checks = issubclass(cls, Checked) and not hasattr(cls, "FILE")  # every field, when it is made
     for each in known:
         value = data.get(each.name, MISSING)
-        infinite = isinstance(each.kind, kinds.Number) and each.kind.read(None, where) == inf
-        if value is MISSING or (value is None and each.default is not MISSING and not infinite):
+        if value is MISSING or (value is None and each.default is not MISSING):
             if each.default is MISSING:
                 raise FormatError(f"{where}: field {each.name!r} is missing")
             continue

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from math import isinf
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
@@ -179,9 +179,7 @@ def parse_json(text: str, source: str = "JSON") -> Any:
 
     def finite(number: str) -> float:
         value = float(number)
-        if isinf(value):
-            raise FormatError(f"{source}: {number} is too large a number")
-        return value
+        return value if isfinite(value) else refuse(number)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -134,16 +134,11 @@ class Number(Kind):
         return value.item() if isinstance(value, np.generic) else value
 
     def write(self, value: Any) -> Any:
-        return None if value == inf else value
-
-    def read(self, value: Any, where: str) -> Any:
-        return inf if value is None and self._span.infinite else value
+        return None if value == inf else value  # which is its default
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         span = self._span
         found: dict[str, Any] = {"type": "integer" if self._whole else "number"}
-        if span.infinite:
-            found["type"] = ["number", "null"]
         if span.least > -inf or self._whole:
             found["exclusiveMinimum" if span.above else "minimum"] = self._least
         if span.most < inf or self._whole:

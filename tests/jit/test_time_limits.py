@@ -35,7 +35,6 @@ def slow_code(monkeypatch):
             monkeypatch.setattr(module, name, late, raising=False)
     monkeypatch.setattr(native, "link", link)
     for piece in all_pieces(ROOT):
-        monkeypatch.setattr(piece, "_run", None)
         monkeypatch.setattr(piece, "_natives", {})
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     yield seconds

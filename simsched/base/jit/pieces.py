@@ -73,44 +73,31 @@ class Piece(Generic[T]):
     def __init__(self, function: FunctionType, task: str) -> None:
         self.function, self.task = function, task
         self.__doc__, self.__module__ = function.__doc__, function.__module__
-        self._run: Native | None = None
         self._natives: dict[str, Native] = {}
         self._spent = 0.0
         self._improving = False
 
     def __call__(self, table: T) -> None:
         """Run it."""
-        if _how:
-            self._call_as(_how, table)
-        else:
-            (self._run or self._load())(table.address)
-
-    def _call_as(self, how: str, table: T) -> None:
-        if how == "0":
+        if _how == "0":
             self.function(table)
-            return
-        if how not in ("O0", "O3"):
-            raise SimschedError(f"{SWITCH} is 0, O0 or O3, not {how!r}")
-        if how not in self._natives:
-            with _lock, _counted(self.task):
-                self._natives[how] = self._find(how) or self._make(how)
-        self._natives[how](table.address)
+        else:
+            (self._natives.get(_how) or self._load(_how))(table.address)
 
-    def _load(self) -> "Native":
-        """Return optimised code where there is some, or else unoptimised code, which is made if need be."""
+    def _load(self, how: str) -> "Native":
+        """Return code of a kind, which is made if need be; "": optimised where there is some, else timed."""
         with _lock:
-            if self._run is None:
+            if how not in self._natives:
+                if how not in ("", "O0", "O3"):
+                    raise SimschedError(f"{SWITCH} is 0, O0 or O3, not {how!r}")
                 with _counted(self.task):
-                    self._run = self._find("O3")
-                    if self._run is None:
-                        self._natives["O0"] = self._find("O0") or self._make("O0")
-                        self._run = self._timed
-            return self._run
+                    self._natives[how] = self._find(how or "O3") or (self._make(how) if how else self._timed)
+            return self._natives[how]
 
     def _timed(self, address: int) -> None:
         """Run unoptimised code; when that has taken long enough, begin to optimise."""
-        begun = perf_counter()
-        self._natives["O0"](address)
+        run, begun = self._load("O0"), perf_counter()
+        run(address)
         self._spent += perf_counter() - begun
         if self._spent > _PATIENCE and not self._improving:
             self._improving = True
@@ -118,7 +105,7 @@ class Piece(Generic[T]):
 
     def _improve(self) -> None:
         with suppress(_EndingError):
-            self._run = self._make("O3")
+            self._natives[""] = self._make("O3")
 
     # --- making code
 

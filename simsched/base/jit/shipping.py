@@ -22,11 +22,8 @@ def all_pieces(root: Path) -> Iterator[Piece[Any]]:
         for path in sorted((root / package).rglob("*.py")):
             if "\n@piece(" in path.read_text(encoding="utf-8"):
                 module = import_module(".".join(path.relative_to(root).with_suffix("").parts))
-                yield from (each for each in vars(module).values() if _is_of(each, module.__name__))
-
-
-def _is_of(value: object, module: str) -> bool:
-    return isinstance(value, Piece) and value.__module__ == module
+                pieces = (each for each in vars(module).values() if isinstance(each, Piece))
+                yield from (each for each in pieces if each.__module__ == module.__name__)
 
 
 def ship(folder: Path, root: Path) -> Iterator[Path]:
