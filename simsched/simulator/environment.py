@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
+from typing import Any
 
 import simpy
 from simpy.core import EmptySchedule
 
 from simsched.simulator.contention import end_of_instant
+from simsched.simulator.state import State
 
 # At one instant: all that ends, then what that releases, then what hosts issue, then what the
 # links and at last the block schedulers make of it. 0 and 1 are SimPy's own priorities, with
@@ -20,9 +22,11 @@ class At(simpy.Event):
 
     __slots__ = ("cancelled",)
 
-    def __init__(self, env: "Instants", time: float, phase: int = RELEASE) -> None:
+    def __init__(
+        self, env: "Instants", time: float, phase: int = RELEASE, *actions: Callable[[simpy.Event], Any]
+    ) -> None:
         self.env = env
-        self.callbacks = []
+        self.callbacks = list(actions)
         self._ok = True
         self._value = None
         self.cancelled = False
@@ -34,10 +38,12 @@ class Instants(simpy.Environment):
 
     An instant is the earliest time at which anything happens, together with all that is due
     within a relative 1e-9 of it. Its events run by phase, then in the order they were scheduled.
+    The run whose arithmetic is shared with the compiled engine is told what time it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: State) -> None:
         super().__init__()
+        self._run = run
         self._limit = 0.0  # what is due by then belongs to the present instant
         self._later: list[tuple[float, int, int, simpy.Event]] = []
         self._instant: list[tuple[int, int, simpy.Event]] = []
@@ -54,16 +60,6 @@ class Instants(simpy.Environment):
             heappush(self._instant, (phase, self._count, event))
         else:
             heappush(self._later, (time, phase, self._count, event))
-
-    def at(self, time: float, phase: int, action: Callable[[], object]) -> At:
-        """Call `action` at a time in us, in a phase."""
-        event = At(self, time, phase)
-
-        def run(_: simpy.Event) -> None:
-            action()
-
-        event.callbacks.append(run)
-        return event
 
     def step(self) -> None:
         """Process the next event."""
@@ -85,7 +81,7 @@ class Instants(simpy.Environment):
         if not later:
             raise EmptySchedule
         time, phase, count, event = heappop(later)
-        self._now = time
+        self._now = self._run.now = time
         self._limit = limit = end_of_instant(time)
         self._instant.append((phase, count, event))
         while later and later[0][0] <= limit:
@@ -104,13 +100,13 @@ class Alarm:
         """Set it to a time in us; infinity calls it off."""
         if self._event is not None:
             self._event.cancelled = True
-        self._event = self._env.at(time, self._phase, self._ring) if time < inf else None
+        self._event = At(self._env, time, self._phase, self._ring) if time < inf else None
 
     def set_now(self) -> None:
         """Set it to the present instant unless it is set."""
         if self._event is None:
             self.set(self._env.now)
 
-    def _ring(self) -> None:
+    def _ring(self, _: simpy.Event) -> None:
         self._event = None
         self._action()
