@@ -16,6 +16,7 @@ import workloads
 from simsched.base.errors import SchedulerError
 from simsched.base.shown import as_html
 from simsched.experiments.comparison import compare
+from simsched.experiments.result import table_of
 from simsched.model import Cluster, Edge, Operator, OpGraph
 
 FREE = Cluster.preset("a100", 2).without_overheads()
@@ -139,13 +140,7 @@ def test_pictures_of_much_are_left_out():
 def test_other_results_show_their_table():
     class Found:
         def table(self):
-            from rich.table import Table
-            from rich.text import Text
-
-            table = Table("name", "us", title="[bold]<t>[/bold]")
-            table.columns[1].justify = "right"
-            table.add_row(r"\[x]", Text("1 < 2"))
-            return table
+            return table_of("<t>", ("name", "us"), [("[x]", "1 < 2")])
 
         def _repr_html_(self):
             return as_html(self)

@@ -7,28 +7,18 @@ from typing import Any
 
 from simsched.cli.options import Graph, Json, Output
 from simsched.cli.progress import is_terminal
+from simsched.experiments.result import WIDTH, Table, write_table
 
 Pairs = list[tuple[str, str]]
 File = tuple[str, str | None, Callable[[str], Any]]
 """How it is called, where it is to be written if it is asked for, and what writes it."""
 
 
-def print_table(table: Any) -> None:
-    """Print a table, its title and caption on lines of their own; a terminal that is too narrow breaks lines."""
+def print_table(table: Table) -> None:
+    """Print a table, its title and note on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
 
-    title, caption, table.title, table.caption = table.title, table.caption, None, None  # as wide as they are
-    table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
-    console = Console(width=None if is_terminal() else 160, emoji=False)
-    wide = console.options.update(max_width=160)
-    for column in table.columns[:-1]:  # in the last one there may be a sentence, to be wrapped
-        column.no_wrap = True
-        column.min_width = max(console.measure(cell, options=wide).maximum for cell in (column.header, *column.cells))
-    # a terminal that is too narrow breaks the lines: better than figures cut short
-    console.width = max(console.width, console.measure(table, options=wide).minimum)
-    for text, style in ((title, "table.title"), (table, None), (caption, "table.caption")):
-        if text:
-            console.print(text, style=style, highlight=False, soft_wrap=text is not table)
+    write_table(table, Console(width=None if is_terminal() else WIDTH, emoji=False))
 
 
 def print_pairs(pairs: Pairs) -> None:

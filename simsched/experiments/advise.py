@@ -124,7 +124,7 @@ class Advice(Finding):
         return self.plans[self.best]
 
     def table(self) -> Any:
-        """Return the ways as a `rich.table.Table`, with the sentences below."""
+        """Return the ways as a table of texts, with the sentences below."""
         unit, name = unit_of(row.latency_us for row in self.rows)
         headings = ("deployment", "scheduler", f"latency {name}", "speedup", "#", f"req/s at {IN_FLIGHT[0]}",
                     *(f"at {n}" for n in IN_FLIGHT[1:]), "memory", "host")  # fmt: skip

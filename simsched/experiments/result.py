@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from simsched.base.codec import Checked, Document, write
 from simsched.base.errors import MissingDependencyError, WhatIfError
@@ -14,7 +14,7 @@ from simsched.base.io import dump_json
 from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.units import MS
 
-_WIDTH: Final = 140  # characters of a printed table
+WIDTH: Final = 160  # characters of a printed table
 _LARGEST: Final = 2**63
 
 
@@ -30,12 +30,12 @@ class Result:
         """Return plain values by column, a mapping per row."""
 
     @abstractmethod
-    def table(self) -> Any:
-        """Return the result as a `rich.table.Table`."""
+    def table(self) -> "Table":
+        """Return the result as a table of texts."""
 
     @property
     def view(self) -> str:
-        """Name of its picture in `VIEWS`: that of its class."""
+        """What pictures and pages know it by: the name of its class."""
         return type(self).__name__.lower()
 
     @property
@@ -90,7 +90,7 @@ class Result:
 
     def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
         """Draw the result, to a file or into axes of matplotlib; return the axes."""
-        return VIEWS[self.view](self, path, ax=ax)
+        return VIEWS["result"](self, path, ax=ax)
 
     def __repr__(self) -> str:
         return printed(self.table())
@@ -141,36 +141,72 @@ def _column(values: Sequence[Any]) -> list[Any]:
     return list(values)
 
 
-def printed(table: Any) -> str:
-    """Return what a rich table looks like as plain text."""
-    from rich.console import Console
+class Table(NamedTuple):
+    """A table of texts, as terminals, pages and notebooks show it.
 
-    console = Console(width=_WIDTH, emoji=False, color_system=None, force_terminal=False)
-    title, caption, table.title, table.caption = table.title, table.caption, None, None  # as wide as they are
-    with console.capture() as capture:
-        for part in filter(None, (title, table, caption)):
-            console.print(part, highlight=False, soft_wrap=part is not table)
-    return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
+    Parameters
+    ----------
+    title, note
+        Above and below it.
+    headings, rows
+        The first column names the rows.
+    best
+        Row to set off, -1 for none.
+    left
+        Columns of which texts begin at the left; those of others end at the right.
+    dim
+        Rows that matter less.
+    """
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    best: int = -1
+    left: Collection[int] = (0,)
+    dim: Collection[int] = ()
 
 
 def table_of(
     title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, note: str = "", best: int = -1,
     left: Collection[int] = (0,), dim: Collection[int] = (),
-) -> Any:  # fmt: skip
-    """Return a rich table of texts: some columns to the left, the others to the right; one row set off, some dim.
+) -> Table:  # fmt: skip
+    """Return a table. A row that is nothing but a name has dashes behind it, and matters less."""
+    given = list(rows)
+    bare = [i for i, row in enumerate(given) if len(row) == 1]
+    cells = [(*row, *["-"] * (len(headings) - len(row))) for row in given]
+    return Table(title, headings, cells, note, best, left, {*dim, *bare})
 
-    A row that is nothing but a name has dashes behind it, and matters less.
-    """
-    from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=escape(title), title_justify="left", caption=escape(note) or None, caption_justify="left")
-    for i, heading in enumerate(headings):
-        table.add_column(escape(heading), justify="left" if i in left else "right")
-    for i, row in enumerate(rows):
-        cells = [*map(escape, row), *["-"] * (len(headings) - len(row))]
-        table.add_row(*cells, style="dim" if len(row) == 1 or i in dim else "bold" if i == best else None)
-    return table
+def write_table(table: Table, console: Any) -> None:
+    """Print a table on a console of rich; one that is too narrow breaks lines."""
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid, wide = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0)), console.options.update(max_width=WIDTH)
+    for c, heading in enumerate(table.headings):
+        texts = [Text(text) for text in (heading, *(row[c] for row in table.rows))]
+        width = max(console.measure(text, options=wide).maximum for text in texts)
+        last = c == len(table.headings) - 1  # in it there may be a sentence, to be wrapped
+        side: Any = "left" if c in table.left else "right"
+        grid.add_column(texts[0], justify=side, no_wrap=not last, min_width=None if last else width)
+    for i, row in enumerate(table.rows):
+        grid.add_row(*map(Text, row), style="dim" if i in table.dim else "bold" if i == table.best else None)
+    # figures that are cut short are worse than lines that are broken
+    console.width = max(console.width, console.measure(grid, options=wide).minimum)
+    for text, style in ((table.title, "table.title"), (grid, None), (table.note, "table.caption")):
+        if text:
+            console.print(text, style=style, markup=False, highlight=False, soft_wrap=text is not grid)
+
+
+def printed(table: Table) -> str:
+    """Return a table as plain text."""
+    from rich.console import Console
+
+    console = Console(width=WIDTH, emoji=False, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        write_table(table, console)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n"))
 
 
 def time_text(us: float | None, unit: float) -> str:

@@ -2,10 +2,6 @@
 
 from simsched.base.shown import VIEWS
 
-_RESULTS = (
-    "comparison", "robustness", "sweep", "sensitivity", "breakeven", "explanation", "throughput", "accuracy", "whatif",
-    "answer", "advice",
-)  # fmt: skip
 VIEWS.add(
     {
         "html": "simsched.show.notebook:html",
@@ -13,6 +9,6 @@ VIEWS.add(
         "perfetto": "simsched.show.perfetto:to_perfetto",
         "study": "simsched.show.study:draw_study",
         "check of figures": "simsched.show.study:check_figures",
-        **dict.fromkeys(_RESULTS, "simsched.show.results:draw_result"),
+        "result": "simsched.show.results:draw_result",
     }
 )

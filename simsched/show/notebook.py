@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from simsched.base.numeric import grouped
 from simsched.base.units import format_time
+from simsched.experiments.result import Table, table_of
 from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.show.drawing import to_svg
@@ -17,7 +18,6 @@ from simsched.show.facts import cluster_pairs, graph_facts, head_facts, pairs, r
 from simsched.show.gantt import gantt
 from simsched.show.markup import printable
 from simsched.show.paper import encoded, style
-from simsched.show.report.sections import Table, printed
 from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
@@ -37,7 +37,7 @@ def html(shown: Any) -> str:
 
 
 def _result(found: Any) -> Iterator[str]:
-    yield _table(printed(found.table()))
+    yield _table(found.table())
 
 
 def _cluster(cluster: Cluster) -> Iterator[str]:
@@ -50,28 +50,26 @@ def _makespans(drawn: Makespans) -> Iterator[str]:
 
 
 def _facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    return _table(Table.of(title, ("", ""), short(rows)), heads=False)
+    return _table(table_of(title, ("", ""), short(rows), left=(0, 1)))
 
 
-def _table(table: Table, *, heads: bool = True) -> str:
-    """Return a table, numbers on the right, its title and its notes above."""
-    right = [any(column.show(row[c])[:1].isdigit() for row in table.rows) and heads and c > 0
-             for c, column in enumerate(table.columns)]  # fmt: skip
-    head = "".join(_cell("th", column.heading, side) for column, side in zip(table.columns, right, strict=True))
-    body = []
-    for i, row in enumerate(table.rows):
-        cells = "".join(_cell("td", column.show(value), side)
-                        for column, value, side in zip(table.columns, row, right, strict=True))  # fmt: skip
-        look = ' style="font-weight:bold"' if i == table.best else ""
-        body.append(f"<tr{look}>{cells}</tr>")
-    said = [f"<b>{_written(table.caption)}</b>"] * bool(table.caption)
+def _table(table: Table) -> str:
+    """Return a table, its title and its notes above."""
+    lines = [_row("th", table.headings, table)] if any(table.headings) else []
+    lines += [_row("td", row, table, bold=i == table.best) for i, row in enumerate(table.rows)]
+    said = [f"<b>{_written(table.title)}</b>"] * bool(table.title)
     said += [f"<small>{_written(table.note)}</small>"] * bool(table.note)
     caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{"<br>".join(said)}</caption>'
-    return f"<table>{caption}{f'<thead><tr>{head}</tr></thead>' * heads}<tbody>{''.join(body)}</tbody></table>"
+    return f"<table>{caption}{''.join(lines)}</table>"
 
 
-def _cell(tag: str, text: str, right: bool) -> str:
-    return f'<{tag} style="text-align:{"right" if right else "left"};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
+def _row(tag: str, row: Sequence[str], table: Table, *, bold: bool = False) -> str:
+    cells = ""
+    for c, text in enumerate(row):
+        side = "left" if c in table.left else "right"
+        cells += f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
+    look = ' style="font-weight:bold"' if bold else ""
+    return f"<tr{look}>{cells}</tr>"
 
 
 def _written(text: str) -> str:
@@ -114,13 +112,14 @@ def _placements(plan: Schedule) -> str:
     """Return a row per stream: how many operators it has, and the first of them."""
     where = zip(plan.device.tolist(), plan.stream.tolist(), strict=True)
     streams = grouped(zip(where, plan.op.tolist(), strict=True))
-    rows: list[tuple[Any, ...]] = []
+    rows, shown = [], 0
     for (device, stream), ops in sorted(streams.items())[:_LISTED]:
         names = ", ".join(plan.graph.names[i] for i in ops[:_NAMED]) + ", ..." * (len(ops) > _NAMED)
-        rows.append((plan.devices[device], stream, len(ops), names))
+        rows.append((plan.devices[device], str(stream), str(len(ops)), names))
+        shown += len(ops)
     if len(streams) > _LISTED:
-        rows.append(("...", f"{len(streams) - _LISTED} more", len(plan) - sum(n for _, _, n, _ in rows), ""))
-    return _table(Table.of("", ("device", "stream", "operators", "in launch order"), rows))
+        rows.append(("...", f"{len(streams) - _LISTED} more", str(len(plan) - shown), ""))
+    return _table(table_of("", ("device", "stream", "operators", "in launch order"), rows, left=(0, 3)))
 
 
 def _trace(trace: Trace) -> Iterator[str]:

@@ -7,11 +7,12 @@ from small import made, placements
 
 import simsched as ss
 import workloads
+from simsched.experiments.result import table_of
 from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart, named
 from simsched.show.looks import luminance
-from simsched.show.report import Column, Gantt, Section, Table, write_report
-from simsched.show.report.figures import figure_of
+from simsched.show.report import write_report
+from simsched.show.report.blocks import figure, gantt, section, table
 from simsched.show.report.makers import sections_of
 from simsched.show.results import boxes_of, chart_of
 
@@ -204,11 +205,11 @@ def parts(browser, tmp_path_factory):
     cluster = ss.Cluster.preset("a100").without_overheads()
     trace = ss.simulate(ss.Schedule(made("a=10 b=20"), placements("a b/1")), cluster)
     measured = measured_trace(trace.program, cluster, [[1.0, 11.5], [1.0, 21.0]])
-    line = figure_of(Chart("line", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, Axis("x", True), upright=(10,)))
-    cells = ("b", 2.0, None, float("inf"), -3.5, "a10", float("nan"), "a9", float("-inf"), 2.0)
-    table = Table("t", (Column("n"), Column("v")), tuple((str(i), cell) for i, cell in enumerate(cells)))
+    line = figure(Chart("line", {"a": {1: [1.0], 10: [2.0], 100: [3.0]}}, Axis("x", True), upright=(10,)))
+    cells = ("b", "2.0", "-", "1 ms", "-3.5", "a10", "", "a9", "-1,000 us", "2.0")
+    cells = table(table_of("t", ("n", "v"), [(str(i), cell) for i, cell in enumerate(cells)]))
     path = tmp_path_factory.mktemp("page") / "parts.html"
-    write_report([Section("pair", (Gantt("pair", trace, measured),)), Section("more", (line, table))], path)
+    write_report([section("pair", gantt("pair", trace, measured)), section("more", line, cells)], path)
     opened = Opened(browser, path)
     yield opened
     opened.context.close()
@@ -222,7 +223,7 @@ def test_measured_rows_stand_below_simulated_ones(parts):
 
 
 def test_columns_of_all_sorts_sort(parts):
-    """Numbers, infinities too, come before texts; what is missing or no number is last either way; equal rows stay."""
+    """Numbers, in units too, come before texts; what is missing is last either way; equal rows stay."""
     button = parts.page.locator("thead button").nth(1)
     button.click()
     assert "".join(first_cells(parts)) == "8419375026"
@@ -248,7 +249,7 @@ FAULTS = """() => {
   const apart = (a, b) => beside(a, b) || beside(b, a);
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than the window");
   for (const plot of document.querySelectorAll(".plot")) {
-    if (!plot._fullLayout) { if (!plot.closest("[hidden]")) found.push(`${plot.id} is not drawn`); continue; }
+    if (!plot._fullLayout) { if (!plot.closest("[hidden]")) found.push(`${plot.dataset.kind} is not drawn`); continue; }
     const title = plot.closest("figure").querySelector("figcaption").textContent;
     const [legend, tools, area] = [".legend .bg", ".modebar", ".nsewdrag"].map((each) => plot.querySelector(each));
     if (legend && tools && !apart(box(legend), box(tools))) found.push(`${title}: legend under the tools`);
@@ -307,8 +308,8 @@ def page(tmp_path_factory):
     """A page of a comparison, every kind of chart and a run on two GPUs."""
     graph, two = workloads.load("inception_v3"), ss.Cluster.preset("a40", 2)
     found = ss.compare(graph, ss.Cluster.preset("a100"), "fast", jitter=0.02, rng=0, samples=50)
-    both = Gantt("Two GPUs", ss.simulate(ss.schedule(graph, two, "hios-lp"), two))
-    sections = *sections_of(found), Section("Charts", tuple(map(figure_of, charts()))), Section("Two GPUs", (both,))
+    both = gantt("Two GPUs", ss.simulate(ss.schedule(graph, two, "hios-lp"), two))
+    sections = *sections_of(found), section("Charts", *map(figure, charts())), section("Two GPUs", both)
     path = tmp_path_factory.mktemp("gallery") / "gallery.html"
     write_report(sections, path, title="Gallery")
     return path

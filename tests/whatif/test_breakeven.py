@@ -25,10 +25,10 @@ def test_a_fork_over_two_devices_pays_from_a_bandwidth_on():
     assert (crossing.better_below, crossing.better_above) == ("sequential", "custom")
     assert len(found.factors) == 49
     assert found.b_us[0] == pytest.approx(50 + 20_000 / 25)
-    factors, one, two, better = (list(column.cells) for column in found.table().columns)
+    factors, one, two, better = map(list, zip(*found.table().rows, strict=True))
     assert factors[:2] + factors[-1:] == ["0.01562", "0.03125", "64"]  # an octave a row
     assert (one[0], two[0], len(better)) == ("100.0 us", "850.0 us", 13)
-    assert {row.style for row in found.table().rows} == {None}  # no row is set off
+    assert found.table().best == -1  # no row is set off
     assert better == ["sequential"] * 4 + ["equal"] + ["custom"] * 8
     (again,) = breakeven("link.bandwidth", SPLIT, sequential(FORK, TWO), TWO, low=0.1, high=1.0).crossings
     assert again.value == pytest.approx(400.0, rel=2e-6)
@@ -57,7 +57,7 @@ def test_equal_plans_never_cross():
     assert found.crossings == ()
     assert found.names == ("sequential", "sequential (2)")
     assert found.sentences()[0].endswith("both are equal")
-    assert set(found.table().columns[3].cells) == {"equal"}
+    assert {row[3] for row in found.table().rows} == {"equal"}
 
 
 def test_plans_that_come_to_be_equal_do_not_cross():

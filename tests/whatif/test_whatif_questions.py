@@ -57,7 +57,7 @@ def test_fewer_gpus():
     assert (again.makespan_before, again.makespan, again.difference) == (35.0, 50.0, 15.0)
     assert (again.kept, again.direct, again.rescheduling) == (None, None, None)
     assert again.rescheduling_alone == 15.0
-    assert "cannot run after the changes" in again.table().caption
+    assert "cannot run after the changes" in again.table().note
 
 
 def test_more_gpus():

@@ -296,7 +296,7 @@ class Accuracy(Result, Validation):
         return [{"round": i, **write(row)} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
 
     def table(self) -> Any:
-        """Return the schedules of the last round as a `rich.table.Table`."""
+        """Return the schedules of the last round as a table of texts."""
         rows, chosen = self.rounds[-1].schedules, self.rounds[-1].chosen
         unit, name = unit_of(row.measured_us for row in rows)
         headings = ("scheduler", f"predicted {name}", f"measured {name}", "p10 - p90", "error", "no con-\ntention",
@@ -308,7 +308,7 @@ class Accuracy(Result, Validation):
         )  # fmt: skip
 
     def summary(self) -> Any:
-        """Return the rounds as a `rich.table.Table`, one line each."""
+        """Return the rounds as a table of texts, one line each."""
         headings = ("round", "held out", "mean error", "p90 error", "no contention", "uncalibrated", "Kendall tau",
                     "regret")  # fmt: skip
         rows = []

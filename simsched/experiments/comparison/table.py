@@ -190,7 +190,7 @@ class Comparison(Result, Document):
         return min(done, key=lambda row: row.makespan_us or 0.0) if done else None
 
     def table(self) -> Any:
-        """Return the comparison as a `rich.table.Table`."""
+        """Return the comparison as a table of texts."""
         unit, name = unit_of(row.makespan_us for row in self.rows)
         sampled = () if self.sampling is None else ("p50", "p99")
         place = () if self.doubt is None else ("#",)

@@ -43,7 +43,7 @@ def means(columns: Sequence[str], rows: Rows) -> list[dict[str, Any]]:
 
 
 def means_table(study: Study, columns: Sequence[str], given: Rows) -> Any:
-    """Return `means` as a `rich.table.Table`; what is the same for all rows stands in the caption."""
+    """Return `means` as a table of texts; what is the same for all rows stands in the caption."""
     rows = means(columns, given)
     names = [name for name in (rows[0] if rows else ()) if name.startswith(_POINT)]
     varied = [name for name in names if len({row[name] for row in rows}) > 1]

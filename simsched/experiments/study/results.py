@@ -86,7 +86,7 @@ class Results(Result):
         return self.rows
 
     def table(self) -> Any:
-        """Return means over the instances of every point and scheduler as a `rich.table.Table`."""
+        """Return means over the instances of every point and scheduler as a table of texts."""
         return means_table(self.study, self.columns, self.rows)
 
     def counts(self) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ class Results(Result):
         return status_counts(self.study, self.rows)
 
     def status(self) -> Any:
-        """Return `counts` as a `rich.table.Table`, with the first reasons of rows without a result."""
+        """Return `counts` as a table of texts, with the first reasons of rows without a result."""
         return status_table(self.study, self.rows)
 
     def plot(  # type: ignore[override]  # several pictures, so a folder

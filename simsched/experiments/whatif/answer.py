@@ -164,7 +164,7 @@ class Outcome(Result):
         return found | {cause: {name: blame[cause] for name, blame in blames.items()} for cause in blames["after"]}
 
     def table(self) -> Any:
-        """Return makespan and blame before and after as a `rich.table.Table`."""
+        """Return makespan and blame before and after as a table of texts."""
         unit, name = unit_of((self.makespan, self.makespan_before))
         rows = [(part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
                 for part, us in self._parts().items()]  # fmt: skip

@@ -100,7 +100,7 @@ class BreakEven(Finding):
         return [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
 
     def table(self) -> Any:
-        """Return crossings, and makespans at every octave, as a `rich.table.Table`."""
+        """Return crossings, and makespans at every octave, as a table of texts."""
         better = ("equal", self.names[1], self.names[0])  # by the sign of the difference: 0, 1, -1
         sides = np.sign(_differences(self.a_us, self.b_us)).astype(int).tolist()
         points = zip(self.factors.tolist(), self.a_us.tolist(), self.b_us.tolist(), sides, strict=True)

@@ -101,7 +101,7 @@ class Explanation(Finding):
         return [write(each) for each in self.suggestions]
 
     def table(self) -> Any:
-        """Return the suggestions as a `rich.table.Table`, with the sentences below."""
+        """Return the suggestions as a table of texts, with the sentences below."""
         rows = [
             (each.text, "plan" if each.doable else "wish", format_time(each.makespan_us), f"{each.gain:.1%}")
             for each in self.suggestions

@@ -69,7 +69,7 @@ class Robustness(Finding):
         return self.rows
 
     def table(self) -> Any:
-        """Return the rows as a `rich.table.Table`; the best by p95 is set off."""
+        """Return the rows as a table of texts; the best by p95 is set off."""
         headings = ("schedule", *(f"p{q}" for q in PERCENTILES))
         rows = [(name, *map(format_time, us)) for name, *us in map(dict.values, self.rows)]
         best = list(self.samples).index(self.best())

@@ -87,7 +87,7 @@ class Sensitivity(Finding):
         ]
 
     def table(self) -> Any:
-        """Return the rows that move the makespan as a `rich.table.Table`."""
+        """Return the rows that move the makespan as a table of texts."""
         moving = self.moving()
         rows = [
             (row.parameter, "-" if row.value is None else with_unit(row.parameter, row.value), f"{row.elasticity:+.4f}",

@@ -75,7 +75,7 @@ class Sweep(Finding):
         ]
 
     def table(self) -> Any:
-        """Return makespans as a `rich.table.Table`: a row per value, a column per second value."""
+        """Return makespans as a table of texts: a row per value, a column per second value."""
         first, us = [text_of(self.parameter, value) for value in self.values], self.makespan_us.tolist()
         second = [f"{self.parameter2} {text_of(str(self.parameter2), value)}" for value in self.values2 or ()]
         notes = [f"{format_time(self.base_us)} without changes"]

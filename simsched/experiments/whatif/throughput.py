@@ -64,7 +64,7 @@ class Throughput(Finding):
         return [write(self)]
 
     def table(self) -> Any:
-        """Return the figures as a `rich.table.Table`."""
+        """Return the figures as a table of texts."""
         rows = [
             ("requests per second", f"{self.requests_per_s:,.1f}"),
             ("period", format_time(self.period_us)),

@@ -8,7 +8,6 @@ import numpy as np
 from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
 from simsched.show.looks import Look
-from simsched.show.report.sections import Figure
 
 # of each shape of `simsched.show.looks`
 _HATCHES: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
@@ -18,7 +17,6 @@ _MARKS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", 
 _BAR, _ROOM, _NAME = 26, 90, 7.2  # pixels of a bar, of what stands around bars, of a character beside an axis
 _LINE: Final = 22  # characters on a line of a name
 _MOST_TICKS: Final = 8  # at the places of lines
-_MOST_POINTS: Final = 60  # outliers of a box
 _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
 _LEGEND: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11},
                   "traceorder": "normal"}  # fmt: skip
@@ -34,8 +32,11 @@ def plain(text: str) -> str:
     return escape(text, quote=False).replace("%{", "&#37;{")
 
 
-def figure_of(chart: Chart) -> Figure:
-    """Return a chart as a figure: bars, stacks and tornadoes lie, from top to bottom."""
+def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
+    """Return the title of a chart, what it shows in a sentence, its height in pixels, and its traces and layout.
+
+    Bars, stacks and tornadoes lie, from top to bottom. Colours of texts, axes and grounds follow the theme of the page.
+    """
     traces, layout, height = _DRAWN[chart.kind](chart)
     lying = chart.kind in ("bar", "tornado", "stack")
     shapes = [_level("x" if lying else "y", chart.reference)] if chart.reference and chart.kind != "map" else []
@@ -51,7 +52,7 @@ def figure_of(chart: Chart) -> Figure:
     values = np.concatenate([row for given in chart.series.values() for row in given.values()])
     low, high = number(float(values.min())), number(float(values.max()))
     summary = f"{title}: {chart.kind} chart of {what}, values from {low} to {high}"
-    return Figure(title, tuple(traces), layout, summary, height, chart.note)
+    return title, summary, height, {"data": traces, "layout": layout}
 
 
 def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
@@ -136,8 +137,6 @@ def _box(name: Any, place: Any, values: Floats, look: Look) -> dict[str, Any]:
     reach = 1.5 * (high - low)
     inside = values[(values >= low - reach) & (values <= high + reach)]
     beyond = np.sort(values[(values < low - reach) | (values > high + reach)])
-    if len(beyond) > _MOST_POINTS:  # the outermost of each end
-        beyond = np.r_[beyond[: _MOST_POINTS // 2], beyond[-_MOST_POINTS // 2 :]]
     label, at = _names([name, place])
     box: dict[str, Any] = {
         "type": "box", "name": label, "legendgroup": label, "offsetgroup": label, "x": [at],

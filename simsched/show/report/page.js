@@ -17,7 +17,7 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     return found;
   };
 
-  simsched.data = (plot) => JSON.parse(document.getElementById(`${plot.id}-d`).textContent);
+  simsched.data = (plot) => JSON.parse(plot.closest("figure").querySelector("script").textContent);
 
   // Axes, texts and grounds of a layout in the colours of the theme; margins that grow with labels draw twice.
   simsched.themed = (layout, automargin = true) => {
@@ -103,13 +103,13 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
   }
 
   function tabs(list) {
-    const all = [...list.querySelectorAll("[role=tab]")];
+    const all = [...list.children], panels = [...list.parentElement.children].slice(1);
     const open = (tab) => {
-      for (const each of all) {
+      all.forEach((each, i) => {
         each.setAttribute("aria-selected", String(each === tab));
         each.tabIndex = each === tab ? 0 : -1;
-        document.getElementById(each.getAttribute("aria-controls")).hidden = each !== tab;
-      }
+        panels[i].hidden = each !== tab;
+      });
     };
     list.addEventListener("click", (event) => { if (event.target.role === "tab") open(event.target); });
     list.addEventListener("keydown", (event) => {
