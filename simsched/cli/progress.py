@@ -9,10 +9,6 @@ from typing import Final
 
 _EVERY: Final = 60.0  # s between lines
 
-Clock = Callable[[], float]
-Told = Callable[[int, int, int], None]
-"""Called with how many rows of how many are done, and how many of them have no result."""
-
 
 def is_terminal() -> bool:
     """Return whether stdout is read by a person."""
@@ -53,60 +49,36 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
         yield tell
 
 
-class Pace:
-    """How fast rows are made; those done when it is first told say nothing about it.
-
-    Parameters
-    ----------
-    clock
-        Returns seconds.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._first: tuple[int, float] | None = None
-
-    def text(self, done: int, total: int, without: int) -> str:
-        """Return how far it is, how fast, how long it has to go, and how many rows have no result."""
-        now = self._clock()
-        if self._first is None:
-            self._first = done, now
-        made, seconds = done - self._first[0], now - self._first[1]
-        text = f"{done} of {total} rows"
-        if made and seconds > 0:
-            text += f", {made / seconds:.3g} rows/s"
-            if done < total:
-                text += f", {_duration((total - done) * seconds / made)} left"
-        return text + (f", {without} without a result" if without else "")
-
-
 @contextmanager
-def watched(name: str) -> Iterator[Told]:
-    """Give a function that shows how far a study is."""
+def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
+    """Give a function that is told how many rows of how many are done, and how many of them have no result."""
+    first: tuple[int, float] | None = None
+    said = monotonic()
     with _bar(name, None, "starting") as update:
-        if update is None:
-            yield lines(name, lambda line: print(line, file=sys.stderr, flush=True), monotonic)
-            return
-        pace = Pace(monotonic)
 
         def tell(done: int, total: int, without: int) -> None:
-            update(completed=done, total=total, text=pace.text(done, total, without))
+            nonlocal first, said
+            now = monotonic()
+            first = first or (done, now)  # those that were done by then say nothing about the pace
+            text = _pace(done, total, done - first[0], now - first[1])
+            text += f", {without} without a result" if without else ""
+            if update is not None:
+                update(completed=done, total=total, text=text)
+            elif done == total or now - said >= _EVERY:
+                said = now
+                print(f"{name}: {text}", file=sys.stderr, flush=True)
 
         yield tell
 
 
-def lines(name: str, write: Callable[[str], None], clock: Clock) -> Told:
-    """Return a function that writes a line a minute, and one at the end."""
-    pace, said = Pace(clock), clock()
-
-    def tell(done: int, total: int, without: int) -> None:
-        nonlocal said
-        text = pace.text(done, total, without)
-        if done == total or clock() - said >= _EVERY:
-            said = clock()
-            write(f"{name}: {text}")
-
-    return tell
+def _pace(done: int, total: int, made: int, seconds: float) -> str:
+    """Return how far it is, how fast rows are made, and how long it has to go."""
+    text = f"{done} of {total} rows"
+    if made and seconds > 0:
+        text += f", {made / seconds:.3g} rows/s"
+        if done < total:
+            text += f", {_duration((total - done) * seconds / made)} left"
+    return text
 
 
 def _duration(seconds: float) -> str:

@@ -1,21 +1,17 @@
 """Commands of `simsched study`: many graphs, clusters and schedulers, resumable."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import simsched as ss
-from simsched.base.errors import FileError, StudyError
-from simsched.base.io import write_file
+from simsched.base.errors import StudyError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, argument, file, option
+from simsched.cli.options import Text, argument, option
 from simsched.cli.progress import watched
 
 study = typer.Typer(
@@ -35,7 +31,7 @@ class Execution:
         "Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")] = None  # fmt: skip
     shard: Annotated[Text, option("Part I of N alone, counted from 0 or from 1, into rows of its own; then `merge`.",
                                   metavar="I/N")] = None  # fmt: skip
-    retry: Annotated[bool, option("Run rows that failed or took too long again.", "--retry")] = False
+    retry: Annotated[bool, option("Run rows without a result again.", "--retry")] = False
 
     def run(self, asked: Any, folder: str) -> None:
         """Run a study and print what came of it."""
@@ -43,11 +39,9 @@ class Execution:
 
         dask, workers = self.dask, self.workers
         if self.serial and (dask is not None or workers is not None):
-            raise StudyError(f"--serial runs in this process: it does not go with {'--dask' if dask else '--workers'}")
-        if dask is not None and workers is not None and dask != "local":
+            raise StudyError("--serial runs in this process: it does not go with --dask or --workers")
+        if dask not in (None, "local") and workers is not None:
             raise StudyError(f"--workers: the Dask cluster at {dask} has as many as it has")
-        if dask is not None and dask != "local" and "://" not in dask:
-            raise StudyError(f"--dask {dask!r} is no address: give tcp://host:port, or local")
         executor = "serial" if self.serial else "processes" if dask is None else "dask" if dask == "local" else dask
         # schedulers of the user's are looked for in the current folder, then in that of the study's file
         names = [read_name(choice.scheduler) for choice in asked.choices if ":" in choice.scheduler]
@@ -91,28 +85,13 @@ def status(folder: Folder) -> None:
 def table(
     folder: Folder,
     csv: Annotated[bool, option("All rows as CSV, deterministic columns only.", "--csv")] = False,
-    as_json: Annotated[bool, option("All rows as JSON.", "--json")] = False,
-    output: Annotated[Text, file("Write all rows: .csv, .json or .parquet.", "--output", "-o")] = None,
 ) -> None:
-    """Print means and standard deviations over the seeds, or every row as CSV or JSON."""
-    if csv and as_json:
-        raise StudyError("--csv and --json are two ways to print the rows; give one of them")
+    """Print means and standard deviations over the seeds, or every row as CSV."""
     found = ss.Results.open(folder)
-    if output is not None:
-        writers: dict[str, Callable[[], str | bytes]] = {
-            ".csv": partial(found.to_csv, False),
-            ".json": found.to_json,
-            ".parquet": found.to_parquet,
-        }
-        if Path(output).suffix not in writers:
-            raise FileError(f"{output}: the name must end in one of {', '.join(writers)}")
-        write_file(output, writers[Path(output).suffix]())
-    if csv or as_json:
-        print(found.to_csv() if csv else found.to_json(), end="")
+    if csv:
+        print(found.to_csv(), end="")
     else:
         out.print_table(found.table())
-    if output is not None and not csv and not as_json:
-        print(f"rows written to {output}")
 
 
 @study.command()

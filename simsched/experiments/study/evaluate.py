@@ -10,20 +10,21 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from simsched.base.errors import FileError, MissingDependencyError, SchedulerError, SimschedError
+from simsched.base.errors import SimschedError
 from simsched.base.jit import running_time
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Conditions, Yardstick, evaluate
 from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, RowSpec, seed_of
 from simsched.experiments.study.keys import graph_digest, row_key, target_digest
+from simsched.experiments.study.store import STATUSES
 from simsched.experiments.study.targets import make_target
 from simsched.model import OpGraph, Schedule, Target, operator_times, upon
-from simsched.schedulers import resolve, takes
+from simsched.schedulers import takes
 
 Row = dict[str, Any]
 Loader = Callable[..., OpGraph]
-OK, REFUSED, FAILED, TIMEOUT = "ok", "refused", "failed", "timeout"
+OK, REFUSED, FAILED, TIMEOUT = STATUSES
 
 _GRAPHS_KEPT, _TARGETS_KEPT = 2, 32
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]+")
@@ -31,17 +32,7 @@ _RESULTS: Final = (
     "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs", "peak_memory_bytes",
     "sm_utilization", "sm_efficiency",
 )  # fmt: skip  # of a row of a comparison
-_MENDABLE: Final = (FileError, MissingDependencyError)  # what may be otherwise when it is run again
 _draws = cache(partial(takes, option="rng"))
-
-
-@cache
-def _require_importable(scheduler: str) -> None:
-    """Refuse a scheduler that is not on this machine: no scheduler refused anything."""
-    try:
-        resolve(scheduler)
-    except SchedulerError as error:
-        raise MissingDependencyError(str(error)) from None
 
 
 @dataclass(slots=True)
@@ -90,8 +81,7 @@ class Evaluate:
         except TimeLimitReached:
             status, reason = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
-            mends = isinstance(error, _MENDABLE) or ("graph" not in row and _names_a_file(spec))
-            status, reason = FAILED if mends else REFUSED, str(error)
+            status, reason = REFUSED, str(error)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit, a panic of a library, ...
@@ -151,23 +141,14 @@ def _instance(
     return _Instance(graph, graph_digest(graph))
 
 
-def _names_a_file(spec: RowSpec) -> bool:
-    return "file" in spec.cluster or _is_path(spec.workload["kind"])
-
-
 def file_or_kind(kind: str, folder: str) -> str:
     """Return the kind of a workload, or if it has a name as only files have one, the path from the study's folder."""
-    return str(Path(folder, kind)) if _is_path(kind) else kind
-
-
-def _is_path(kind: str) -> bool:
-    return bool(Path(kind).suffix) or Path(kind).name != kind
+    return str(Path(folder, kind)) if Path(kind).suffix or Path(kind).name != kind else kind
 
 
 def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     """Return the columns of results and of wall times."""
     scheduler, options = spec.choice.scheduler, dict(spec.choice.options)
-    _require_importable(scheduler)
     if "rng" not in options and _draws(scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
     conditions = _conditions(spec)

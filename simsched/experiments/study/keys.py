@@ -43,8 +43,6 @@ def graph_digest(graph: OpGraph) -> str:
 
 def _by_appearance(codes: Indices, texts: Sequence[str | None]) -> tuple[list[str | None], Ints]:
     """Return the texts that occur, in order of first appearance, and the number of each row's, shape of `codes`."""
-    if codes.strides == (0,):
-        return [texts[codes[0]]], np.zeros(len(codes), np.int64)
     used, first, back = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)

@@ -18,9 +18,7 @@ from simsched.experiments.study.store import (
 )
 
 
-def merge(
-    folders: Sequence[str | os.PathLike[str]] | str | os.PathLike[str], out: str | os.PathLike[str] | None = None
-) -> Results:
+def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Results:
     """Bring the rows of one study together: of shards, of other machines, of interrupted runs.
 
     Parameters
@@ -28,8 +26,8 @@ def merge(
     folders
         Where they are, in one file or several each.
     out
-        The folder that gets all of them in one file, ``rows.jsonl``; it may be one of them, and of a single
-        folder it is that one unless another is given. Rows that it has already stay.
+        The folder that gets all of them in one file, ``rows.jsonl``; it may be one of them. Rows that it has already
+        stay.
 
     Returns
     -------
@@ -46,13 +44,9 @@ def merge(
     -----
     Files of shards in `out` stay where they are; they say nothing that ``rows.jsonl`` does not.
     """
-    given = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
-    if not given:
+    if not folders:
         raise StudyError("there are no folders to merge; give at least one")
-    if out is None and len(given) > 1:
-        raise StudyError("say which folder gets the rows of all: pass `out`")
-    paths = [Path(folder) for folder in given]
-    target = paths[0] if out is None else Path(out)
+    paths, target = [Path(folder) for folder in folders], Path(out)
     study, version = read_study(paths[0])
     for path in paths[1:]:
         require_same(path, study, version)

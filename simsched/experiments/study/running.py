@@ -14,7 +14,7 @@ from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_ki
 from simsched.experiments.study.execution import Batches, pool_of
 from simsched.experiments.study.grid import all_points, rows_of
 from simsched.experiments.study.results import Results
-from simsched.experiments.study.store import SETTLED, all_rows, appending, prepare, rows_file
+from simsched.experiments.study.store import all_rows, appending, prepare, rows_file
 from simsched.experiments.study.study import Study
 from simsched.experiments.study.targets import make_target
 from simsched.schedulers import resolve
@@ -53,7 +53,7 @@ def run_study(
         ``(i, n)`` or ``"i/n"``, i from 1 to n, or 0 for n: part i alone, in a file of its own. The parts may run at
         once and into folders of their own or into one; see `merge`.
     retry
-        Run rows again that failed or took too long.
+        Run rows without a result again.
     check
         ``check(kind, **parameters)``, called for every workload before any row runs, raises an error if `load` is
         going to: `workloads.check_kind`.
@@ -84,7 +84,7 @@ def run_study(
     version = installed("simsched")
     path = prepare(study, folder, version)
     with appending(path / rows_file(part)) as append:
-        before = [row for row in all_rows(path, study) if not retry or row["status"] in SETTLED]
+        before = [row for row in all_rows(path, study) if not retry or row["status"] == OK]
         # those that are known are looked at first: from then on it goes as fast as it will
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
         specs.sort(key=lambda spec: spec.known is None)

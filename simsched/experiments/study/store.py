@@ -22,9 +22,6 @@ _DIGEST: Final = "digest"
 WALL: Final = "wall."
 """What names of columns that are no results begin with: wall times."""
 STATUSES: Final = ("ok", "refused", "failed", "timeout")
-SETTLED: Final = ("ok", "refused")
-"""What becomes of a row that comes out the same whenever it is run."""
-
 _NUMBERS: Final = ("makespan_us", "speedup", "wall.search_s", "wall.row_s")  # that tables take means and sums of
 
 _LARGEST: Final = 1e300  # of those; sums of a million of them are floats still
@@ -159,9 +156,9 @@ def _is_row(row: Any) -> bool:
 
 
 def _agreed(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return one of two rows of an index: the last, but rather one that came to its end."""
-    if old["status"] not in SETTLED or new["status"] not in SETTLED:
-        return old if old["status"] in SETTLED else new
+    """Return one of two rows of an index: the last, but rather one with a result."""
+    if old["status"] != "ok" or new["status"] != "ok":
+        return old if old["status"] == "ok" else new
     mine, theirs = deterministic(old), deterministic(new)
     if mine != theirs:
         names = [name for name in dict.fromkeys([*mine, *theirs]) if mine.get(name) != theirs.get(name)]
@@ -178,7 +175,7 @@ def union(files: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> list[dict[st
     Raises
     ------
     StudyError
-        If two that came to their end do not; the message names the row.
+        If two with a result do not; the message names the row.
     """
     found: dict[int, dict[str, Any]] = {}
     for where, rows in files:
