@@ -53,14 +53,7 @@ _HOME = {
     "experiments.comparison": ("Comparison", "compare"),
     "experiments.study": ("Results", "Study", "run_study"),
     "experiments.whatif": (
-        "WhatIf",
-        "absolute",
-        "breakeven",
-        "explain",
-        "robust",
-        "sensitivity",
-        "throughput",
-        "what_if",
+        "WhatIf", "absolute", "breakeven", "explain", "robust", "sensitivity", "throughput", "what_if",
     ),
     "model.cluster": ("Cluster", "Device", "Link"),
     "model.costmodel": ("CostModel", "default_cost", "roofline"),
@@ -75,7 +68,7 @@ _HOME = {
     "show.drawing": ("to_dot", "to_svg"),
     "show.report": ("write_report",),
     "simulator": ("Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"),
-}
+}  # fmt: skip
 _UNCHECKED = ("default_cost", "roofline")  # cost models, which are called for each operator and sent to processes
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -27,8 +27,6 @@ def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
         parts = [part.strip() for part in sizes.split(",")]
         if not equals or not name or not all(_SIZE.fullmatch(part) for part in parts):
             raise GraphError(f"--shape {text[:60]!r}: give NAME=1,3,224,224, sizes of at least 1")
-        if name in shapes:
-            raise GraphError(f"--shape: input {name!r} is given twice")
         shapes[name] = tuple(map(int, parts))
     return shapes
 
@@ -120,8 +118,6 @@ def read_options(pairs: list[str] | None, option: str = "--option") -> dict[str,
             raise SchedulerError(f"{option} {pair!r}: expected name=value")
         if option == "--option" and name in _NOT_OPTIONS:
             raise SchedulerError(f"{option} {pair!r}: no scheduler has such an option")
-        if name in options:
-            raise SchedulerError(f"{option} {pair!r}: {name!r} is given twice")
         options[name] = _value(value.strip())
     return options
 

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
-from math import isnan
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import simsched as ss
-from simsched.base.errors import BackendError, ClusterError, FormatError, SchedulerError
+from simsched.base.errors import ClusterError, FormatError, SchedulerError
 from simsched.base.io import reading_once, require_writable
 from simsched.cli.inputs import read_name, read_options, read_plan, read_scheduler, read_schedulers, read_shapes
 from simsched.cli.progress import progress
@@ -93,13 +92,6 @@ def argument(metavar: str, text: str) -> Any:
     return typer.Argument(metavar=metavar, help=text)
 
 
-def number(value: float | None) -> float | None:
-    """Refuse NaN, which is in every range as far as typer knows."""
-    if value is not None and isnan(value):
-        raise typer.BadParameter("nan is not a number.")
-    return value
-
-
 Gpu = Annotated[Text, option(f"Preset device; see `simsched list gpus`.  [default: {_USUAL_GPU}]")]
 Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=4096)]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
@@ -114,7 +106,7 @@ Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
 Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
 Gantt = Annotated[Text, drawn("Draw a Gantt chart: .png, .svg or .pdf.")]
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
-_JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000, callback=number)
+_JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000)
 Jitter = Annotated[float | None, _JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
 RunSeed = Annotated[int, option("Seed of schedules drawn at random.", min=0)]
@@ -319,7 +311,5 @@ class Backend:
 
         given = read_options(self.backend_option, "--backend-option")
         if self.virtual_devices is not None:
-            if "virtual_devices" in given:
-                raise BackendError("--virtual-devices is given twice")
             given["virtual_devices"] = self.virtual_devices
         return get(read_name(self.backend), **given)

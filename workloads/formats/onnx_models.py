@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from simsched.base.errors import FormatError, MissingDependencyError
 from simsched.base.io import read_bytes
-from simsched.base.limits import limits
 from simsched.base.signals import without_collector
 from simsched.model import Device, Edge, Operator, OpGraph
 from workloads.checks import one_of
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _MOST_KINDS_NAMED: Final = 12
+_MOST_NBYTES: Final = 2**31 - 1  # that protobuf reads; data in other files are not counted
 
 
 def read_onnx(
@@ -55,7 +55,7 @@ def read_onnx(
     from onnx import ModelProto
 
     file = Path(path)
-    if file.is_file() and file.stat().st_size > limits().onnx_nbytes:
+    if file.is_file() and file.stat().st_size > _MOST_NBYTES:
         raise FormatError(
             f"{path}: {file.stat().st_size} bytes are more than protobuf reads (2 GB); save the model with its "
             "weights in another file: onnx.save(model, path, save_as_external_data=True)"
