@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from simsched.base.errors import ScheduleError, SimschedError
-from simsched.experiments.comparison.row import Doubt, Draws, Row, Sampling, plain, unused
+from simsched.base.errors import ScheduleError, SimschedError, SimulationError
+from simsched.experiments.comparison.row import Doubt, Row, Sampling, unused
 from simsched.experiments.comparison.table import Comparison
 from simsched.experiments.evaluate import Conditions, Evaluation, Yardstick, evaluate
 from simsched.model import CostModel, OpGraph, Schedule
@@ -46,11 +46,11 @@ def compare(
         `schedule` takes them.
     cost
         Time of an operator alone on a device in us; by default its `time`, else a roofline.
-    jitter, rng
-        As in `simulate`; every schedule gets the same draws.
     samples
-        How many makespans to sample of each schedule. Then jitter is in the samples and their
-        percentiles alone: `makespan_us` and all that follows from it are without.
+        How many makespans to sample of each schedule; None samples none.
+    jitter, rng
+        Of the samples, as in `simulate_many`; every schedule gets the same draws. `makespan_us` and all that follows
+        from it are without.
     workers
         As in `simulate_many`; has no influence on the results.
     ranges
@@ -71,13 +71,15 @@ def compare(
     ScheduleError
         If what a scheduler returns is no schedule, or cannot run.
     SimulationError
-        If samples are asked for, but fewer than one, or without `jitter` or `rng`.
+        If samples are asked for, but fewer than one, or without `jitter` or `rng`; or there is jitter without samples.
     """
+    if samples is None and jitter is not None:
+        raise SimulationError("jitter is in samples alone: say how many with `samples` (--samples)")
     sampling = None if samples is None else Sampling.of(samples, jitter, rng, workers)
     graph, alone = upon(cluster, graph)
     names = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
     asked: list[str | Scheduler] = [names] if isinstance(names, str) else list(names)
-    seed = None if jitter is None or rng is None else int(np.random.default_rng(rng).integers(2**63))
+    seed = None if sampling is None else int(np.random.default_rng(rng).integers(2**63))
     conditions = Conditions(jitter, seed, samples, workers)
     yardstick = Yardstick(graph, cluster, cost)
     rows: list[Row] = []
@@ -104,12 +106,11 @@ def compare(
         rows.append(row_of(name, each, yardstick.sequential(conditions)))
     traces = {name: each.trace for name, each in found.items()}
     drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
-    draws = Draws(plain(jitter), seed) if traces and jitter is not None and seed is not None else None
     named = not (isinstance(schedulers, str) and schedulers in SETS)
     doubt = None
     if ranges and traces:
         rows, doubt = _with_ranges(rows, traces, yardstick)
-    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, draws, cost, named, doubt)
+    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, cost, named, doubt)
 
 
 def _with_ranges(

@@ -125,23 +125,6 @@ class Sampling(Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class Draws(Checked):
-    """What is drawn anew for every schedule, alike for all.
-
-    Parameters
-    ----------
-    jitter
-        As in `simulate`.
-    seed
-        Of the generator that each schedule begins with.
-    """
-
-    SUBJECT, ERROR = "draws", SimulationError
-    jitter: float | Mapping[str, float]
-    seed: Seed
-
-
-@dataclass(frozen=True, slots=True)
 class Doubt(Checked):
     """What ranges come from, and what they depend on.
 

@@ -1,8 +1,8 @@
 """`Comparison`: rows that print as a table."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,18 +10,17 @@ from simsched.base.codec import Document, aside, write
 from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
 from simsched.base.units import format_bytes
-from simsched.experiments.comparison.row import Doubt, Draws, Row, Sampling
+from simsched.experiments.comparison.row import Doubt, Row, Sampling
 from simsched.experiments.result import Result, table_of, time_text, unit_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph
 from simsched.model.graph.derived import with_times
 from simsched.model.schedule import NumberedPlan, Schedule
 from simsched.model.trace import Trace
-from simsched.simulator import Makespans, simulate, simulate_many
+from simsched.simulator import Makespans, simulate
 from simsched.simulator.baking import placed_operator_times
 
 _ALIKE: Final = {"round-robin": "sequential", "inter-lp": "sequential", "inter-mr": "sequential", "hios-mr": "hios-lp"}
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
-T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -34,8 +33,6 @@ class _File:
         What was compared on.
     sampling
         How makespans were sampled.
-    draws
-        Where the jitter of every schedule begins.
     doubt
         What ranges come from.
     rows
@@ -52,7 +49,6 @@ class _File:
 
     cluster: Cluster
     sampling: Sampling | None = None
-    draws: Draws | None = None
     doubt: Doubt | None = None
     rows: tuple[Row, ...]
     plans: Mapping[str, NumberedPlan]
@@ -61,15 +57,16 @@ class _File:
     graph: Count
 
 
-class _Later(Mapping[str, T]):
-    """What follows from schedules, by their names: what is known, and what is simulated when somebody asks for it."""
+class _Later(Mapping[str, Trace]):
+    """Traces of schedules by their names, each simulated when somebody asks for it."""
 
-    def __init__(self, plans: Mapping[str, Schedule], known: dict[str, T], make: Callable[[Schedule], T]) -> None:
-        self._plans, self._known, self._make = plans, known, make
+    def __init__(self, plans: Mapping[str, Schedule], cluster: Cluster) -> None:
+        self._plans, self._cluster = plans, cluster
+        self._known: dict[str, Trace] = {}
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: str) -> Trace:
         if name not in self._known:
-            self._known[name] = self._make(self._plans[name])
+            self._known[name] = simulate(self._plans[name], self._cluster)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -95,8 +92,6 @@ class Comparison(Result, Document):
         The sampled makespans by scheduler; empty if none were drawn.
     sampling
         How they were drawn; None if they were not.
-    draws
-        Where the jitter of every schedule begins: in the samples if there are some, else in the traces.
     cost
         The cost model that was given; None for the times of the graph.
     named
@@ -106,7 +101,7 @@ class Comparison(Result, Document):
         What the ranges of the rows come from, and what they hang on; None if they were not found.
     """
 
-    FORMAT, INDENT, FILE = "simsched.comparison", None, _File
+    FORMAT, INDENT, FILE, RETIRED = "simsched.comparison", None, _File, ("draws",)
     graph: OpGraph
     cluster: Cluster
     rows: tuple[Row, ...]
@@ -114,7 +109,6 @@ class Comparison(Result, Document):
     traces: Mapping[str, Trace]
     samples: Mapping[str, Makespans] = field(default_factory=dict)
     sampling: Sampling | None = None
-    draws: Draws | None = None
     cost: CostModel | None = None
     named: bool = aside(True)
     doubt: Doubt | None = None
@@ -134,8 +128,7 @@ class Comparison(Result, Document):
         """Return it as its file has it.
 
         Graphs stand there once each, with the times that the schedules ran with where a calibration or a cost model
-        gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written as they are; of
-        more, the seed is.
+        gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written.
         """
         graphs, numbers, plans = [self.graph], {(id(self.graph), b""): 0}, {}
         for name, plan in self.plans.items():
@@ -148,37 +141,28 @@ class Comparison(Result, Document):
             plans[name] = NumberedPlan.of(plan, numbers[key])
         samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
         return _File(
-            cluster=self.cluster, sampling=self.sampling, draws=self.draws, doubt=self.doubt, rows=self.rows,
-            plans=plans, samples=samples, graphs=tuple(graphs), graph=0,
+            cluster=self.cluster, sampling=self.sampling, doubt=self.doubt, rows=self.rows, plans=plans,
+            samples=samples, graphs=tuple(graphs), graph=0,
         )  # fmt: skip
 
     @classmethod
     def from_file(
         cls, cluster: Cluster, rows: Sequence[Row], plans: Mapping[str, NumberedPlan], samples: Mapping[str, Floats],
-        graphs: Sequence[OpGraph], graph: int, sampling: Sampling | None = None, draws: Draws | None = None,
-        doubt: Doubt | None = None,
+        graphs: Sequence[OpGraph], graph: int, sampling: Sampling | None = None, doubt: Doubt | None = None,
     ) -> "Comparison":  # fmt: skip
         """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
         done = [row.scheduler for row in rows if row.makespan_us is not None]
         if len({row.scheduler for row in rows}) < len(rows) or sorted(done) != sorted(plans):
             raise FormatError("'plans' must hold one schedule for each row with a makespan, under its name")
-        if (sampling is not None and draws is None and done) or not samples.keys() <= plans.keys():
-            raise FormatError("'samples' must hold those of schedules, and 'draws' the jitter of 'sampling'")
         for name, values in samples.items():
-            if sampling is None or values.shape != (sampling.n,):
-                raise FormatError(f"samples[{name!r}] must be as many makespans as 'sampling' says")
+            if sampling is None or name not in plans or values.shape != (sampling.n,):
+                raise FormatError(f"samples[{name!r}] must be as many makespans of a schedule as 'sampling' says")
         for number in (graph, *(plan.graph for plan in plans.values())):
             if not 0 <= number < len(graphs):
                 raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
         made = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
-        jitter, seed = (None, None) if sampling is not None or draws is None else (draws.jitter, draws.seed)
-        traces = _Later(made, {}, lambda plan: simulate(plan, cluster, jitter=jitter, rng=seed))
-        drawn: Mapping[str, Makespans] = {}
-        if sampling is not None and draws is not None:
-            n, jit, begin = sampling.n, draws.jitter, draws.seed
-            known = {name: Makespans(values) for name, values in samples.items()}
-            drawn = _Later(made, known, lambda plan: simulate_many(plan, cluster, n, jitter=jit, rng=begin))
-        return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, draws, doubt=doubt)
+        drawn = {name: Makespans(values) for name, values in samples.items()}
+        return cls(graphs[graph], cluster, tuple(rows), made, _Later(made, cluster), drawn, sampling, doubt=doubt)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain values by column."""
