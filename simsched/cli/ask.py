@@ -157,14 +157,12 @@ def breakeven(
     second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
     target: opt.Target,
     result: out.Result,
-    low: Annotated[float, option("Least factor of the parameter.")] = 1 / 64,
-    high: Annotated[float, option("Largest factor.")] = 64.0,
     plot: Plot = None,
 ) -> None:
     """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
     cluster, dag = target.read(), graph.read()
     sides = _side(first), _side(second)
-    found = ss.breakeven(parameter, *sides, cluster, low=low, high=high, graph=dag)
+    found = ss.breakeven(parameter, *sides, cluster, graph=dag)
     result.tell(found, files=[("picture", plot, found.plot)])
 
 

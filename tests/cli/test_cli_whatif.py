@@ -68,8 +68,8 @@ SAME = {
     "sensitivity chain.json --cluster free.json --per-operator": lambda: of(CHAIN).sensitivity(per_operator=True),
     "sensitivity plan.json --cluster free.json --tornado r.svg": lambda: of(PLAN).sensitivity(),
     "explain plan.json --cluster free.json": lambda: ss.explain(PLAN, FREE),
-    "breakeven fork.json overhead.launch sequential round-robin --low 1 --high 4 --plot r.svg":
-        lambda: ss.breakeven("overhead.launch", "sequential", "round-robin", A100, low=1.0, high=4.0, graph=FORK),
+    "breakeven fork.json overhead.launch sequential round-robin --plot r.svg":
+        lambda: ss.breakeven("overhead.launch", "sequential", "round-robin", A100, graph=FORK),
     "breakeven chain.json overhead.launch plan.json lios": lambda:
         ss.breakeven("overhead.launch", PLAN, "lios", A100, graph=CHAIN),
     "robust fork.json --cluster free.json --schedulers sequential,round-robin --samples 20 --jitter 0.1 --seed 3":

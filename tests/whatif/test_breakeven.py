@@ -30,7 +30,7 @@ def test_a_fork_over_two_devices_pays_from_a_bandwidth_on():
     assert (one[0], two[0], len(better)) == ("100.0 us", "850.0 us", 13)
     assert found.table().best == -1  # no row is set off
     assert better == ["sequential"] * 4 + ["equal"] + ["custom"] * 8
-    (again,) = breakeven("link.bandwidth", SPLIT, sequential(FORK, TWO), TWO, low=0.1, high=1.0).crossings
+    (again,) = breakeven("link.bandwidth", SPLIT, sequential(FORK, TWO), TWO).crossings
     assert again.value == pytest.approx(400.0, rel=2e-6)
     assert (again.better_below, again.better_above) == ("sequential", "custom")
 

@@ -34,10 +34,6 @@ a, split, rebuilt = ss.what_if(FORK, FREE), ss.what_if(SPLIT, PAIR), ss.what_if(
 merged = ss.what_if(FORK, FREE, scheduler=merging)
 
 
-def crossing(**options):
-    return ss.breakeven("link.bandwidth", PLAN, SPLIT, PAIR, **options)
-
-
 def robust(*plans):
     return ss.robust(plans, FREE, jitter=0.1, samples=2, rng=0)
 
@@ -122,8 +118,6 @@ REFUSED = {
         (lambda: ss.sensitivity(one_stream(chain(0.0)), FREE), "takes no time"),
         (lambda: a.sensitivity(parameters=["overhead.launch"]).plot(), "nothing to draw"),
         (lambda: robust(), "no plans to compare"),
-        *((lambda factors=factors: crossing(**factors), "factors must be positive")
-          for factors in ({"low": 0.0}, {"low": 2.0, "high": 1.0}, {"low": 2.0, "high": 2.0}, {"high": float("inf")})),
         (lambda: ss.breakeven("link.bandwidth", "lios", "heft", PAIR), "give `graph`"),
         (lambda: ss.breakeven("gpus", PLAN, SPLIT, PAIR), "takes no factors"),
         (lambda: ss.breakeven("overhead.launch", PLAN, SPLIT, PAIR), "is 0 and stays so"),

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, inf, log, sqrt
+from math import exp, log, sqrt
 from typing import Any, Final
 
 import numpy as np
 
 from simsched.base.codec import Checked
 from simsched.base.errors import WhatIfError
-from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import with_unit
@@ -18,7 +17,7 @@ from simsched.experiments.whatif.world import Ground
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler, scheduler_name
 
-_PER_OCTAVE, _LEAST_POINTS = 4, 33  # of the grid
+_LARGEST, _POINTS = 64.0, 49  # factors of the grid: four for each doubling
 _NARROW: Final = 1e-6  # relative width to which a crossing is narrowed down
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 
@@ -112,7 +111,7 @@ class BreakEven(Finding):
 
 def breakeven(
     parameter: str, plan_a: Schedule | str | Scheduler, plan_b: Schedule | str | Scheduler, cluster: Target, *,
-    low: float = 1 / 64, high: float = 64.0, cost: CostModel | None = None, graph: OpGraph | None = None,
+    cost: CostModel | None = None, graph: OpGraph | None = None,
 ) -> BreakEven:  # fmt: skip
     """Find the values of a parameter at which the better one of two plans changes.
 
@@ -124,8 +123,6 @@ def breakeven(
         Schedules, which stay as they are; or schedulers by name or function, which schedule anew for every value.
     cluster, cost
         As in `simulate`.
-    low, high
-        The factors of the parameter between which crossings are looked for.
     graph
         What schedulers schedule; by default that of the other plan.
 
@@ -136,8 +133,7 @@ def breakeven(
     Raises
     ------
     WhatIfError
-        If the parameter takes no factors or is 0, the factors are not positive or not rising, or two schedulers come
-        without a graph.
+        If the parameter takes no factors or is 0, or two schedulers come without a graph.
     UnknownNameError
         If there is no such parameter or scheduler.
     ScheduleError, DeadlockError, ClusterError
@@ -145,12 +141,12 @@ def breakeven(
 
     Notes
     -----
-    Both are simulated on a grid of at least 33 factors, evenly spaced in their logarithms, four or more for each
-    doubling. Where another plan is better than at the last point at which one was, the place is narrowed down to 1e-6
-    of it. So two crossings between neighbours of the grid are missed. Makespans within 1e-9 are equal: where both plans
-    are equal over a stretch there is no crossing, unless one was better before and the other is behind, which is then
-    said to cross where the stretch ends. Plans made anew may differ from value to value and cross in a jump. Edges with
-    an exact `transfer` take no notice of links.
+    Both are simulated with 49 factors from 1/64 to 64, evenly spaced in their logarithms. Where another plan is better
+    than at the last point at which one was, the place is narrowed down to 1e-6 of it. So two crossings between
+    neighbours of the grid are missed. Makespans within 1e-9 are equal: where both plans are equal over a stretch there
+    is no crossing, unless one was better before and the other is behind, which is then said to cross where the stretch
+    ends. Plans made anew may differ from value to value and cross in a jump. Edges with an exact `transfer` take no
+    notice of links.
 
     A fork of which both sides take 50 us: on one device 100 us, on two 50 us and a copy of 20,000 bytes. They are even
     at 400 bytes per us:
@@ -164,8 +160,6 @@ def breakeven(
     >>> breakeven("link.bandwidth", one, two, cluster).sentences()
     ('sequential is better below 0.25 times link.bandwidth (0.4 GB/s), custom above',)
     """
-    if not all(is_number(x) for x in (low, high)) or not 0 < low < high < inf:
-        raise WhatIfError(f"factors must be positive and rise from low to high, not {low!r} and {high!r}")
     graphs = [*([] if graph is None else [graph]), *(p.graph for p in (plan_a, plan_b) if isinstance(p, Schedule))]
     if not graphs:
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
@@ -181,9 +175,8 @@ def breakeven(
     value = value_of(asked[0], parameter)
     if value == 0:
         raise WhatIfError(f"{parameter} is 0 and stays so under any factor: change it to something first")
-    points = max(_LEAST_POINTS, round(_PER_OCTAVE * log(high / low, 2)) + 1)
-    factors = np.exp(np.linspace(log(low), log(high), points))
-    factors[0], factors[-1] = low, high
+    factors = np.exp(np.linspace(-log(_LARGEST), log(_LARGEST), _POINTS))
+    factors[0], factors[-1] = 1 / _LARGEST, _LARGEST
 
     def both(factor: float) -> tuple[float, float]:
         a, b = (each.set(parameter, factor).makespan for each in asked)
