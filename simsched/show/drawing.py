@@ -2,17 +2,16 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from simsched.base.errors import GraphError
 from simsched.base.io import write_file
-from simsched.base.numeric import grouped
-from simsched.base.units import format_bytes, format_time
-from simsched.model import Floats, Indices, Ints, Operator, OpGraph, Schedule
+from simsched.base.units import format_time
+from simsched.model import Ints, Operator, OpGraph, Schedule
 from simsched.show.looks import PALETTE, ink, kind_colours, paint, tinted
 from simsched.show.markup import legend, pieces, printable, shortened, text_width
 
@@ -30,7 +29,7 @@ _piece: Final = pieces("drawing.svg")
 _MARGIN, _BAND_LABEL, _HEADING = 24, 64, 600  # pixels: around everything, beside bands, least for the title
 _NAME, _DETAIL = 12, 10  # sizes of letters
 _HEIGHT, _NARROWEST, _WIDEST, _PADDING, _GAP = 40, 56, 220, 8, 18  # of boxes
-_ROW_GAP, _WIDEST_ROW_GAP, _STEEPNESS = 40, 130, 0.07  # between rows; part of the way that edges go sideways
+_ROW: Final = 84  # from the top of a row to that of the next one
 _BAND_FILLS: Final = ("#eef2f7", "#dfe6ef")
 
 
@@ -41,17 +40,6 @@ class Box(NamedTuple):
     detail: str
     """Kind, and output shape or time, or where it runs."""
     fill: str
-    tooltip: str
-
-
-class Line(NamedTuple):
-    """What is said about an edge; parallel edges are one line."""
-
-    src: int
-    dst: int
-    crosses: bool
-    """Between two devices."""
-    tooltip: str
 
 
 class Picture(NamedTuple):
@@ -60,26 +48,12 @@ class Picture(NamedTuple):
     title: str
     subtitle: str
     boxes: list[Box]
-    lines: list[Line]
+    edges: list[tuple[int, int]]
+    """Parallel ones once."""
     legend: list[tuple[str, str]]
     """Fill and meaning."""
-    groups: dict[str, list[int]]
-    """Operators by stage where stages follow each other, else by device, or by block of the model."""
-    stage: Ints | None
+    stage: Ints | None = None
     """Of each operator, shape (n_ops,), if stages follow each other; then they are drawn as bands."""
-
-
-class Layers(NamedTuple):
-    """Vertices 0 to n - 1 are operators, the others points of edges."""
-
-    row: Ints
-    """Row of each vertex from the top, shape (n_vertices,)."""
-    x: Ints
-    """Middle of each vertex in pixels; the room of the leftmost begins at 0."""
-    chains: list[list[int]]
-    """For each edge the vertices that it passes, a row after the other."""
-    aside: list[int]
-    """How far sideways the edges that leave each row lead at most, in pixels; of the last row none does."""
 
 
 def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None) -> str:
@@ -96,7 +70,7 @@ def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     Returns
     -------
     str
-        The picture. Details of operators and edges are in tooltips.
+        The picture. Names that are too long for their boxes are in tooltips.
 
     Raises
     ------
@@ -113,13 +87,12 @@ def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
 
 
 def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None) -> str:
-    r"""Write a graph, or a schedule over its graph, as DOT: colours, tooltips, and clusters.
+    """Write a graph, or a schedule over its graph, as DOT.
 
     Parameters
     ----------
     shown
-        What to draw; see `simsched.show.drawing.to_svg`. Clusters are the blocks of a graph, the devices of a schedule,
-        or its stages where no edge leads to one of lower number.
+        What to draw; see `simsched.show.drawing.to_svg`. Stages are clusters where they are bands there.
     path
         Where to write it, whole or not at all.
 
@@ -138,7 +111,7 @@ def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     >>> from simsched.model.graph import Edge, Operator
     >>> graph = OpGraph([Operator("a"), Operator("b")], [Edge("a", "b", nbytes=8)])
     >>> print(to_dot(graph).splitlines()[-2])
-      n0 -> n1 [tooltip="a → b\n8 B"];
+      n0 -> n1;
     """
     return _written("".join(_dot(describe(shown))), path)
 
@@ -152,50 +125,46 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str:
 def _svg(picture: Picture) -> str:
     wanted = [max(text_width(box.name, _NAME), text_width(box.detail, _DETAIL)) for box in picture.boxes]
     half = np.ceil(np.clip(np.array(wanted) / 2 + _PADDING, _NARROWEST / 2, _WIDEST / 2)).astype(np.int64)
-    pairs = [(line.src, line.dst) for line in picture.lines]
-    placed = lay_out(picture.title, pairs, 2 * half + _GAP, picture.stage)
-    gaps = [round(min(max(_STEEPNESS * way, _ROW_GAP), _WIDEST_ROW_GAP)) for way in placed.aside]
-    y = list(accumulate([_HEIGHT + gap for gap in gaps[:-1]], initial=0))
+    row, x, routes = lay_out(picture.title, picture.edges, 2 * half + _GAP, picture.stage)
     left = _MARGIN + (0 if picture.stage is None else _BAND_LABEL)
-    drawn = int(placed.x.max() + half.max())
+    drawn = int(x.max() + half.max())
     right = max(left + drawn, _MARGIN + _HEADING)
     meanings, last = legend(picture.legend, 11, _MARGIN, 82, right)
     top, full, room = round(last) + 32, right + _MARGIN, right - _MARGIN
-    bands = "" if picture.stage is None else "".join(_bands(picture.groups, placed.row, y, full - 24))
+    bands = "" if picture.stage is None else "".join(_bands(picture.stage, _ROW * row, full - 24))
     return _piece(
-        "picture", width=full, height=top + y[-1] + _HEIGHT + _MARGIN, label=f"{picture.title}: {picture.subtitle}",
-        margin=_MARGIN, title=shortened(picture.title, 17, room), subtitle=shortened(picture.subtitle, 12, room),
-        legend_=meanings, top=top, left=(left + right - drawn) // 2, bands_=bands,
-        edges_="".join(_edges(picture, placed, y)), boxes_="".join(_boxes(picture, placed, half.tolist(), y)),
+        "picture", width=full, height=top + _ROW * int(row.max()) + _HEIGHT + _MARGIN,
+        label=f"{picture.title}: {picture.subtitle}", margin=_MARGIN, title=shortened(picture.title, 17, room),
+        subtitle=shortened(picture.subtitle, 12, room), legend_=meanings, top=top, left=(left + right - drawn) // 2,
+        bands_=bands, edges_="".join(_edges(routes, x.tolist(), (_ROW * row).tolist(), len(half))),
+        boxes_="".join(_boxes(picture.boxes, x.tolist(), half.tolist(), (_ROW * row).tolist())),
     ) + "\n"  # fmt: skip
 
 
-def _bands(groups: Mapping[str, list[int]], row: Ints, y: list[int], width: int) -> Iterator[str]:
-    for i, (name, ops) in enumerate(sorted(groups.items(), key=lambda group: row[group[1][0]])):
-        above, below = y[row[ops].min()] - 16, y[row[ops].max()] + _HEIGHT + 16
+def _bands(stage: Ints, y: Ints, width: int) -> Iterator[str]:
+    for i, k in enumerate(np.unique(stage).tolist()):
+        here = y[: len(stage)][stage == k]
+        above, below = here.min() - 16, here.max() + _HEIGHT + 16
         yield _piece("band", above=above, width=width, height=below - above, fill=_BAND_FILLS[i % 2], margin=_MARGIN,
-                    middle=(above + below) // 2 + 4, name=name) + "\n"  # fmt: skip
+                    middle=(above + below) // 2 + 4, name=f"stage {k}") + "\n"  # fmt: skip
 
 
-def _boxes(picture: Picture, placed: Layers, half: list[int], y: list[int]) -> Iterator[str]:
-    for box, x, side, r in zip(picture.boxes, placed.x.tolist(), half, placed.row.tolist(), strict=False):
+def _boxes(boxes: Sequence[Box], x: list[int], half: list[int], y: list[int]) -> Iterator[str]:
+    for box, middle, side, top in zip(boxes, x, half, y, strict=False):
         name, detail = (shortened(text, size, 2 * (side - _PADDING))
                         for text, size in ((box.name, _NAME), (box.detail, _DETAIL)))  # fmt: skip
-        yield _piece("box", tooltip=box.tooltip, left=x - side, top=y[r], width=2 * side, height=_HEIGHT, fill=box.fill,
-                    ink=ink(box.fill), x=x, first=y[r] + 17, large=_NAME, name=name, second=y[r] + 31, small=_DETAIL,
-                    detail=detail) + "\n"  # fmt: skip
+        yield _piece("box", tooltip=f"{box.name}\n{box.detail}", left=middle - side, top=top, width=2 * side,
+                    height=_HEIGHT, fill=box.fill, ink=ink(box.fill), x=middle, first=top + 17, large=_NAME, name=name,
+                    second=top + 31, small=_DETAIL, detail=detail) + "\n"  # fmt: skip
 
 
-def _edges(picture: Picture, placed: Layers, y: list[int]) -> Iterator[str]:
-    row, x = placed.row.tolist(), placed.x.tolist()
-    for line, chain in zip(picture.lines, placed.chains, strict=True):
-        path = f"M{x[line.src]} {y[row[line.src]] + _HEIGHT}"
-        for u, v in pairwise(chain):
-            end = y[row[v]]
-            bend = (y[row[u]] + _HEIGHT + end) // 2
-            path += f"C{x[u]} {bend} {x[v]} {bend} {x[v]} {end}V{end + _HEIGHT if v != line.dst else end}"
-        dashed = ' stroke-dasharray="5 3"' if line.crosses else ""
-        yield _piece("edge", tooltip=line.tooltip, path=path, dashed_=dashed, x=x[v] - 3, y=end - 6) + "\n"
+def _edges(routes: list[list[int]], x: list[int], y: list[int], n_boxes: int) -> Iterator[str]:
+    for route in routes:
+        path = f"M{x[route[0]]} {y[route[0]] + _HEIGHT}"
+        for u, v in pairwise(route):
+            bend = (y[u] + _HEIGHT + y[v]) // 2
+            path += f"C{x[u]} {bend} {x[v]} {bend} {x[v]} {y[v]}" + (f"V{y[v] + _HEIGHT}" if v >= n_boxes else "")
+        yield _piece("edge", path=path, x=x[route[-1]] - 3, y=y[route[-1]] - 6) + "\n"
 
 
 def _dot(picture: Picture) -> Iterator[str]:
@@ -207,14 +176,12 @@ def _dot(picture: Picture) -> Iterator[str]:
         '  edge [color="#6b7280", arrowsize=0.6];\n'
     )
     for i, box in enumerate(picture.boxes):
-        label, tooltip = _quoted(f"{box.name}\n{box.detail}"), _quoted(box.tooltip)
-        yield f'  n{i} [label={label}, fillcolor="{box.fill}", fontcolor="{ink(box.fill)}", tooltip={tooltip}];\n'
-    for k, (name, ops) in enumerate(picture.groups.items()):
-        members = " ".join(f"n{i};" for i in ops)
-        yield f'  subgraph cluster_{k} {{ label={_quoted(printable(name))}; color="#c9cdd4"; {members} }}\n'
-    for line in picture.lines:
-        dashed = ", style=dashed" if line.crosses else ""
-        yield f"  n{line.src} -> n{line.dst} [tooltip={_quoted(line.tooltip)}{dashed}];\n"
+        label = _quoted(f"{box.name}\n{box.detail}")
+        yield f'  n{i} [label={label}, fillcolor="{box.fill}", fontcolor="{ink(box.fill)}"];\n'
+    for k in [] if picture.stage is None else np.unique(picture.stage).tolist():
+        members = " ".join(f"n{i};" for i in np.flatnonzero(picture.stage == k))
+        yield f'  subgraph cluster_{k} {{ label="stage {k}"; color="#c9cdd4"; {members} }}\n'
+    yield from (f"  n{u} -> n{v};\n" for u, v in picture.edges)
     yield "}\n"
 
 
@@ -235,18 +202,18 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     graph = shown.graph if isinstance(shown, Schedule) else shown
     if len(graph) > LARGEST:
         raise GraphError(f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}")
+    edges = list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
     counts = f"{_counted(len(graph), 'operator')}, {_counted(len(graph.src), 'edge')}"
     if isinstance(shown, Schedule):
-        return _of_schedule(shown, counts)
+        return _of_schedule(shown, edges, counts)
     colour, kinds = kind_colours(graph)
     boxes = [_box(op, _size(op), paint(code)) for op, code in zip(graph.operators, colour.tolist(), strict=True)]
     number = np.bincount(colour)
     legend = [(paint(code), f"{printable(kind)} ({number[code]})") for code, kind in enumerate(kinds)]
-    groups = grouped((op.block, i) for i, op in enumerate(graph.operators) if op.block is not None)
-    return Picture(printable(graph.name), counts, boxes, _lines(graph, boxes), legend, groups, None)
+    return Picture(printable(graph.name), counts, boxes, edges, legend)
 
 
-def _of_schedule(plan: Schedule, counts: str) -> Picture:
+def _of_schedule(plan: Schedule, edges: list[tuple[int, int]], counts: str) -> Picture:
     graph, several = plan.graph, len(plan.devices_used) > 1
     by_operator = np.argsort(plan.op)
     device, stream, stage = plan.device[by_operator], plan.stream[by_operator], plan.stage[by_operator]
@@ -256,31 +223,22 @@ def _of_schedule(plan: Schedule, counts: str) -> Picture:
     for d, s in sorted(set(lane)):  # a hue for each device, or for each stream of the only one
         fills[d, s] = tinted(d, tints[d]) if several else tinted(tints[d], tints[d] // len(PALETTE))
         tints[d] += 1
-    names = [printable(name) for name in plan.devices]
-    where = {(d, s): f"{names[d]} stream {s}" if several else f"stream {s}" for d, s in fills}
+    where = {(d, s): f"{printable(plan.devices[d])} stream {s}" if several else f"stream {s}" for d, s in fills}
     staged = plan.execution == "stages"
     banded = staged and bool((stage[graph.src] <= stage[graph.dst]).all())
-    stages = [f"stage {k}" for k in stage.tolist()]
-    boxes = []
-    for op, at, numbered in zip(graph.operators, lane, stages, strict=True):
-        detail = where[at] if banded or not staged else f"{where[at]} \u00b7 {numbered}"
-        tooltip = f"runs on: {names[at[0]]} stream {at[1]}{f', {numbered}' if staged else ''}"
-        boxes.append(_box(op, detail, fills[at], tooltip))
+    boxes = [_box(op, where[at] if banded or not staged else f"{where[at]} \u00b7 stage {k}", fills[at])
+             for op, at, k in zip(graph.operators, lane, stage.tolist(), strict=True)]  # fmt: skip
     number = Counter(lane)
     legend = [(fills[at], f"{where[at]} ({number[at]})") for at in list(fills)[:_LISTED]]
     if len(fills) > _LISTED:
         legend.append(("none", f"and {len(fills) - _LISTED} more"))
-    lines = _lines(graph, boxes, device)
-    if any(line.crosses for line in lines):
-        legend.append(("none", "dashed: between devices"))
     subtitle = f"{counts}, {_counted(len(fills), 'stream')} on {_counted(len(plan.devices_used), 'device')}"
     if staged:
-        subtitle += f", {_counted(len(set(zip(device.tolist(), stages, strict=True))), 'stage')}"
+        subtitle += f", {_counted(len(set(zip(device.tolist(), stage.tolist(), strict=True))), 'stage')}"
     if plan.estimate is not None:
         subtitle += f", estimate {format_time(plan.estimate)}"
     title = f"{printable(graph.name)} by {printable(plan.scheduler)}"
-    groups = grouped((label, i) for i, label in enumerate(stages if banded else [names[d] for d, _ in lane]))
-    return Picture(title, subtitle, boxes, lines, legend, groups, stage if banded else None)
+    return Picture(title, subtitle, boxes, edges, legend, stage if banded else None)
 
 
 def _counted(count: int, what: str) -> str:
@@ -293,110 +251,84 @@ def _size(op: Operator) -> str:
     return "" if op.time is None else format_time(op.time)
 
 
-def _box(op: Operator, detail: str, fill: str, *where: str) -> Box:
-    name, kind = printable(op.name), printable(op.kind)
-    said = {
-        "block": op.block and printable(op.block),
-        "output": op.output_shape is not None and f"{_size(op)} {op.dtype}",
-        "time": op.time is not None and format_time(op.time),
-        "work": op.flops and f"{op.flops / 1e6:,.4g} MFLOP",
-        "weights": op.weight_nbytes and format_bytes(op.weight_nbytes),
-    }
-    lines = [name, f"kind: {kind}", *where, *(f"{key}: {text}" for key, text in said.items() if text)]
-    return Box(name, f"{kind} \u00b7 {detail}" if detail else kind, fill, "\n".join(lines))
+def _box(op: Operator, detail: str, fill: str) -> Box:
+    kind = printable(op.kind)
+    return Box(printable(op.name), f"{kind} \u00b7 {detail}" if detail else kind, fill)
 
 
-def _lines(graph: OpGraph, boxes: list[Box], device: Indices | None = None) -> list[Line]:
-    ends = zip(graph.src.tolist(), graph.dst.tolist(), strict=True)
-    sizes = grouped(zip(ends, graph.edge_nbytes.tolist(), strict=True))
-    found = []
-    for (u, v), tensors in sizes.items():
-        crosses = device is not None and bool(device[u] != device[v])
-        text = f"{boxes[u].name} \u2192 {boxes[v].name}\n{format_bytes(sum(tensors))}"
-        if len(tensors) > 1:
-            text += f" in {len(tensors)} tensors"
-        found.append(Line(u, v, crosses, text))
-    return found
-
-
-def lay_out(title: str, pairs: Sequence[tuple[int, int]], room: Ints, stage: Ints | None) -> Layers:
-    """Return rows and places such that every edge leads downward.
+def lay_out(
+    title: str, edges: Sequence[tuple[int, int]], room: Ints, stage: Ints | None
+) -> tuple[Ints, Ints, list[list[int]]]:
+    """Return rows and places such that every edge leads downward, beside the boxes of the rows that it passes.
 
     Parameters
     ----------
     title
         How an error names the graph.
-    pairs
+    edges
         Ends of the edges.
     room
         Width of each operator's box with the room around it, shape (n_ops,).
     stage
         Stage of each operator, where rows are to hold one stage only and no edge leads to an earlier one.
 
+    Returns
+    -------
+    array
+        Row of each vertex from the top, shape (n_vertices,): of the operators, then of points of edges.
+    array
+        Middle of each vertex in pixels, shape (n_vertices,); the room of the leftmost begins at 0.
+    list
+        For each edge the vertices that it passes, a row after the other.
+
     Notes
     -----
     Rows are topological generations. Each vertex wants to lie at the mean of its neighbours above, then below, then
     both; a row takes this order, and the places nearest to what is wanted at which boxes do not touch.
     """
-    row = _rows(len(room), pairs, stage)
-    ends = np.array(pairs, np.int64).reshape(-1, 2)
-    if (row[ends[:, 1]] - row[ends[:, 0]]).sum() > MOST_POINTS:
+    from scipy.optimize import isotonic_regression
+    from scipy.sparse import coo_array, eye_array
+
+    rows = _rows(len(room), edges, stage).tolist()
+    if sum(rows[v] - rows[u] for u, v in edges) > MOST_POINTS:
         raise GraphError(f"{title}: too many long edges to be drawn: they lead through more than {MOST_POINTS:,} rows")
-    rows, chains = row.tolist(), []
-    for u, v in pairs:
+    routes = []
+    for u, v in edges:
         passed = range(rows[u] + 1, rows[v])
-        chains.append([u, *range(len(rows), len(rows) + len(passed)), v])
+        routes.append([u, *range(len(rows), len(rows) + len(passed)), v])
         rows += passed
-    row = np.array(rows)
-    pieces = np.array([piece for chain in chains for piece in pairwise(chain)], np.int64).reshape(-1, 2)
-    weight = np.array([1.0, 2.0, 8.0])[(pieces >= len(room)).sum(axis=1)]  # long edges are to be straight
-    x = _places(row, np.concatenate([room, np.full(len(row) - len(room), _POINT)]), pieces, weight)
-    aside = np.zeros(row.max() + 1, np.int64)
-    np.maximum.at(aside, row[pieces[:, 0]], abs(x[pieces[:, 0]] - x[pieces[:, 1]]))
-    return Layers(row, x, chains, aside.tolist())
+    row, n = np.array(rows), len(rows)
+    steps = np.array([step for route in routes for step in pairwise(route)], np.int64).reshape(-1, 2)
+    weight = np.array([1.0, 2.0, 8.0])[(steps >= len(room)).sum(axis=1)]  # long edges are to be straight
+    room = np.concatenate([room, np.full(n - len(room), _POINT)])
+    layers = np.split(np.argsort(row, kind="stable"), np.cumsum(np.bincount(row))[:-1])
+    x = np.zeros(n)
+    for layer in layers:
+        x[layer] = np.cumsum(room[layer]) - (room[layer].sum() + room[layer]) / 2
+    above = coo_array((weight, tuple(steps.T[::-1])), (n, n))
+    for sweep, links in enumerate([above, above.T] * _ONE_WAY + [above + above.T] * _BOTH_WAYS):
+        mean = (links + 1e-6 * eye_array(n)).tocsr()  # who has no neighbour stays
+        mean.data /= np.repeat(mean.sum(axis=1), np.diff(mean.indptr))
+        for layer in layers[:: -1 if sweep % 2 else 1]:
+            wanted = mean[layer] @ x
+            order = np.lexsort((x[layer], wanted.round(3)))
+            left = np.cumsum(room[layer][order]) - room[layer][order] / 2
+            x[layer[order]] = left + isotonic_regression(wanted[order] - left).x
+    placed: Ints = np.rint(x - (x - room / 2).min()).astype(np.int64)
+    return row, placed, routes
 
 
-def _rows(n: int, pairs: Sequence[tuple[int, int]], stage: Ints | None) -> Ints:
+def _rows(n: int, edges: Sequence[tuple[int, int]], stage: Ints | None) -> Ints:
     import networkx as nx
 
     of = np.zeros(n, np.int64) if stage is None else stage.astype(np.int64)
     within = nx.DiGraph()
     within.add_nodes_from(range(n))
-    within.add_edges_from((u, v) for u, v in pairs if of[u] == of[v])
+    within.add_edges_from((u, v) for u, v in edges if of[u] == of[v])
     row = np.zeros(n, np.int64)
     for r, ops in enumerate(nx.topological_generations(within)):
         row[ops] = r
-    alone = np.bincount(np.array(pairs, np.int64).ravel(), minlength=n) == 0
+    alone = np.bincount(np.array(edges, np.int64).ravel(), minlength=n) == 0
     row[alone] = np.arange(alone.sum()) // _ABREAST
     found: Ints = np.unique(of * n + row, return_inverse=True)[1].astype(np.int64)
     return found
-
-
-def _places(row: Ints, room: Ints, pieces: Ints, weight: Floats) -> Ints:
-    """Return the middle of each vertex, given its row, its room and the weighted pieces of edges (upper, lower)."""
-    from scipy.optimize import isotonic_regression
-    from scipy.sparse import coo_array, eye_array
-
-    by_row = np.argsort(row, kind="stable")  # vertices are numbered anew, so that a row is a slice
-    number = np.argsort(by_row)
-    room, upper, lower = room[by_row], *number[pieces].T
-    rows = [slice(*ends) for ends in pairwise(np.searchsorted(row[by_row], np.arange(row.max() + 2)).tolist())]
-    above = coo_array((weight, (lower, upper)), (len(row), len(row))).tocsr()
-
-    def means(links: Any) -> list[Any]:
-        links = links + 1e-6 * eye_array(len(row))  # who has no neighbour stays
-        links.data /= np.repeat(links.sum(axis=1), np.diff(links.indptr))
-        return [links[each] for each in rows]
-
-    x = np.concatenate([np.cumsum(room[each]) - (room[each].sum() + room[each]) / 2 for each in rows])
-    sweeps = [means(above), means(above.T.tocsr())] * _ONE_WAY + [means(above + above.T)] * _BOTH_WAYS
-    for k, mean in enumerate(sweeps):
-        for r in range(len(rows)) if k % 2 == 0 else range(len(rows) - 1, -1, -1):
-            old, wanted = x[rows[r]], mean[r] @ x
-            if len(old) > 1:
-                order = np.lexsort((old, wanted.round(3)))
-                left = np.cumsum(room[rows[r]][order]) - room[rows[r]][order] / 2
-                wanted[order] = left + isotonic_regression(wanted[order] - left).x
-            x[rows[r]] = wanted
-    placed: Ints = np.rint(x - (x - room / 2).min()).astype(np.int64)[number]
-    return placed

@@ -62,9 +62,9 @@ def fills(text):
 def routes(text):
     """Of each edge the points that its path goes through (x, y), in order."""
     found = []
-    for _, path, _ in groups(text, "title", "path", "path"):
+    for path in re.findall('d="(M[^hz"]*)"', text):
         points = []
-        for mark, rest in re.findall("([MCV])([^MCV]*)", path.get("d")):
+        for mark, rest in re.findall("([MCV])([^MCV]*)", path):
             numbers = [float(number) for number in rest.split()]
             points.append((points[-1][0], numbers[0]) if mark == "V" else tuple(numbers[-2:]))
         found.append(points)
@@ -89,15 +89,14 @@ def check_geometry(graph, text):
 
 def test_a_picture_of_a_graph(tmp_path):
     """Two kinds, the more frequent one in the first colour; shapes, or times where there are none."""
-    rows = [op("a", output_shape=(1, 8, 4, 4)), op("b", "pool", time=3.5), op("c", flops=2e6, weight_nbytes=2048)]
+    rows = [op("a", output_shape=(1, 8, 4, 4)), op("b", "pool", time=3.5), op("c")]
     graph = ss.OpGraph(rows, edges("ab ac", nbytes=512.0), "net")
     text, dot = to_svg(graph, tmp_path / "a.svg"), to_dot(graph, tmp_path / "a.dot")
     assert [(tmp_path / f"a.{kind}").read_text(encoding="utf-8") for kind in ("svg", "dot")] == [text, dot]
     assert texts(text) == ["net", "3 operators, 2 edges", "conv (2)", "pool (1)",
                            "a", "conv · 1×8×4×4", "b", "pool · 3.5 us", "c", "conv"]  # fmt: skip
     assert fills(text) == {"a": PALETTE[0], "b": PALETTE[1], "c": PALETTE[0]}
-    assert "a → b\n512 B" in titles(text)
-    assert "c\nkind: conv\nwork: 2 MFLOP\nweights: 2.0 KiB" in titles(text)
+    assert titles(text)[1:] == ["a\nconv · 1×8×4×4", "b\npool · 3.5 us", "c\nconv"]
     root = ET.fromstring(text)
     assert root.get("role") == "img"
     assert root.get("aria-label") == titles(text)[0] == "net: 3 operators, 2 edges"
@@ -105,17 +104,14 @@ def test_a_picture_of_a_graph(tmp_path):
 
 
 def test_a_picture_of_a_schedule():
-    """Devices differ in hue, streams of one in tint; of four edges two are between devices."""
+    """Devices differ in hue, streams of one in tint."""
     text = to_svg(TWO_DEVICES)
     assert texts(text)[:2] == ["graph by by hand", "4 operators, 4 edges, 3 streams on 2 devices, estimate 12 us"]
-    legend = ["gpu0 stream 0 (2)", "gpu0 stream 1 (1)", "gpu1 stream 0 (1)", "dashed: between devices"]
-    assert texts(text)[2:6] == legend
+    assert texts(text)[2:5] == ["gpu0 stream 0 (2)", "gpu0 stream 1 (1)", "gpu1 stream 0 (1)"]
     found = fills(text)
     assert found["a"] == found["d"]
     assert len({found["a"], found["b"], found["c"]}) == 3
     assert "conv · gpu1 stream 0" in texts(text)
-    assert text.count("stroke-dasharray") == 2
-    assert to_dot(TWO_DEVICES).count("style=dashed") == 2
 
 
 def test_one_device_is_coloured_by_streams():
@@ -133,7 +129,6 @@ def test_stages_are_bands():
     text = to_svg(plan)
     assert [each for each in texts(text) if each.startswith("stage")] == ["stage 0", "stage 3", "stage 7"]
     assert "3 stages" in texts(text)[1]
-    assert "c\nkind: conv\nruns on: gpu0 stream 1, stage 3" in titles(text)
     rects = [each for each in ET.fromstring(text).iter(f"{SVG}rect") if each.get("fill") in ("#eef2f7", "#dfe6ef")]
     bands = [(float(rect.get("y")), float(rect.get("y")) + float(rect.get("height"))) for rect in rects]
     assert all(end < start for (_, end), (start, _) in pairwise(bands))
@@ -148,17 +143,16 @@ def test_stages_of_devices_that_do_not_follow_each_other_are_numbers():
     for text in (to_svg(plan), to_dot(plan)):
         assert "conv · gpu0 stream 0 · stage 1" in text
     assert "stage 0" not in texts(to_svg(plan))
-    assert re.findall(r'cluster_\d { label="(\w+)"', to_dot(plan)) == ["gpu0", "gpu1"]
+    assert "cluster" not in to_dot(plan)
 
 
 def test_dot_of_a_graph():
-    graph = ss.OpGraph([op("a", time=3.0), op('b"\\', block="blk")], [ss.Edge("a", 'b"\\', nbytes=8)], name="net")
+    graph = ss.OpGraph([op("a", time=3.0), op('b"\\')], [ss.Edge("a", 'b"\\', nbytes=8)], name="net")
     lines = to_dot(graph).splitlines()
     assert lines[0] == 'digraph "net" {'
     assert any(line.startswith('  n0 [label="a\\nconv · 3 us", fillcolor="#') for line in lines)
     assert any(line.startswith('  n1 [label="b\\"\\\\\\nconv"') for line in lines)
-    assert '  subgraph cluster_0 { label="blk"; color="#c9cdd4"; n1; }' in lines
-    assert '  n0 -> n1 [tooltip="a → b\\"\\\\\\n8 B"];' in lines
+    assert "  n0 -> n1;" in lines
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
@@ -172,7 +166,7 @@ def test_hostile_names(hostile):
         text = to_svg(shown)
         assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e]", text)
         text.encode()
-        assert f"{printable(hostile)}\nkind: {printable(hostile)}" in "\n".join(titles(text))
+        assert any(each.startswith(f"{printable(hostile)}\n{printable(hostile)}") for each in titles(text))
         assert len(boxes(text)) == 3
         for (_, _, width, _), _, labels in boxes(text):
             assert all(text_width(each.text, float(each.get("font-size"))) <= width - 8 for each in labels)
@@ -188,7 +182,7 @@ def test_any_graph_is_drawn(graph):
     pairs = len({(edge.src, edge.dst) for edge in graph.edges})
     for shown in (graph, ss.schedule(graph, ss.Cluster.preset("a100", 2), "inter-lp")):
         text = to_svg(shown)
-        assert len(titles(text)) == 1 + len(graph) + pairs
+        assert (len(titles(text)), len(routes(text))) == (1 + len(graph), pairs)
         check_geometry(graph, text)
         dot = to_dot(shown)
         assert dot.count(" -> ") == pairs
@@ -206,11 +200,8 @@ def test_boxes_and_edges_of_larger_graphs(n, n_edges, seed, staged):
 
 
 def test_parallel_edges_are_drawn_once():
-    """However large what they carry."""
-    for nbytes, said in ((1024.0, "3.0 KiB"), (1e300, "")):
-        text = to_svg(made([op("a", time=1e300), op("b")], [ss.Edge("a", "b", nbytes * k) for k in (1, 2)]))
-        assert len(routes(text)) == 1
-        assert any(each.startswith(f"a → b\n{said}") and each.endswith(" in 2 tensors") for each in titles(text))
+    text = to_svg(made([op("a", time=1e300), op("b")], [ss.Edge("a", "b", nbytes) for nbytes in (1.0, 2.0)]))
+    assert len(routes(text)) == 1
 
 
 def test_a_chain_is_straight():
