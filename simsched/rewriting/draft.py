@@ -2,20 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
-import numpy as np
-
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.rewriting.slices import Slice, compose, remembered, slices_of, with_slices, without_slices
+from simsched.rewriting.slices import Slice, compose, slices_of, with_slices, without_slices
 
 T = TypeVar("T")
-
-KEY_MASK: Final = (1 << 64) - 1
 
 
 class Read(NamedTuple):
@@ -42,48 +36,15 @@ class Source(NamedTuple):
 
 
 class Row:
-    """An operator and what it reads, in the order of its inputs; `key` identifies both, whatever the process."""
+    """An operator and what it reads, in the order of its inputs; `key` is a hash of both."""
 
-    __slots__ = ("_found", "key", "operator", "reads", "whole")
-
-    whole: tuple[bool, ...] | None
-    """Which inputs are read as they were written, once that is known: see `splitting.carries_all`."""
+    __slots__ = ("key", "operator", "reads")
 
     def __init__(self, operator: Operator, reads: Sequence[Read] = ()) -> None:
         self.operator = operator
         self.reads = tuple(reads)
-        self.key = _row_key(_operator_key(operator), tuple((read.producer, read.slice) for read in self.reads))
-        self.whole = None
-        self._found: dict[Callable[[Operator], Any], Any] = {}
-
-    def __repr__(self) -> str:
-        return f"Row({self.operator.name!r}, {list(self.reads)})"
-
-    def about(self, find: Callable[[Operator], T]) -> T:
-        """Return what a function finds out about the operator; it is asked once."""
-        try:
-            found: T = self._found[find]
-        except KeyError:
-            found = self._found[find] = find(self.operator)
-        return found
-
-
-@remembered
-def _operator_key(op: Operator) -> bytes:
-    """Return a digest of all that tells operators apart."""
-    kernels = [(k.blocks, k.threads, k.registers, k.shared_memory, k.share, k.efficiency) for k in op.kernels]
-    fields = (op.name, op.kind, op.dtype, op.block, op.intensity, op.flops, op.nbytes, op.weight_nbytes, op.time,
-              op.host)  # fmt: skip
-    text = json.dumps(
-        [fields, op.utilization, kernels, dict(op.attributes), op.input_shapes, op.output_shape], sort_keys=True
-    )
-    return blake2b(text.encode(), digest_size=8).digest()
-
-
-@remembered
-def _row_key(operator: bytes, reads: tuple[tuple[str, Slice | None], ...]) -> int:
-    digest = blake2b(operator + repr(reads).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+        attributes = json.dumps(dict(operator.attributes), sort_keys=True)
+        self.key = hash((operator, attributes, tuple(read[:2] for read in self.reads)))
 
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -126,7 +87,7 @@ class Draft:
     ('a', 3)
     """
 
-    __slots__ = ("_found", "_signature", "kept", "name", "outside", "readers", "rows")
+    __slots__ = ("_found", "kept", "name", "outside", "readers", "rows")
 
     def __init__(
         self,
@@ -151,19 +112,18 @@ class Draft:
                 raise GraphError(f"graph {name!r}: {readers[producer][0][0]} reads {producer!r}, which is no operator")
         self.readers: Mapping[str, Sequence[tuple[str, int]]] = readers
         self.kept: Mapping[str, None] = dict.fromkeys(kept) | {k: None for k in self.rows if k not in readers}
-        self._signature = sum(row.key for row in self.rows.values()) & KEY_MASK
         self._found: dict[Callable[[Draft], Any], Any] = {}
 
     @classmethod
     def from_graph(cls, graph: OpGraph) -> "Draft":
         """Return the draft of a graph; slices stand in ``attributes["slices"]`` there and in the reads here."""
-        ptr, edges = graph.incoming
-        columns = graph.src[edges].tolist(), graph.edge_nbytes[edges].tolist(), graph.edge_transfer[edges].tolist()
-        edge, names, rows = zip(*columns, strict=True), graph.names, []
-        for op, n in zip(graph.operators, np.diff(ptr).tolist(), strict=True):
-            read = zip(slices_of(op, n), islice(edge, n), strict=True)
-            reads = [Read(names[i], s, nbytes, None if us != us else us) for s, (i, nbytes, us) in read]
-            rows.append(Row(without_slices(op), reads))
+        edges: dict[str, list[Edge]] = {name: [] for name in graph.names}
+        for edge in graph.edges:
+            edges[edge.dst].append(edge)
+        rows = []
+        for op in graph.operators:
+            read = zip(edges[op.name], slices_of(op, len(edges[op.name])), strict=True)
+            rows.append(Row(without_slices(op), [Read(e.src, part, e.nbytes, e.transfer) for e, part in read]))
         return cls(rows, graph.name)
 
     def to_graph(self) -> OpGraph:
@@ -179,12 +139,6 @@ class Draft:
             operators.append(with_slices(row.operator, tuple(read.slice for read in row.reads)))
             edges += [Edge(read.producer, name, read.nbytes, read.transfer) for read in row.reads]
         return OpGraph(operators, edges, self.name)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __repr__(self) -> str:
-        return f"Draft({self.name!r}, {len(self)} operators)"
 
     def operator(self, name: str) -> Operator:
         """Return an operator of the draft, or one outside that it reads."""
@@ -214,8 +168,8 @@ class Draft:
         return all(read.slice is None or read.slice[0] == axis for read in reads)
 
     def signature(self) -> int:
-        """Return a number that is equal for equal drafts, in whatever order they came about, and in every process."""
-        return self._signature
+        """Return a number that is equal for equal drafts, in whatever order they came about."""
+        return sum(row.key for row in self.rows.values())
 
     def order(self) -> tuple[str, ...]:
         """Return the names in a topological order: by the steps from an input, then in the order of the rows."""
@@ -246,29 +200,19 @@ class Draft:
         -----
         O(V + E).
         """
-        changed: dict[str, Row | None] = dict.fromkeys(remove)
-        fresh: list[Row] = []
-        for row in add:
-            name = row.operator.name
-            if name in self.rows and name not in changed:
-                raise GraphError(f"graph {self.name!r} already has an operator called {name!r}")
-            after = _redirected(row, redirect)
-            if name in changed:
-                changed[name] = after
-            else:
-                fresh.append(after)
-        for old in redirect:
-            for reader, _ in self.readers.get(old, ()):
-                if reader not in changed:
-                    changed[reader] = _redirected(self.rows[reader], redirect)
+        gone, added = set(remove), {row.operator.name: _redirected(row, redirect) for row in add}
+        fresh = [row for name, row in added.items() if name not in gone]
+        taken = next((row.operator.name for row in fresh if row.operator.name in self.rows), None)
+        if taken is not None:
+            raise GraphError(f"graph {self.name!r} already has an operator called {taken!r}")
         rows: list[Row] = []
         for name, row in self.rows.items():
-            if fresh and name in changed:
+            now = added.get(name) if name in gone else _redirected(row, redirect)
+            if now is not row:
                 rows += fresh
                 fresh = []
-            left = changed.get(name, row)
-            if left is not None:
-                rows.append(left)
+            if now is not None:
+                rows.append(now)
         draft = Draft([*rows, *fresh], self.name, outside=self.outside)
         lost = next((name for name in self.kept if name not in draft.rows), None)
         if lost is not None:

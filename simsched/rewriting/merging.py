@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Operator, OpGraph
 from simsched.rewriting.draft import Draft, Row, Source
-from simsched.rewriting.slices import remembered
 from simsched.rewriting.splitting import new_name, parts_of, sole_input
 from simsched.rewriting.works import WEIGHTS, Shape, concat, made_from, pad, recipe_of, tensor_nbytes
 
@@ -45,7 +44,6 @@ class Conv(NamedTuple):
         return self.out_channels * self.in_channels // self.groups * prod(self.kernel)
 
 
-@remembered
 def conv_of(op: Operator) -> Conv | None:
     """Return what the attributes of a convolution say; None if it is none or shapes and attributes do not agree."""
     if op.kind != "conv" or len(op.input_shapes) != 1 or op.output_shape is None:
@@ -81,34 +79,27 @@ def _output_size(conv: Conv, dilation: Sequence[int]) -> Shape:
     )
 
 
-@remembered
-def why_not_alike(convs: tuple[Conv, ...]) -> str | None:
-    """Return why convolutions of one tensor are not one convolution with the largest kernel, or None if they are.
+def are_alike(convs: Sequence[Conv]) -> bool:
+    """Say whether convolutions of one tensor are one convolution with the largest kernel.
 
     Kernel k_i ends up (K - k_i) // 2 behind the edge of the merged one, K; it reads the same pixels as before only
     if the merged padding less that is its own padding. The largest then has the merged padding: the output size stays.
     """
-    first = convs[0]
-    for what in ("input_shape", "stride", "activation", "dtype", "rest"):
-        if any(getattr(conv, what) != getattr(first, what) for conv in convs):
-            return f"{_SAID.get(what, what)} differs"
-    if any(conv.groups != 1 for conv in convs):
-        return "groups are not 1"
-    if any(conv.output_shape[2:] != first.output_shape[2:] for conv in convs):
-        return "output size differs"
-    if all(conv.kernel == first.kernel and conv.padding == first.padding for conv in convs):
-        return None
-    if "dilation" in first.rest:
-        return "kernels with dilation differ"
+    if len({_but_for_window(conv) for conv in convs}) > 1 or convs[0].groups != 1:
+        return False
+    if len({(conv.kernel, conv.padding) for conv in convs}) == 1:
+        return True
     whole = padded_to_largest(convs)
-    for conv in convs:
-        for big, small, margin, own in zip(whole.kernel, conv.kernel, whole.padding, conv.padding, strict=True):
-            if margin - (big - small) // 2 != own:
-                return "kernels do not align"
-    return None
+    return "dilation" not in whole.rest and all(
+        margin - (big - small) // 2 == own
+        for conv in convs
+        for big, small, margin, own in zip(whole.kernel, conv.kernel, whole.padding, conv.padding, strict=True)
+    )
 
 
-_SAID: Final = {"input_shape": "input size", "rest": "another attribute"}
+def _but_for_window(conv: Conv) -> Conv:
+    """Return what convolutions of one tensor must have in common to be one."""
+    return conv._replace(kernel=(), padding=(), output_shape=conv.output_shape[2:])
 
 
 def padded_to_largest(convs: Sequence[Conv]) -> Conv:
@@ -118,7 +109,6 @@ def padded_to_largest(convs: Sequence[Conv]) -> Conv:
     return convs[0]._replace(kernel=kernel, padding=padding)
 
 
-@remembered
 def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
     """Return the convolution that several of one tensor become, output channels in their order.
 
@@ -163,11 +153,8 @@ def merge_key(draft: Draft, name: str) -> Hashable | None:
     Operators of one key can be merged unless their kernels, padded to the largest, would not align.
     """
     row = _row(draft, name)
-    conv = row.about(conv_of)
-    source = None if conv is None or conv.groups != 1 else sole_input(draft, row)
-    if conv is None or source is None:
-        return None
-    return (source, conv.stride, conv.output_shape[2:], conv.activation, conv.dtype, conv.rest)
+    conv, source = conv_of(row.operator), sole_input(draft, row)
+    return None if conv is None or source is None or conv.groups != 1 else (source, _but_for_window(conv))
 
 
 def merging_lacks(draft: Draft, name: str) -> str | None:
@@ -184,12 +171,12 @@ def merging_lacks(draft: Draft, name: str) -> str | None:
     return f"output_shape of {producer.name!r}"
 
 
-def why_not_mergeable(draft: Draft, names: Sequence[str]) -> str | None:
-    """Return in a few words why operators cannot be merged into one, or None if they can.
+def can_merge(draft: Draft, names: Sequence[str]) -> bool:
+    """Say whether operators can be merged into one.
 
     They can if all are convolutions without groups that read the same tensor, with the same stride, output size,
     activation and number format, and if kernels that are padded with zeros to the largest read the same pixels as
-    before: ``max(padding) - (max(kernel) - kernel) // 2 == padding`` along each axis. One operator alone can.
+    before: ``max(padding) - (max(kernel) - kernel) // 2 == padding`` along each axis.
 
     Parameters
     ----------
@@ -214,43 +201,25 @@ def why_not_mergeable(draft: Draft, names: Sequence[str]) -> str | None:
     ...     for name, given in (("a", point), ("b", {**point, "kernel": [3, 3], "padding": [1, 1]}))
     ... ]
     >>> draft = Draft.from_graph(OpGraph([x, *convs], [Edge("x", "a"), Edge("x", "b")]))
-    >>> why_not_mergeable(draft, ("a", "b")), why_not_mergeable(draft, ("x", "b"))
-    (None, "'x' is no convolution whose shapes are known")
+    >>> can_merge(draft, ("a", "b")), can_merge(draft, ("x", "b"))
+    (True, False)
     """
-    if len(names) == 1 and _row(draft, names[0]):
-        return None
-    convs: list[Conv] = []
-    first = None
-    for name in names:
-        row = _row(draft, name)
-        conv = row.about(conv_of)
-        if conv is None:
-            return f"{name!r} is no convolution whose shapes are known"
-        source = sole_input(draft, row)
-        if source is None:
-            return f"{name!r} does not read one tensor as another operator writes it"
-        if first is None:
-            first = source
-        elif source != first:
-            return "they do not read the same tensor"
-        convs.append(conv)
-    if len(dict.fromkeys(names)) < len(names):
-        return "an operator stands twice"
-    return why_not_alike(tuple(convs))
+    keys = {merge_key(draft, name) for name in names}
+    if len(keys) > 1 or None in keys or len(set(names)) < len(names):
+        return False
+    return are_alike([conv for conv in (conv_of(draft.rows[name].operator) for name in names) if conv is not None])
 
 
 def merged_operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
     """Return the operators that stand for some: the merged one, then the slices that are operators of their own.
 
-    See `merge`; parameters are those of `why_not_mergeable`.
+    See `merge`; parameters are those of `can_merge`.
 
     Raises
     ------
     GraphError
         If they cannot be merged.
     """
-    if len(names) == 1:
-        return (_row(draft, names[0]).operator,)
     whole, parts, _ = _merged(draft, names)
     return (whole.operator, *(row.operator for row in parts))
 
@@ -263,7 +232,7 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     graph
         The graph.
     sets
-        Names of operators that can be merged (see `why_not_mergeable`); no operator may be in two sets.
+        Names of operators that can be merged (see `can_merge`); no operator may be in two sets.
 
     Returns
     -------
@@ -289,9 +258,6 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     draft = Draft.from_graph(graph)
     found: list[tuple[str, ...]] = []
     for names in sets:
-        if len(names) == 1:
-            found.append((_row(draft, names[0]).operator.name,))
-            continue
         whole, parts, redirect = _merged(draft, names)
         after = draft.replace(names, [whole, *parts], redirect)
         assert after is not None, "operators of one input do not depend on each other"
@@ -301,9 +267,8 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
 
 
 def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
-    reason = why_not_mergeable(draft, names)
-    if reason is not None:
-        raise GraphError(f"cannot merge {', '.join(names)}: {reason}")
+    if not can_merge(draft, names):
+        raise GraphError(f"cannot merge {', '.join(names)}: not convolutions of one tensor whose kernels align")
     rows = [draft.rows[name] for name in names]
     op = merged_convs(tuple(row.operator for row in rows), new_name(draft, "+".join(names)))
     whole = Row(op, rows[0].reads)

@@ -56,8 +56,6 @@ from simsched.rewriting.rule import Rule
 from simsched.rewriting.rules_fusion import R1, R11, R12, R13
 from simsched.rewriting.rules_products import R2, R3, R4, R5, R6, R7, R8, R9, R10
 
-__all__ = ["RULES", "Rule"]
-
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {rule.name: rule for rule in (R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, R11, R12, R13)}
 )

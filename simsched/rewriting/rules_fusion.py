@@ -1,6 +1,7 @@
 """Rules about activations, elementwise operators and concatenations: R1, R11, R12 and R13."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -8,9 +9,9 @@ from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting import splitting
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import conv_of
-from simsched.rewriting.rule import ACTIVATIONS, Match, Substitution, followed, follows, pairs_in, sole_follower
-from simsched.rewriting.slices import Slice, joined_shape, remembered, slice_made
-from simsched.rewriting.works import WEIGHTS, changed, made_from, recipe_of, shape_of, tensor_nbytes
+from simsched.rewriting.rule import ACTIVATIONS, Match, Rule, followed, pairs_in, sole_follower
+from simsched.rewriting.slices import Slice, joined_shape, slice_made
+from simsched.rewriting.works import WEIGHTS, made_from, recipe_of, shape_of, tensor_nbytes
 
 _PRODUCTS: Final = ("conv", "linear", "matmul")
 _COMBINING: Final = ("add", "sub", "mul", "square")
@@ -32,30 +33,25 @@ def _takes_in(first: Row, follower: Row) -> bool:
 
 
 def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
-    first, then = (draft.rows[name] for name in match)
-    return draft.replace(match, [Row(_fused(first.operator, then.operator), first.reads)])
-
-
-@remembered
-def _fused(op: Operator, then: Operator) -> Operator:
-    """Return an operator with an activation or a normalisation in it."""
+    """Return an operator with an activation or a normalisation in it for both."""
+    op, then = splitting.operators(draft, match)
     attributes = {**op.attributes, WEIGHTS: recipe_of(op)}
     added = 0.0
-    if then.kind == "batch_norm":
+    conv = conv_of(op)
+    if then.kind == "batch_norm" and conv is not None:
         attributes[WEIGHTS] = {"normalized": recipe_of(op), "by": recipe_of(then)}
         if "bias" in attributes:
             attributes["bias"] = True
-        conv = conv_of(op)
-        assert conv is not None
         width = DTYPE_NBYTES[op.dtype]
         if 0 < op.weight_nbytes <= conv.n_weights * width:  # it had no bias
             added = float(conv.out_channels * width)
     else:
         attributes["activation"] = then.kind
-    return made_from(
+    fused = made_from(
         (op, then), then.name, flops=op.flops, nbytes=op.nbytes + added, weight_nbytes=op.weight_nbytes + added,
         attributes=attributes, input_shapes=op.input_shapes, output_shape=shape_of(op), like=op,
     )  # fmt: skip
+    return draft.replace(match, [Row(fused, draft.rows[op.name].reads)])
 
 
 # R13: elementwise operators in a row
@@ -74,24 +70,21 @@ def _can_chain(first: Row, second: Row) -> bool:
 
 
 def _chained(draft: Draft, match: Match) -> Draft | None:
-    first, row = (draft.rows[name] for name in match)
-    position = draft.readers[match[0]][0][1]
-    reads = (*row.reads[:position], *first.reads, *row.reads[position + 1 :])
-    return draft.replace(match, [Row(_chain(first.operator, row.operator, position), reads)])
-
-
-@remembered
-def _chain(op: Operator, then: Operator, position: int) -> Operator:
-    """Return the operator that does `then`, whose input `position` is what `op` writes, and `op` before it."""
-    shape, both = shape_of(op), (op, then)
+    """Return an operator that does the second one, which reads the first as one of its inputs, and the first before."""
+    both = splitting.operators(draft, match)
+    op, then = both
+    at = draft.readers[op.name][0][1]
+    shape = shape_of(op)
     sums = all(x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in both)
-    return made_from(
-        (op, then), then.name, kind="add" if sums else FUSED,
+    chain = made_from(
+        both, then.name, kind="add" if sums else FUSED,
         nbytes=op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype),
-        attributes={} if sums else {"parts": _parts_of_chain(op, then, position)},
-        input_shapes=(*then.input_shapes[:position], *op.input_shapes, *then.input_shapes[position + 1 :]),
+        attributes={} if sums else {"parts": _parts_of_chain(op, then, at)},
+        input_shapes=(*then.input_shapes[:at], *op.input_shapes, *then.input_shapes[at + 1 :]),
         output_shape=shape, like=then,
     )  # fmt: skip
+    first, second = (draft.rows[name].reads for name in match)
+    return draft.replace(match, [Row(chain, (*second[:at], *first, *second[at + 1 :]))])
 
 
 def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[str, Any]]:
@@ -126,27 +119,21 @@ def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
 
 def _activations(draft: Draft) -> Iterator[Match]:
     for name in draft.of_kind("concat"):
-        yield name, *dict.fromkeys(read.producer for read in draft.rows[name].reads)
+        row = draft.rows[name]
+        names = [read.producer for read in row.reads]
+        if names and splitting.axis_of_concat(row.operator) is not None and names[0] in draft.rows:
+            first = draft.rows[names[0]].operator
+            if all(
+                each in draft.rows
+                and _is_activation(draft, each, first.kind, first.dtype)
+                and sole_follower(draft, each) is row
+                for each in names
+            ):
+                yield name, *names
     for kind in ACTIVATIONS:
-        yield from pairs_in(_related(draft, kind))
-
-
-def _can_be_one(draft: Draft, match: Match) -> bool:
-    if draft.rows[match[0]].operator.kind == "concat":
-        return _is_concat_of_activations(draft, match)
-    return _axis_of_pair(draft, match) is not None
-
-
-def _is_concat_of_activations(draft: Draft, match: Match) -> bool:
-    row = draft.rows[match[0]]
-    if splitting.axis_of_concat(row.operator) is None or len(match) < 2:
-        return False
-    if tuple(read.producer for read in row.reads) != match[1:] or any(name not in draft.rows for name in match[1:]):
-        return False
-    first = draft.rows[match[1]].operator
-    return all(
-        _is_activation(draft, name, first.kind, first.dtype) and sole_follower(draft, name) is row for name in match[1:]
-    )
+        for a, b in pairs_in(_related(draft, kind)):
+            if draft.rows[a].reads[0][:2] != draft.rows[b].reads[0][:2]:  # not twice the same
+                yield a, b
 
 
 def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
@@ -158,44 +145,27 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
 
 
 def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
-    """Return what activations read, or what that was made from if it is all of a tensor."""
+    """Return what activations read slices of and along which axis, or what the tensor they read was made from."""
     found: dict[str, Hashable] = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
-        if _is_activation(draft, name, kind, row.operator.dtype):
-            read = row.reads[0]
-            if read.slice is not None:
-                found[name] = row.operator.dtype, read.producer
-            elif read.producer in draft.rows and len(draft.rows[read.producer].reads) == 1:
-                origin = draft.rows[read.producer].reads[0]
-                found[name] = row.operator.dtype, row.operator.output_shape, origin[:2]
+        op = row.operator
+        if not _is_activation(draft, name, kind, op.dtype):
+            continue
+        read = row.reads[0]
+        producer = draft.rows.get(read.producer)
+        if read.slice is not None:
+            found[name] = op.dtype, read.producer, read.slice[0]
+        elif producer is not None and len(producer.reads) == 1 and op.output_shape:
+            found[name] = op.dtype, op.output_shape, producer.reads[0][:2]
     return found
-
-
-def _axis_of_pair(draft: Draft, match: Match) -> int | None:
-    """Return along which axis two activations can be joined: that of two slices, or the first."""
-    if len(match) != 2 or match[0] == match[1]:
-        return None
-    rows = [draft.rows[name] for name in match]
-    kind, dtype = rows[0].operator.kind, rows[0].operator.dtype
-    if not all(_is_activation(draft, name, kind, dtype) for name in match):
-        return None
-    first, second = (row.reads[0] for row in rows)
-    if first[:2] == second[:2]:
-        return None  # twice the same
-    shapes = [row.operator.output_shape for row in rows]
-    if first.slice and second.slice and first.producer == second.producer:
-        axis = first.slice[0]
-        return axis if axis == second.slice[0] else None
-    return 0 if shapes[0] == shapes[1] and shapes[0] else None
 
 
 def _activated_together(draft: Draft, match: Match) -> Draft | None:
     if draft.rows[match[0]].operator.kind == "concat":
         return _activated_behind(draft, match)
-    axis = _axis_of_pair(draft, match)
-    assert axis is not None
     first, second = (draft.rows[name].reads[0].slice for name in match)
+    axis = first[0] if first else 0
     names = match[::-1] if first and second and first[1] > second[1] else match
     op = _joined_activation(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)), axis)
     return splitting.replace_behind_concat(draft, names, axis, op)
@@ -205,11 +175,10 @@ def _activated_behind(draft: Draft, match: Match) -> Draft | None:
     name, *names = match
     row = draft.rows[name]
     op = _joined_activation(splitting.operators(draft, names), name, row.operator.attributes["axis"])
-    inner = changed(row.operator, name=splitting.new_name(draft, f"{name}.input"))
+    inner = replace(row.operator, name=splitting.new_name(draft, f"{name}.input"))
     return splitting.replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
 
 
-@remembered
 def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Operator:
     shape = joined_shape([*map(shape_of, ops)], axis)
     return made_from(ops, name, weight_nbytes=0.0, attributes={}, input_shapes=(shape,), output_shape=shape)
@@ -229,11 +198,7 @@ def _needless(draft: Draft) -> Iterator[Match]:
 
 
 def _cleaned(draft: Draft, match: Match) -> Draft | None:
-    if draft.rows[match[0]].operator.kind != "concat":
-        return None
-    if len(match) == 1:
-        return splitting.joined(draft, match[0])
-    return _read_directly(draft, *match) if len(match) == 2 else None
+    return splitting.joined(draft, match[0]) if len(match) == 1 else _read_directly(draft, *match)
 
 
 def _direct_reads(draft: Draft, name: str, reader: str) -> dict[int, Source]:
@@ -293,8 +258,6 @@ def _pieces(draft: Draft, concat: Row) -> dict[Slice, Source]:
 def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
     """Return the draft in which a reader of a slice of a concatenation reads what was put there."""
     found = _direct_reads(draft, name, reader)
-    if not found:
-        return None
     row = draft.rows[reader]
     remove = [reader] if _is_needed(draft, name, reader, found) else [reader, name]
     if slice_made(row.operator) is not None:
@@ -306,7 +269,7 @@ def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
     return draft.replace(remove, [Row(row.operator, reads)])
 
 
-R1 = Substitution("R1", partial(followed, kinds=_PRODUCTS), _with_epilogue, partial(follows, can=_takes_in))
-R11 = Substitution("R11", _activations, _activated_together, _can_be_one)
-R12 = Substitution("R12", _needless, _cleaned)
-R13 = Substitution("R13", partial(followed, kinds=_ELEMENTWISE), _chained, partial(follows, can=_can_chain))
+R1 = Rule("R1", partial(followed, kinds=_PRODUCTS, can=_takes_in), _with_epilogue)
+R11 = Rule("R11", _activations, _activated_together)
+R12 = Rule("R12", _needless, _cleaned)
+R13 = Rule("R13", partial(followed, kinds=_ELEMENTWISE, can=_can_chain), _chained)

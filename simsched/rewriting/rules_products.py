@@ -1,7 +1,7 @@
 """Rules about convolutions, pools and products with a matrix of weights: R2 to R10."""
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple, TypeVar
@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting import splitting, works
 from simsched.rewriting.draft import Draft, Read, Row, Source
-from simsched.rewriting.merging import Conv, conv_attributes, conv_of, merged_convs, why_not_alike
-from simsched.rewriting.rule import SUMS, Match, Substitution, alike, ends_in, ends_in_sum, pairs_in, pairs_into, two_of
-from simsched.rewriting.slices import joined_shape, remembered
+from simsched.rewriting.merging import Conv, are_alike, conv_attributes, conv_of, merged_convs
+from simsched.rewriting.rule import Match, Rule, pairs_in, pairs_in_sums, pairs_into
+from simsched.rewriting.slices import joined_shape
 
 T = TypeVar("T")
 _BATCH: Final = 0
@@ -43,7 +43,6 @@ class Linear(NamedTuple):
         return (*self.lead, self.out_features)
 
 
-@remembered
 def linear_of(op: Operator) -> Linear | None:
     """Return what the attributes of a product with weights say; None if it is none or its shapes do not agree."""
     if op.kind != "linear" or len(op.input_shapes) != 1 or not op.output_shape or not op.input_shapes[0]:
@@ -65,8 +64,7 @@ def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) ->
     found = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
-        what = row.about(describe)
-        source = None if what is None else splitting.sole_input(draft, row)
+        what, source = describe(row.operator), splitting.sole_input(draft, row)
         if what is not None and source is not None:
             found[name] = what, source
     return found
@@ -111,19 +109,20 @@ def _of_two_tensors(draft: Draft, match: Match, axis: int, make: Made) -> Draft 
 # R2 and R3: convolutions of one tensor
 
 
-def _by_input_and_kernel(draft: Draft) -> Mapping[str, Hashable]:
-    rows, convs = draft.rows, _convs(draft).items()
-    return {name: (source, rows[name].about(_window)) for name, (conv, source) in convs if conv.groups == 1}
+def _same_but_for_outputs(draft: Draft) -> Iterator[Match]:
+    convs = _convs(draft).items()
+    return pairs_in(
+        {name: (source, conv._replace(output_shape=())) for name, (conv, source) in convs if conv.groups == 1}
+    )
 
 
-def _window(op: Operator) -> Conv | None:
-    """Return what a convolution does, whatever its output channels."""
-    conv = conv_of(op)
-    return conv and conv._replace(output_shape=())
-
-
-def _by_input(draft: Draft) -> Mapping[str, Hashable]:
-    return {name: source for name, (conv, source) in _convs(draft).items() if _keeps_size(conv)}
+def _one_in_the_other(draft: Draft) -> Iterator[Match]:
+    convs = _convs(draft)
+    for match in pairs_in({name: source for name, (conv, source) in convs.items() if _keeps_size(conv)}):
+        first, second = (convs[name][0] for name in match)
+        largest = tuple(map(max, first.kernel, second.kernel))
+        if first.kernel != second.kernel and largest in (first.kernel, second.kernel) and are_alike((first, second)):
+            yield match
 
 
 def _keeps_size(conv: Conv) -> bool:
@@ -133,28 +132,20 @@ def _keeps_size(conv: Conv) -> bool:
     return all(k % 2 and p == k // 2 for k, p in zip(conv.kernel, conv.padding, strict=True))
 
 
-def _one_in_the_other(draft: Draft, match: Match) -> bool:
-    first, second = (_convs(draft)[name][0] for name in match)
-    largest = tuple(map(max, first.kernel, second.kernel))
-    differ = first.kernel != second.kernel and largest in (first.kernel, second.kernel)
-    return differ and why_not_alike((first, second)) is None
-
-
 # R4: convolutions with the same weights
 
 
-def _by_weights(draft: Draft) -> Mapping[str, Hashable]:
-    rows = draft.rows
-    return {name: (rows[name].about(works.recipe_text), rows[name].about(_over_images)) for name in _convs(draft)}
+def _same_weights(draft: Draft) -> Iterator[Match]:
+    keys = {
+        name: (
+            json.dumps(works.recipe_of(draft.rows[name].operator), sort_keys=True),
+            conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:]),
+        )
+        for name, (conv, _) in _convs(draft).items()
+    }
+    return (match for match in pairs_in(keys) if _read_apart(draft, match))
 
 
-def _over_images(op: Operator) -> Conv | None:
-    """Return what a convolution does with an image of its batch."""
-    conv = conv_of(op)
-    return conv and conv._replace(input_shape=conv.input_shape[1:], output_shape=conv.output_shape[1:])
-
-
-@remembered
 def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
     shared = ops[0].weight_nbytes
     return works.made_from(
@@ -169,24 +160,21 @@ def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
 
 
 def _side_by_side(draft: Draft) -> Iterator[Match]:
-    yield from pairs_into(draft, "concat")
-    yield from pairs_in({name: conv for name, (conv, _) in _convs(draft).items() if _is_depthwise(conv)})
+    convs = _convs(draft)
+    for first, second, join in pairs_into(draft, "concat"):
+        alike = first in convs and second in convs and convs[first][0] == convs[second][0]
+        along_channels = draft.rows[join].operator.attributes.get("axis") == _CHANNELS
+        if alike and along_channels and _read_apart(draft, (first, second)):
+            yield first, second, join
+    for match in pairs_in({name: conv for name, (conv, _) in convs.items() if _is_depthwise(conv)}):
+        if _read_apart(draft, match):
+            yield match
 
 
 def _is_depthwise(conv: Conv) -> bool:
     return conv.groups == conv.in_channels == conv.out_channels > 1
 
 
-def _can_be_groups(draft: Draft, match: Match) -> bool:
-    two = two_of(_convs(draft), match)
-    if two is None or two[0][0] != two[1][0] or not _read_apart(draft, match):
-        return False
-    if len(match) == 2:
-        return _is_depthwise(two[0][0])
-    return ends_in(draft, match) and draft.rows[match[2]].operator.attributes.get("axis") == _CHANNELS
-
-
-@remembered
 def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
     conv = conv_of(ops[0])
     assert conv is not None
@@ -200,52 +188,42 @@ def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
     )  # fmt: skip
 
 
-# R6: a sum of convolutions
+# R6, R7 and R10: sums
 
 
-def _can_add_convs(draft: Draft, match: Match) -> bool:
-    two = two_of(_convs(draft), match)
-    if two is None or not ends_in_sum(draft, match):
-        return False
-    first, second = (conv._replace(input_shape=conv.input_shape[:1] + conv.input_shape[2:]) for conv, _ in two)
-    return first == second and first.activation is None and first.groups == 1 and _read_apart(draft, match)
+def _sums_of(draft: Draft, known: Mapping[str, T]) -> Iterator[tuple[Match, T, T]]:
+    """Yield sums of two operators, and what is known of these."""
+    for match in pairs_in_sums(draft):
+        if match[0] in known and match[1] in known:
+            yield match, known[match[0]], known[match[1]]
+
+
+def _sums_of_convs(draft: Draft) -> Iterator[Match]:
+    for match, (first, x), (second, y) in _sums_of(draft, _convs(draft)):
+        shape = (*second.input_shape[:1], first.in_channels, *second.input_shape[2:])
+        alike = first == second._replace(input_shape=shape)
+        if alike and x != y and first.activation is None and first.groups == 1:
+            yield match
 
 
 def _over_both(draft: Draft, match: Match) -> Draft | None:
-    op = _summed_convs(splitting.operators(draft, match[:2]), draft.rows[match[2]].operator)
-    return splitting.replace_behind(draft, match, splitting.joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
-
-
-@remembered
-def _summed_convs(ops: tuple[Operator, ...], total: Operator) -> Operator:
-    convs = [conv for conv in map(conv_of, ops) if conv is not None]
+    """Return conv([x, y], [v, w]) for conv(x, v) + conv(y, w)."""
+    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
+    convs = [_convs(draft)[name][0] for name in match[:2]]
     conv, shape = convs[0], convs[0].output_shape
     width = DTYPE_NBYTES[conv.dtype]
     biased = [op.weight_nbytes > each.n_weights * width for op, each in zip(ops, convs, strict=True)]
     twice = float(max(0, sum(biased) - 1) * conv.out_channels * width)
-    return works.made_from_sum(
+    op = works.made_from_sum(
         ops, total, flops=sum(op.flops for op in ops),
         nbytes=sum(op.nbytes for op in ops) - works.tensor_nbytes(shape, conv.dtype) - twice,
         weight_nbytes=sum(op.weight_nbytes for op in ops) - twice,
         attributes=conv_attributes(ops, weights=works.stacked(ops, 1)),
         input_shapes=((shape[0], sum(each.in_channels for each in convs), *conv.input_shape[2:]),), output_shape=shape,
     )  # fmt: skip
+    return splitting.replace_behind(draft, match, splitting.joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
 
 
-# R7: a sum of average pools
-
-
-def _can_pool_once(draft: Draft, match: Match) -> bool:
-    first, second = (draft.rows[name] for name in match[:2])
-    if not ends_in_sum(draft, match):
-        return False
-    sources = [splitting.sole_input(draft, row) for row in (first, second)]
-    if None in sources or _average(first.operator) is None or _average(first.operator) != _average(second.operator):
-        return False
-    return sources[0] == sources[1] or "activation" not in draft.rows[match[2]].operator.attributes
-
-
-@remembered
 def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
     """Return what tells average pools apart, or None of what is none."""
     if op.kind != "pool" or op.attributes.get("pool") not in _AVERAGES or op.output_shape is None:
@@ -255,65 +233,94 @@ def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
     return op.input_shapes[0], op.output_shape, op.dtype, json.dumps(dict(op.attributes), sort_keys=True)
 
 
+def _sums_of_pools(draft: Draft) -> Iterator[Match]:
+    for match, (first, x), (second, y) in _sums_of(draft, _known(draft, "pool", _average)):
+        if first == second and (x == y or "activation" not in draft.rows[match[2]].operator.attributes):
+            yield match
+
+
 def _pooled_once(draft: Draft, match: Match) -> Draft | None:
-    """avg(x) + avg(x) is 2 avg(x), and avg(x) + avg(y) is avg(x + y)."""
-    first, second, total = (draft.rows[name] for name in match)
-    if splitting.sole_input(draft, first) == splitting.sole_input(draft, second):
-        read = Read(match[0], None, total.reads[0].nbytes)
-        return draft.replace(match[1:], [Row(_doubled(total.operator), (read,))])
-    shape = first.operator.input_shapes[0]
-    flops = total.operator.flops * prod(shape) / prod(works.shape_of(total.operator))
-    inner = works.sum_of(total.operator, splitting.new_name(draft, f"{match[2]}.input"), shape, flops)
-    before = Row(inner, (first.reads[0], second.reads[0]))
-    return splitting.replace_behind(draft, match, before, _pool_for(first.operator, second.operator, total.operator))
-
-
-@remembered
-def _doubled(total: Operator) -> Operator:
-    return works.copy_of(
-        (total,), total.name, kind="mul", attributes={"factor": 2.0, **total.attributes},
-        input_shapes=total.input_shapes[:1], output_shape=works.shape_of(total), flops=total.flops,
-    )  # fmt: skip
-
-
-@remembered
-def _pool_for(first: Operator, second: Operator, total: Operator) -> Operator:
-    return works.made_from(
+    """Return 2 avg(x) for avg(x) + avg(x), and avg(x + y) for avg(x) + avg(y)."""
+    rows = [draft.rows[name] for name in match]
+    first, second, total = (row.operator for row in rows)
+    if splitting.sole_input(draft, rows[0]) == splitting.sole_input(draft, rows[1]):
+        doubled = works.copy_of(
+            (total,), total.name, kind="mul", attributes={"factor": 2.0, **total.attributes},
+            input_shapes=total.input_shapes[:1], output_shape=works.shape_of(total), flops=total.flops,
+        )  # fmt: skip
+        return draft.replace(match[1:], [Row(doubled, [Read(first.name, None, rows[2].reads[0].nbytes)])])
+    pool = works.made_from(
         (first, second, total), total.name, flops=first.flops, nbytes=first.nbytes, weight_nbytes=0.0,
         attributes=first.attributes, input_shapes=first.input_shapes, output_shape=works.shape_of(first), like=first,
     )  # fmt: skip
+    shape = first.input_shapes[0]
+    flops = total.flops * prod(shape) / prod(works.shape_of(total))
+    return splitting.replace_behind(draft, match, splitting.summed_inputs(draft, match, shape, flops), pool)
+
+
+def _sums_of_products(draft: Draft) -> Iterator[Match]:
+    for match, (first, _), (second, _) in _sums_of(draft, _linears(draft)):
+        alike = first == second._replace(in_features=first.in_features, bias=first.bias)
+        if alike and first.activation is None:
+            yield match
+
+
+def _summed(draft: Draft, match: Match) -> Draft | None:
+    """Return x (w1 + w2) for x w1 + x w2, (x + y) w for x w + y w, and else one product of both side by side."""
+    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
+    (first, x), (second, y) = (_linears(draft)[name] for name in match[:2])
+    recipes = [works.recipe_of(op) for op in ops]
+    biased = first.bias or second.bias
+
+    def product(whole: Linear, flops: float, weight_nbytes: float, recipe: works.Recipe) -> Operator:
+        read, written = (works.tensor_nbytes(shape, whole.dtype) for shape in (whole.input_shape, whole.output_shape))
+        return works.made_from_sum(
+            ops, total, flops=flops, nbytes=read + written + weight_nbytes, weight_nbytes=weight_nbytes,
+            attributes=_attributes(ops, whole, weights=recipe), input_shapes=(whole.input_shape,),
+            output_shape=whole.output_shape,
+        )  # fmt: skip
+
+    if x == y:
+        weight_nbytes = max(op.weight_nbytes for op in ops)
+        op = product(first._replace(bias=biased), max(op.flops for op in ops), weight_nbytes, {"sum": recipes})
+        return draft.replace(match, [Row(op, draft.rows[match[0]].reads)])
+    if recipes[0] == recipes[1] and first.in_features == second.in_features:
+        recipe = {"bias": recipes[0], "times": 2} if first.bias else recipes[0]
+        flops = total.flops * first.in_features / first.out_features
+        before = splitting.summed_inputs(draft, match, first.input_shape, flops)
+        return splitting.replace_behind(
+            draft, match, before, product(first, ops[0].flops, ops[0].weight_nbytes, recipe)
+        )
+    whole = first._replace(in_features=first.in_features + second.in_features, bias=biased)
+    twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
+    weight_nbytes = max(0.0, sum(op.weight_nbytes for op in ops) - twice)
+    op = product(whole, sum(op.flops for op in ops), weight_nbytes, works.stacked(ops, 1))
+    before = splitting.joined_inputs(draft, match[:2], len(first.lead), op.name)
+    return splitting.replace_behind(draft, match, before, op)
 
 
 # R8: fewer groups
 
 
-def _has_groups(draft: Draft, match: Match) -> bool:
-    """Say whether there are groups of more than one channel, an even number of them, and the rest is as in TASO."""
-    if match[0] not in _convs(draft):
-        return False
-    conv, _ = _convs(draft)[match[0]]
-    if conv.groups % _FEWER or conv.in_channels == conv.groups or len(set(conv.stride)) != 1:
-        return False
-    return conv.stride[0] in (1, 2) and conv.activation in (None, "relu")
+def _in_groups(draft: Draft) -> Iterator[Match]:
+    """Yield convolutions of an even number of groups of more than one channel, the rest as in TASO."""
+    for name, (conv, _) in _convs(draft).items():
+        even = conv.groups % _FEWER == 0 and conv.in_channels != conv.groups
+        if even and set(conv.stride) in ({1}, {2}) and conv.activation in (None, "relu"):
+            yield (name,)
 
 
 def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
-    row = draft.rows[match[0]]
-    return draft.replace(match, [Row(_regrouped(row.operator), row.reads)])
-
-
-@remembered
-def _regrouped(op: Operator) -> Operator:
-    conv = conv_of(op)
-    assert conv is not None
-    groups = conv.groups // _FEWER
+    row, (conv, _) = draft.rows[match[0]], _convs(draft)[match[0]]
+    op, groups = row.operator, conv.groups // _FEWER
     zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
     recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
-    return works.made_from(
+    made = works.made_from(
         (op,), op.name, flops=_FEWER * op.flops, nbytes=op.nbytes + zeros, weight_nbytes=op.weight_nbytes + zeros,
         attributes=conv_attributes((op,), groups=groups, weights=recipe), input_shapes=op.input_shapes,
         output_shape=conv.output_shape,
     )  # fmt: skip
+    return draft.replace(match, [Row(made, row.reads)])
 
 
 # R9: products of one tensor
@@ -324,18 +331,17 @@ def _attributes(ops: tuple[Operator, ...], linear: Linear, **changed: Any) -> di
     return {**ops[0].attributes, **sizes, **changed}
 
 
-def _by_input_of_products(draft: Draft) -> Mapping[str, Hashable]:
+def _products_of_one(draft: Draft) -> Iterator[Match]:
     linears = _linears(draft).items()
-    return {name: (source, linear._replace(out_features=0, bias=False)) for name, (linear, source) in linears}
+    return pairs_in({name: (source, linear._replace(out_features=0, bias=False)) for name, (linear, source) in linears})
 
 
 def _wider(draft: Draft, match: Match) -> Draft | None:
     return _of_one_tensor(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenated)
 
 
-@remembered
 def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
-    found = _linears_of(ops)
+    found = [linear for linear in map(linear_of, ops) if linear is not None]
     biased = any(linear.bias for linear in found)
     whole = found[0]._replace(out_features=sum(linear.out_features for linear in found), bias=biased)
     without = [not linear.bias and op.weight_nbytes > 0 for op, linear in zip(ops, found, strict=True)]
@@ -350,81 +356,12 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
     )  # fmt: skip
 
 
-# R10: a sum of products
-
-
-def _can_add_products(draft: Draft, match: Match) -> bool:
-    two = two_of(_linears(draft), match)
-    if two is None or not ends_in_sum(draft, match):
-        return False
-    first, second = (linear._replace(in_features=0, bias=False) for linear, _ in two)
-    return first == second and first.activation is None
-
-
-def _summed(draft: Draft, match: Match) -> Draft | None:
-    """X w1 + x w2 is x (w1 + w2), x w + y w is (x + y) w, and else x w1 + y w2 is one product of both side by side."""
-    first, second = (draft.rows[name] for name in match[:2])
-    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
-    if splitting.sole_input(draft, first) == splitting.sole_input(draft, second):
-        return draft.replace(match, [Row(_with_summed_weights(ops, total), first.reads)])
-    linear = _linears_of(ops)[0]
-    if works.recipe_of(ops[0]) == works.recipe_of(ops[1]) and ops[0].input_shapes == ops[1].input_shapes:
-        op = _of_sum(ops, total)
-        flops = total.flops * linear.in_features / linear.out_features
-        inner = works.sum_of(total, splitting.new_name(draft, f"{op.name}.input"), linear.input_shape, flops)
-        return splitting.replace_behind(draft, match, Row(inner, (first.reads[0], second.reads[0])), op)
-    op = _of_both(ops, total)
-    return splitting.replace_behind(
-        draft, match, splitting.joined_inputs(draft, match[:2], len(linear.lead), op.name), op
-    )
-
-
-def _product_of_sum(
-    ops: tuple[Operator, ...], total: Operator, whole: Linear, flops: float, weight_nbytes: float, recipe: Any
-) -> Operator:
-    """Return the product that stands for two and their sum; it reads its input and weights and writes the sum."""
-    moved = works.tensor_nbytes(whole.input_shape, whole.dtype) + works.tensor_nbytes(whole.output_shape, whole.dtype)
-    return works.made_from_sum(
-        ops, total, flops=flops, nbytes=moved + weight_nbytes, weight_nbytes=weight_nbytes,
-        attributes=_attributes(ops, whole, weights=recipe), input_shapes=(whole.input_shape,),
-        output_shape=whole.output_shape,
-    )  # fmt: skip
-
-
-def _linears_of(ops: tuple[Operator, ...]) -> list[Linear]:
-    return [linear for linear in map(linear_of, ops) if linear is not None]
-
-
-@remembered
-def _with_summed_weights(ops: tuple[Operator, ...], total: Operator) -> Operator:
-    first, second = _linears_of(ops)
-    recipe = {"sum": [works.recipe_of(op) for op in ops]}
-    whole = first._replace(bias=first.bias or second.bias)
-    return _product_of_sum(ops, total, whole, max(op.flops for op in ops), max(op.weight_nbytes for op in ops), recipe)
-
-
-@remembered
-def _of_sum(ops: tuple[Operator, ...], total: Operator) -> Operator:
-    first, _ = _linears_of(ops)
-    recipe = {"bias": works.recipe_of(ops[0]), "times": 2} if first.bias else works.recipe_of(ops[0])
-    return _product_of_sum(ops, total, first, ops[0].flops, ops[0].weight_nbytes, recipe)
-
-
-@remembered
-def _of_both(ops: tuple[Operator, ...], total: Operator) -> Operator:
-    first, second = _linears_of(ops)
-    whole = first._replace(in_features=first.in_features + second.in_features, bias=first.bias or second.bias)
-    twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
-    weights = max(0.0, sum(op.weight_nbytes for op in ops) - twice)
-    return _product_of_sum(ops, total, whole, sum(op.flops for op in ops), weights, works.stacked(ops, 1))
-
-
-R2 = alike("R2", _by_input_and_kernel, partial(_of_one_tensor, axis=_CHANNELS, make=merged_convs))
-R3 = alike("R3", _by_input, partial(_of_one_tensor, axis=_CHANNELS, make=merged_convs), _one_in_the_other)
-R4 = alike("R4", _by_weights, partial(_of_two_tensors, axis=_BATCH, make=_over_batch), _read_apart)
-R5 = Substitution("R5", _side_by_side, partial(_of_two_tensors, axis=_CHANNELS, make=_grouped), _can_be_groups)
-R6 = Substitution("R6", SUMS, _over_both, _can_add_convs)
-R7 = Substitution("R7", SUMS, _pooled_once, _can_pool_once)
-R8 = Substitution("R8", lambda draft: ((name,) for name in _convs(draft)), _fewer_groups, _has_groups)
-R9 = alike("R9", _by_input_of_products, _wider)
-R10 = Substitution("R10", SUMS, _summed, _can_add_products)
+R2 = Rule("R2", _same_but_for_outputs, partial(_of_one_tensor, axis=_CHANNELS, make=merged_convs))
+R3 = Rule("R3", _one_in_the_other, partial(_of_one_tensor, axis=_CHANNELS, make=merged_convs))
+R4 = Rule("R4", _same_weights, partial(_of_two_tensors, axis=_BATCH, make=_over_batch))
+R5 = Rule("R5", _side_by_side, partial(_of_two_tensors, axis=_CHANNELS, make=_grouped))
+R6 = Rule("R6", _sums_of_convs, _over_both)
+R7 = Rule("R7", _sums_of_pools, _pooled_once)
+R8 = Rule("R8", _in_groups, _fewer_groups)
+R9 = Rule("R9", _products_of_one, _wider)
+R10 = Rule("R10", _sums_of_products, _summed)

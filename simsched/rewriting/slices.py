@@ -2,16 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
 from simsched.base.numeric import is_count
 from simsched.model.graph import Operator
-
-remembered: Final = lru_cache(maxsize=1 << 16)
-"""Of the functions that make operators: the same one of the same once more."""
 
 Slice = tuple[int, int, int]
 """Axis, begin and end."""
@@ -85,7 +81,6 @@ def _refused(op: Operator, given: Any) -> GraphError:
     )
 
 
-@remembered
 def with_slices(op: Operator, parts: tuple[Slice | None, ...]) -> Operator:
     """Return an operator that says in its attributes what part it reads of each tensor."""
     given = {str(i): list(part) for i, part in enumerate(parts) if part is not None}

@@ -6,11 +6,12 @@ the graph that is being rewritten, keeps its name: by such a copy, or by a view,
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from simsched.model.graph import Operator
 from simsched.rewriting.draft import Draft, Read, Row, Source
-from simsched.rewriting.slices import compose, is_contiguous, slice_made, sliced_shape
-from simsched.rewriting.works import changed, concat_of, shape_of, slice_of, tensor_nbytes
+from simsched.rewriting.slices import compose, is_contiguous, joined_shape, slice_made, sliced_shape
+from simsched.rewriting.works import Shape, copy_of, shape_of, slice_of, tensor_nbytes
 
 
 def new_name(draft: Draft, name: str) -> str:
@@ -27,20 +28,11 @@ def operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
 
 def carries_all(draft: Draft, row: Row, i: int) -> bool:
     """Say whether an operator reads its input `i` as it was written: all of the tensor or slice, in its shape."""
-    if row.whole is None:
-        row.whole = _whole_inputs(draft, row)  # a name stands for one tensor, so this stays as it is
-    return row.whole[i]
-
-
-def _whole_inputs(draft: Draft, row: Row) -> tuple[bool, ...]:
-    op, reads = row.operator, row.reads
-    if len(op.input_shapes) != len(reads):
-        return (False,) * len(reads)  # inputs of the network have no edge: which one is it?
-    shapes = [draft.operator(read.producer).output_shape for read in reads]
-    return tuple(
-        shape is not None and sliced_shape(shape, read.slice) == given
-        for shape, read, given in zip(shapes, reads, op.input_shapes, strict=True)
-    )
+    given, read = row.operator.input_shapes, row.reads[i]
+    shape = draft.operator(read.producer).output_shape
+    if shape is None or len(given) != len(row.reads):
+        return False  # inputs of the network have no edge: which one is it?
+    return sliced_shape(shape, read.slice) == given[i]
 
 
 def sole_input(draft: Draft, row: Row) -> Source | None:
@@ -118,10 +110,23 @@ def _reading_all(op: Operator, before: Row) -> Row:
 
 def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
     """Return the concatenation of what operators of one input read, for the operator of that name."""
-    rows = [draft.rows[each] for each in names]
-    ops = tuple(row.operator for row in rows)
-    shapes = tuple(op.input_shapes[0] for op in ops)
-    return Row(concat_of(ops, new_name(draft, f"{name}.input"), axis, shapes), [row.reads[0] for row in rows])
+    ops = operators(draft, names)
+    shapes = [op.input_shapes[0] for op in ops]
+    op = copy_of(
+        ops, new_name(draft, f"{name}.input"), kind="concat", attributes={"axis": axis}, input_shapes=shapes,
+        output_shape=joined_shape(shapes, axis),
+    )  # fmt: skip
+    return Row(op, [draft.rows[each].reads[0] for each in names])
+
+
+def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float) -> Row:
+    """Return the sum of what two operators of one input read, to stand before what replaces these and their sum."""
+    total = draft.rows[match[2]].operator
+    op = copy_of(
+        (total,), new_name(draft, f"{total.name}.input"), kind="add", attributes={}, input_shapes=(shape, shape),
+        output_shape=shape, flops=flops, n_reads=2,
+    )  # fmt: skip
+    return Row(op, [draft.rows[name].reads[0] for name in match[:2]])
 
 
 def resolved(draft: Draft, read: Read) -> Source:
@@ -195,7 +200,7 @@ def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Dr
     first = reads[0]
     if len(reads) > 1 or not (first.slice is None or name in draft.kept or draft.can_be_sliced(name, axis)):
         shapes = tuple(sliced_shape(shape_of(draft.operator(read.producer)), read.slice) for read in reads)
-        return draft.replace(remove, [Row(changed(row.operator, input_shapes=shapes), reads)])
+        return draft.replace(remove, [Row(replace(row.operator, input_shapes=shapes), reads)])
     if name not in draft.kept:
         return draft.replace(remove, redirect={name: Source(first.producer, first.slice)})
     producer = draft.operator(first.producer)

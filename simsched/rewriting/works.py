@@ -33,7 +33,6 @@ Weights
         With n times the bias.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -41,7 +40,7 @@ from math import prod
 from typing import Any, Final
 
 from simsched.model import DTYPE_NBYTES, Cluster, Device, Kernel, Operator, roofline
-from simsched.rewriting.slices import joined_shape, remembered, sliced_shape
+from simsched.rewriting.slices import sliced_shape
 
 WEIGHTS: Final = "weights"
 
@@ -52,11 +51,6 @@ def recipe_of(op: Operator) -> Recipe:
     """Return the recipe of an operator's weights."""
     found: Recipe = op.attributes.get(WEIGHTS, {"of": op.name})
     return found
-
-
-def recipe_text(op: Operator) -> str:
-    """Return it as text, equal for equal recipes."""
-    return json.dumps(recipe_of(op), sort_keys=True)
 
 
 def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:
@@ -164,35 +158,12 @@ def copy_of(
     return _timed(made, ops)
 
 
-@remembered
-def changed(op: Operator, **fields: Any) -> Operator:
-    """Return an operator with other fields."""
-    return replace(op, **fields)
-
-
-@remembered
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
     """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
     whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}
     shape = sliced_shape(whole, (axis, begin, end))
     made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
     return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
-
-
-@remembered
-def concat_of(ops: tuple[Operator, ...], name: str, axis: int, input_shapes: tuple[Shape, ...]) -> Operator:
-    """Return the operator that joins the inputs of some operators for the one that replaces these."""
-    shape = joined_shape(input_shapes, axis)
-    return copy_of(ops, name, kind="concat", attributes={"axis": axis}, input_shapes=input_shapes, output_shape=shape)
-
-
-@remembered
-def sum_of(total: Operator, name: str, shape: Shape, flops: float) -> Operator:
-    """Return the sum of two tensors that stands before an operator for a sum, `total`, behind it."""
-    return copy_of(
-        (total,), name, kind="add", attributes={}, input_shapes=(shape, shape), output_shape=shape, flops=flops,
-        n_reads=2,
-    )  # fmt: skip
 
 
 def made_from_sum(ops: Sequence[Operator], total: Operator, attributes: Mapping[str, Any], **sizes: Any) -> Operator:

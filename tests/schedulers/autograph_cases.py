@@ -1,48 +1,42 @@
 """Rules and graphs so small that what comes of them can be worked out by hand."""
 
-from dataclasses import dataclass
+from itertools import combinations
 
 from small import made, operators
 
 from simsched.model import Operator
-from simsched.rewriting import Row, Source
+from simsched.rewriting import Row, Rule, Source
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two operators of kind "half" that read the same become one of kind "both" whose time is given."""
+def pair(time, tell=lambda _: None):
+    """Two operators of kind "half" that read the same become one of kind "both" whose time is given.
 
-    time: float
-    name: str = "pair"
+    It tells when it looks for them and when it makes one.
+    """
 
-    def matches(self, draft):
-        halves = [name for name, row in draft.rows.items() if row.operator.kind == "half"]
-        for i, a in enumerate(halves):
-            for b in halves[i + 1 :]:
-                if draft.rows[a].reads[0].producer == draft.rows[b].reads[0].producer:
-                    yield a, b
+    def find(draft):
+        tell("find")
+        halves = [(draft.rows[name].reads[0].producer, name) for name in draft.of_kind("half")]
+        return ((a, b) for (x, a), (y, b) in combinations(halves, 2) if x == y)
 
-    def apply(self, draft, match):
+    def make(draft, match):
+        tell("make")
         a, b = match
-        new = Operator(f"{a}+{b}", kind="both", time=self.time, output_shape=(1, 2))
+        new = Operator(f"{a}+{b}", kind="both", time=time, output_shape=(1, 2))
         row = Row(new, draft.rows[a].reads)
         return draft.replace(match, [row], {a: Source(new.name, (1, 0, 1)), b: Source(new.name, (1, 1, 2))})
 
+    return Rule("pair", find, make)
 
-@dataclass(frozen=True)
-class Drop:
-    """An operator of kind "nothing" goes."""
 
-    name: str = "drop"
+def drop(where=lambda _: True):
+    """An operator of kind "nothing" goes, in drafts `where` it may."""
 
-    def matches(self, draft):
-        for name, row in draft.rows.items():
-            if row.operator.kind == "nothing":
-                yield (name,)
-
-    def apply(self, draft, match):
+    def make(draft, match):
         (name,) = match
         return draft.replace(match, redirect={name: Source(draft.rows[name].reads[0].producer)})
+
+    return Rule("drop", lambda draft: ((name,) for name in draft.of_kind("nothing") if where(draft)), make)
 
 
 def forked(pairs=1, branch=10.0):

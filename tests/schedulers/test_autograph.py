@@ -1,11 +1,10 @@
 """AutoGraph as a whole: rewritten graphs are faster as measured, and what stops it."""
 
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
-from autograph_cases import Pair, forked
+from autograph_cases import forked, pair
 from hypothesis import given, settings
 from rewriting.interpreter import largest_error
 from small import made, operators
@@ -13,7 +12,7 @@ from strategies import graphs
 
 from simsched.base.errors import CostError
 from simsched.model import Cluster, Operator, OpGraph
-from simsched.rewriting import RULES, Row
+from simsched.rewriting import RULES, Row, Rule
 from simsched.schedulers import deadline, schedule
 from simsched.schedulers.autograph import autograph
 from simsched.simulator import simulate
@@ -23,24 +22,17 @@ from workloads.models.network import Network
 ONE = Cluster.preset("a100").without_overheads()
 
 
-@dataclass(frozen=True)
-class Shorten:
-    """A "long" operator becomes a "short" one, if the one before it is none of them any more."""
+def shortened(draft, match):
+    (name,) = match
+    if any(draft.operator(read.producer).kind == "long" for read in draft.rows[name].reads):
+        return None
+    return draft.replace(
+        match, [Row(Operator(name, kind="short", time=1.0, output_shape=(1, 1)), draft.rows[name].reads)]
+    )
 
-    name: str = "shorten"
 
-    def matches(self, draft):
-        for name, row in draft.rows.items():
-            if row.operator.kind == "long":
-                yield (name,)
-
-    def apply(self, draft, match):
-        (name,) = match
-        row = draft.rows[name]
-        if any(draft.operator(read.producer).kind == "long" for read in row.reads):
-            return None
-        new = Operator(name, kind="short", time=1.0, output_shape=(1, 1))
-        return draft.replace(match, [Row(new, row.reads)])
+SHORTEN = Rule("shorten", lambda draft: ((name,) for name in draft.of_kind("long")), shortened)
+"""A "long" operator becomes a "short" one, if the one before it is none of them any more."""
 
 
 def run(graph, **options):
@@ -59,7 +51,7 @@ def one_by_one(plan):
 def test_what_is_faster_is_taken():
     """1 + 10 + 1 = 12 us with two branches on two streams; fused in 8 us: 1 + 8 + 1 = 10 us. Sum 22 to 10, path 12 to
     10: cost 10 + 2.5."""
-    plan = run(forked(), rules=[Pair(8.0)])
+    plan = run(forked(), rules=[pair(8.0)])
     assert plan.graph.names == ("d0", "b1+c1", "d1")
     assert plan.graph["d1"].attributes["slices"] == {"0": [1, 0, 1], "1": [1, 1, 2]}
     assert plan.scheduler == "autograph"
@@ -95,7 +87,7 @@ MEASURED = {  # what the fused operator takes, options, whether it is taken, and
 def test_what_is_taken_by_cost_or_as_measured(case):
     us, options, fused, said = case
     graph = forked()
-    plan = run(graph, rules=[Pair(us)], **options)
+    plan = run(graph, rules=[pair(us)], **options)
     assert plan.graph.names == (("d0", "b1+c1", "d1") if fused else graph.names)
     assert fused or plan.graph is graph
     assert plan.search.items() >= said.items()
@@ -106,7 +98,7 @@ def test_operators_of_any_kind():
     """Kinds are free: one called "reader" is timed like any other."""
     graph = forked(3)
     other = OpGraph([replace(op, kind="reader") if op.name == "d1" else op for op in graph.operators], graph.edges)
-    plan, usual = (run(each, rules=[Pair(8.0)], size_l=4, size_u=8) for each in (other, graph))
+    plan, usual = (run(each, rules=[pair(8.0)], size_l=4, size_u=8) for each in (other, graph))
     assert plan.search["cost"] == usual.search["cost"]
     assert len(plan.graph) == len(usual.graph)
 
@@ -115,7 +107,7 @@ def test_operators_of_any_kind():
 def test_all_parts_are_rewritten(dp):
     """Forty pairs in a row, 121 operators, in pieces below eight: every pair is fused."""
     graph = forked(40)
-    plan = run(graph, rules=[Pair(8.0)], size_l=8, size_u=16, dp=dp)
+    plan = run(graph, rules=[pair(8.0)], size_l=8, size_u=16, dp=dp)
     if dp:
         assert plan.search["substitutions"] == {"pair": 40}
         assert simulated(plan) == 41 + 40 * 8
@@ -128,7 +120,7 @@ def test_without_dynamic_programming_parts_stay_for_themselves():
     rows = operators("a=1 z=1", output_shape=(1, 1))
     rows += operators("b=10 c=10 d=10 e=10 f=10", kind="half", output_shape=(1, 1))
     graph = made(rows, "ab ac ad ae af bz cz dz ez fz")
-    options = {"rules": [Pair(2.0)], "size_l": 3, "size_u": 7, "rounds": 1, "measure": one_by_one}
+    options = {"rules": [pair(2.0)], "size_l": 3, "size_u": 7, "rounds": 1, "measure": one_by_one}
     together, alone = run(graph, **options), run(graph, **options, dp=False)
     assert together.search["substitutions"] == {"pair": 2}
     assert alone.search["substitutions"].get("pair", 0) < 2
@@ -138,16 +130,16 @@ def test_a_better_graph_is_rewritten_again():
     """With one graph derived per part, one operator of five becomes shorter in a round; five rounds, and a last one
     that finds nothing."""
     graph = made(operators("a=5 b=5 c=5 d=5 e=5", kind="long", output_shape=(1, 1)), "ab bc cd de")
-    plan = run(graph, rules=[Shorten()], budget=1)
+    plan = run(graph, rules=[SHORTEN], budget=1)
     assert plan.search["rounds"] == 6
     assert plan.search["substitutions"] == {"shorten": 5}
-    assert run(graph, rules=[Shorten()], budget=1, rounds=2).search["substitutions"] == {"shorten": 2}
-    assert run(graph, rules=[Shorten()]).search["rounds"] == 2
+    assert run(graph, rules=[SHORTEN], budget=1, rounds=2).search["substitutions"] == {"shorten": 2}
+    assert run(graph, rules=[SHORTEN]).search["rounds"] == 2
 
 
 def test_progress_is_told_in_order():
     told = []
-    run(forked(20), rules=[Pair(8.0)], size_l=8, size_u=16, progress=told.append)
+    run(forked(20), rules=[pair(8.0)], size_l=8, size_u=16, progress=told.append)
     assert told[0].startswith("round 1, part 1 of ")
     assert [text for text in told if text.startswith("round 1")] == told[: sum(t.startswith("round 1") for t in told)]
     assert told[-1].startswith("round 2")
@@ -232,22 +224,6 @@ def test_without_rules_any_graph_runs_as_nimble_runs_it(graph):
 # Stopped -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Watched(Pair):
-    """The same rule, which tells of each match and of each application."""
-
-    tell: Callable = print
-
-    def matches(self, draft):
-        for match in super().matches(draft):
-            self.tell("match")
-            yield match
-
-    def apply(self, draft, match):
-        self.tell("apply")
-        return super().apply(draft, match)
-
-
 def stopped(tell, **options):
     """What the search says of itself when it was stopped, and what was told."""
     told = []
@@ -256,7 +232,7 @@ def stopped(tell, **options):
         told.append(what)
         tell(told)
 
-    plan = run(forked(40), rules=[Watched(8.0, tell=telling)], size_l=8, size_u=16, **options)
+    plan = run(forked(40), rules=[pair(8.0, telling)], size_l=8, size_u=16, **options)
     plan.check(ONE)
     return plan.search, told
 
@@ -266,7 +242,7 @@ def test_a_time_limit_between(monkeypatch):
     derived, and the schedule is whole."""
     now = [0.0]
     monkeypatch.setattr(deadline, "running_time", lambda: now[0])
-    search, _ = stopped(lambda told: now.append(now.pop() + 0.02 * (told[-1] == "apply")), time_limit=0.15)
+    search, _ = stopped(lambda told: now.append(now.pop() + 0.02 * (told[-1] == "make")), time_limit=0.15)
     assert search["stopped"] == "time limit"
     assert 8 <= search["candidates"] <= 9
 
@@ -278,17 +254,17 @@ def press(told, what, times):
 
 def test_ctrl_c_returns_the_best_so_far(caplog):
     """Pressed while the third graph is derived."""
-    search, told = stopped(lambda told: press(told, "apply", 3))
+    search, told = stopped(lambda told: press(told, "make", 3))
     assert search["stopped"] == "interrupted"
     assert "autograph: stopped (interrupted)" in caplog.text
-    assert told.count("apply") < 40
+    assert told.count("make") < 40
 
 
 def test_ctrl_c_while_matches_are_counted():
     """Before the graph is cut: matches are counted no further, and the graph stays in one piece."""
-    search, told = stopped(lambda told: press(told, "match", 1))
+    search, told = stopped(lambda told: press(told, "find", 1))
     assert search["stopped"] == "interrupted"
-    assert (search["subgraphs"], told) == (1, ["match"])
+    assert (search["subgraphs"], told) == (1, ["find"])
 
 
 def test_a_profile_that_does_not_know_new_operators_says_so():
@@ -298,4 +274,4 @@ def test_a_profile_that_does_not_know_new_operators_says_so():
         return op.time
 
     with pytest.raises(CostError, match=r"'b1\+c1' was not measured"):
-        schedule(forked(), ONE, autograph, measured, rules=[Pair(8.0)])
+        schedule(forked(), ONE, autograph, measured, rules=[pair(8.0)])

@@ -20,7 +20,7 @@ import workloads
 from simsched.base.units import MS
 from simsched.model.costmodel import CostModel
 from simsched.rewriting import RULES, Draft, Rule
-from simsched.rewriting.rule import Match, Substitution
+from simsched.rewriting.rule import Match
 from simsched.schedulers.autograph.search import intervals
 from validation.evidence import each
 from validation.papers.claims import Measures, Run, Values
@@ -167,7 +167,7 @@ def _taken(asked: tuple[str, str], quick: bool) -> int:
         matches = RULES[rule].matches(draft)
         return (match for match in matches if draft.operator(match[0]).attributes["kernel"][0] == window)
 
-    alone = Substitution(kind, find, RULES[rule].apply)
+    alone = Rule(kind, find, RULES[rule].apply)
     plan = _rewritten("NasNet-A", quick, rules=(alone,), objective=objective)
     return int(sum(plan.search["substitutions"].values()))
 

@@ -263,7 +263,7 @@ class Backtracking:
         for smaller, variant in chosen:
             before = draft
             for rule, match in variant.steps:
-                after = self.rules[rule].apply(draft, match) if all(name in draft.rows for name in match) else None
+                after = self.rules[rule].apply(draft, match)
                 if after is None:
                     break
                 draft = after
@@ -277,11 +277,11 @@ class Backtracking:
         best = start.variant.cost.mixed
         waiting = [(best, 0)]
         seen, tried = {start.variant.draft.signature()}, {frozenset(start.variant.steps)}
-        largest = _LARGEST_GROWTH * len(start.variant.draft)
+        largest = _LARGEST_GROWTH * len(start.variant.draft.rows)
         while waiting and waiting[0][0] <= self.beta * best and self.candidates < end and not self.deadline.over():
             variant = found[heappop(waiting)[1]]
             for step, after in self._derived(variant, start.settled, tried, end):
-                if after.signature() in seen or len(after) > largest:
+                if after.signature() in seen or len(after.rows) > largest:
                     continue
                 seen.add(after.signature())
                 cost = self.costs(after)

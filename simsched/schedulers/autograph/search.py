@@ -248,12 +248,8 @@ def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
     found: dict[str, Rule] = {}
     for given in RULES if rules is None else rules:
         rule = RULES.get(given) if isinstance(given, str) else given
-        if rule is None:
+        if not isinstance(rule, Rule):
             raise SchedulerError(f"autograph: rules has no {given!r}; known are: {', '.join(RULES)}")
-        if not all(hasattr(rule, what) for what in ("name", "matches", "apply")):
-            raise SchedulerError(
-                f"autograph: rules must hold names or rules with `name`, `matches` and `apply`, not {given!r}"
-            )
         found[rule.name] = rule
     return found
 

@@ -14,7 +14,7 @@ from simsched.base.jit import running_time
 from simsched.base.kinds import Among, Size
 from simsched.model import Cluster, CostModel, Indices, OpGraph, Schedule, operator_times
 from simsched.model.graph.ordering import topological_order
-from simsched.rewriting import Draft, merge, merge_key, merged_operators, merging_lacks, why_not_mergeable
+from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Limits, Part, PartSearch, Solution, Stage, StoppedError, TooLargeError
 from simsched.schedulers.listing import place_of, reduced, require_finite
@@ -132,9 +132,7 @@ class Merging:
                     candidates = list(combinations(family, size))
                 else:
                     candidates = [tuple(family[k : k + size]) for k in range(len(family) - size + 1)]
-                found += [
-                    c for c in candidates if why_not_mergeable(self.draft, [self._names[ops[k]] for k in c]) is None
-                ]
+                found += [c for c in candidates if can_merge(self.draft, [self._names[ops[k]] for k in c])]
         return tuple(found)
 
 
@@ -423,7 +421,7 @@ def ios(
     in names alone are. Blocks that look the same are solved once, and counted each.
 
     Where the text leaves it open: in a stage of merged operators these read the same tensor in the same way
-    (`simsched.rewriting.why_not_mergeable`), and what the split takes counts. Any set of them up to 10 is tried,
+    (`simsched.rewriting.can_merge`), and what the split takes counts. Any set of them up to 10 is tried,
     of more those next to each other in topological order. The released code limits endings (above), tries a merge
     before the same without, merges kernels that do not align, and does not count the split; only the first of
     these is followed with ``mode="impl"``, results that are wrong never. It cuts blocks every `max_part`
