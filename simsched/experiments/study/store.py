@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simsched.base.codec import Checked, Document
-from simsched.base.errors import FormatError, StudyError
+from simsched.base.errors import FileError, FormatError, StudyError
 from simsched.base.io import file_errors, read_bytes
 from simsched.base.numeric import is_count, is_number
 from simsched.experiments.study.study import Study
@@ -55,11 +55,6 @@ def rows_file(shard: tuple[int, int] | None = None) -> str:
     return "rows.jsonl" if shard is None else f"rows.shard-{shard[0]}-of-{shard[1]}.jsonl"
 
 
-def deterministic(row: Row) -> dict[str, Any]:
-    """Return the columns of a row that are the same whenever and wherever it is run."""
-    return {name: value for name, value in row.items() if not name.startswith(WALL)}
-
-
 def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
     """Make the folder of a study, and write down what is going to be run.
 
@@ -88,11 +83,10 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
 def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
     """Return the study of a folder, and the version of the library that its rows are of."""
     path = Path(folder, STUDY)
-    with file_errors("read", path):  # a name that is too long, or a folder that may not be looked into
-        there = path.exists()
-    if not there:
-        raise StudyError(f"{folder}: not the folder of a study, since it has no {STUDY}; run one into it")
-    found = StudyFile.load(path)
+    try:
+        found = StudyFile.load(path)
+    except FileError as error:
+        raise StudyError(f"{folder}: not the folder of a study; run one into it: {error}") from None
     return Study.from_dict(found.study, str(path), found.folder), found.simsched
 
 
@@ -159,14 +153,15 @@ def _agreed(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, A
     """Return one of two rows of an index: the last, but rather one with a result."""
     if old["status"] != "ok" or new["status"] != "ok":
         return old if old["status"] == "ok" else new
-    mine, theirs = deterministic(old), deterministic(new)
-    if mine != theirs:
-        names = [name for name in dict.fromkeys([*mine, *theirs]) if mine.get(name) != theirs.get(name)]
-        raise StudyError(
-            f"{where}: row {old['index']} ({old.get('scheduler')}) stands twice and {names[0]!r} differs: "
-            f"{mine.get(names[0])!r} and {theirs.get(names[0])!r}; remove one of the two lines"
-        )
+    if _deterministic(old) != _deterministic(new):
+        row = f"row {old['index']} ({old['scheduler']})"
+        raise StudyError(f"{where}: {row} stands twice, with different results; remove one of the two lines")
     return old
+
+
+def _deterministic(row: Row) -> dict[str, Any]:
+    """Return the columns of a row that are the same whenever and wherever it is run."""
+    return {name: value for name, value in row.items() if not name.startswith(WALL)}
 
 
 def union(files: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> list[dict[str, Any]]:

@@ -35,36 +35,34 @@ def dask_pool(address: str, workers: int, preload: tuple[str, ...]) -> Iterator[
         See `Workers`.
     """
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ImportError:
         raise MissingDependencyError("Dask is not installed: pip install 'simsched[cluster]'") from None
     with ExitStack() as stack:
         logger = logging.getLogger("distributed")  # workers that die are our business, and of the rest we tell
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)
-        where: Any = address
-        if address == "dask":
-            where = LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=False, memory_limit=None,
-                dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-            )  # fmt: skip
-            stack.callback(_close, where)
-            stack.callback(_processes.cache_clear)
-            stack.callback(_processes(preload, None).close)
+        where: dict[str, Any] = {"address": address} if address != "dask" else {
+            "n_workers": workers, "threads_per_worker": 1, "processes": False, "memory_limit": None,
+            "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL,
+        }  # fmt: skip
         try:
-            client = Client(where, timeout=_PATIENCE, set_as_default=False)
+            client = Client(**where, timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:  # a timeout is an OSError
             raise StudyError(f"no Dask scheduler answers at {address}: {' '.join(str(error).split())}") from None
         stack.callback(_close, client)
+        if address == "dask":
+            stack.callback(_processes.cache_clear)
+            stack.callback(_processes(preload, None).close)
         pool = _Dask(client, f"the Dask scheduler at {address}", preload)
         stack.callback(pool.close)
         yield pool
 
 
-def _close(what: Any) -> None:
-    """Close something of Dask; what does not in time is left."""
+def _close(client: Any) -> None:
+    """Close a client, and its scheduler if it has one; what does not in time is left."""
     with suppress(Exception):
-        what.close(timeout=_CLOSE)
+        client.close(timeout=_CLOSE)
 
 
 @cache
@@ -90,29 +88,25 @@ class _Dask:
         self._client, self._name, self._preload = client, name, preload
         self._threads = ThreadPoolExecutor(_MOST)
         self._closed = False
-        self._seen = monotonic()
+        self._n_threads, self._count_at, self._seen = 1, 0.0, monotonic()
         with suppress(OSError):  # a timeout
             client.wait_for_workers(1, timeout=_PATIENCE)
-        self._count()
 
     @property
     def workers(self) -> int:
         """How many threads they have: they come and go."""
-        if monotonic() - self._counted > _COUNT_AGAIN:
-            self._count()
+        now = monotonic()
+        if now >= self._count_at:
+            try:
+                threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_PATIENCE)
+            except Exception as error:
+                raise self._lost(error) from None
+            self._n_threads, self._count_at = max(1, sum(threads.values())), now + _COUNT_AGAIN
+            if threads:
+                self._seen = now
+            elif now - self._seen > _GONE:
+                raise StudyError(f"{self._name} has no workers (dask worker ADDRESS starts one); what was done is kept")
         return self._n_threads
-
-    def _count(self) -> None:
-        try:
-            threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_PATIENCE)
-        except Exception as error:
-            raise self._lost(error) from None
-        self._n_threads: int = max(1, sum(threads.values()))
-        self._counted = monotonic()
-        if threads:
-            self._seen = self._counted
-        elif self._counted - self._seen > _GONE:
-            raise StudyError(f"{self._name} has no workers (dask worker ADDRESS starts one); what was done is kept")
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
         return self._threads.submit(self._run, packed(function, items))

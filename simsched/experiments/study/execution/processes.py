@@ -69,9 +69,7 @@ def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
 
 
 def _watch() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+    cast(Any, multiprocessing.parent_process()).join()
     os.killpg(0, signal.SIGKILL)
 
 
