@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 from simsched.base.errors import StudyError, UnknownNameError
-from simsched.experiments.study.fields import swept, values
+from simsched.experiments.study.fields import NAME, swept, taken, values
 from simsched.schedulers import SCHEDULERS
 
 _GIVEN: Final = ("graph", "cluster", "cost", "tools", "progress", "also")  # by whoever calls a scheduler
@@ -38,20 +38,17 @@ def scheduler_entry(source: str, given: Any) -> Any:
     table = {"scheduler": given} if isinstance(given, str) else given
     if not isinstance(table, Mapping):
         raise StudyError(f'{source}: a scheduler is a name, or a table such as {{scheduler = "ios"}}, not {given!r}')
-    name, label = table.get("scheduler"), table.get("label")
-    if not isinstance(name, str) or not name:
-        raise StudyError(f"{source}: a table in 'schedulers' has no 'scheduler', which names it")
-    if label is not None and not (isinstance(label, str) and label):
-        raise StudyError(f"{source}: the 'label' of scheduler {name!r} must be a text, not {label!r}")
+    name = taken(source, "the 'scheduler' of a table in 'schedulers'", NAME, table.get("scheduler"))
     if ":" not in name and name not in SCHEDULERS:
         raise StudyError(f"{source}: {UnknownNameError('scheduler', name, [*SCHEDULERS, 'package.module:function'])}")
     known = None if ":" in name else _options_of(name)
-    entry: dict[str, Any] = {"scheduler": name} if label is None else {"scheduler": name, "label": label}
+    entry: dict[str, Any] = {"scheduler": name}
+    if table.get("label") is not None:
+        entry["label"] = taken(source, f"the 'label' of scheduler {name!r}", NAME, table["label"])
     for option, value in table.items():
-        if option in ("scheduler", "label"):
+        if option in entry or option == "label":
             continue
-        if not isinstance(option, str) or not option:
-            raise StudyError(f"{source}: an option of scheduler {name!r} is called {option!r}, which is no text")
+        taken(source, f"an option of scheduler {name!r}", NAME, option)
         if known is not None and option not in known:
             listed = ", ".join(known) or "none"
             raise StudyError(f"{source}: scheduler {name!r} has no option {option!r}; known are: {listed}")

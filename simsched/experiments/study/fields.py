@@ -2,24 +2,45 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from math import isfinite, prod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
-from simsched.base.errors import StudyError, UnknownNameError
-from simsched.base.numeric import is_count
+from simsched.base.codec import kind_of
+from simsched.base.errors import StudyError
+from simsched.base.kinds import Among, Amount, Either, Kind, Many, Name, Number, Range, Refused, Size, Text, Truth
+from simsched.model.cluster import DEVICES, LINKS
 from simsched.model.lowering.lowering import OPTIONS
 
-Value = str | int | float | bool
 Table = dict[str, Any]
-Rule = tuple[Callable[[Any], bool], str]  # whether a value holds, and what it must be
+Kinds = Mapping[str, Kind]
 
-_MOST_BITS: Final = 128  # of whole numbers
-_MOST_SECONDS: Final = 10_000_000
+_LARGEST: Final = 2.0**128  # Python may refuse to print much longer ones
+_SCALAR: Final = Either([Text(filled=False), Number(False, Range(-_LARGEST, _LARGEST)), Truth()])
+_ANY: Final = Either([_SCALAR, Many(_SCALAR)])
+NAME: Final = kind_of(Name)
+_SIZE: Final = kind_of(Size)
 NESTED: Final = ("device", "links")  # tables inside
-SIMULATION_DEFAULTS: Final[Mapping[str, Value]] = {
+_CLUSTER: Final[Kinds] = {
+    "gpu": Among(DEVICES), "gpus": _SIZE, "link": Among(LINKS), "gpus_per_node": _SIZE, "file": NAME,
+    "overheads": Truth(), **dict.fromkeys(NESTED, _ANY),
+}  # fmt: skip
+_SIMULATION: Final[Kinds] = {
+    "engine": Among(("compiled", "reference")), "jitter": kind_of(Amount), "samples": _SIZE,
+    **{option: Among(known) for option, known in OPTIONS.items()}, "bound": Truth(),
+}  # fmt: skip
+_LIMIT: Final = Number(False, Range(0, 1e7, above=True))  # s
+SIMULATION_DEFAULTS: Final[Mapping[str, Any]] = {
     "engine": "compiled", "threads": "device", "transfers": "async", "bound": True,
 }  # fmt: skip
+
+
+def taken(source: str, field: str, kind: Kind, given: Any) -> Any:
+    """Return a value as a kind of field takes it, or refuse it."""
+    try:
+        return kind.take(given)
+    except Refused as refused:
+        raise StudyError(f"{source}: {refused.says(field)}") from None
 
 
 def known_only(source: str, table: Mapping[str, Any], known: Collection[str], of: str = "") -> None:
@@ -46,29 +67,17 @@ def tables(source: str, name: str, given: Any) -> tuple[Mapping[str, Any], ...]:
     return tuple(found)
 
 
-def swept(source: str, field: str, given: Any) -> Any:
+def swept(source: str, field: str, given: Any, kind: Kind = _ANY) -> Any:
     """Return a value, or a list of them to be swept, as JSON values; a value may itself be a list inside of a list."""
-    if isinstance(given, list | tuple):
-        if not given:
-            raise StudyError(f"{source}: {field} is an empty list; give at least one value, or leave it out")
-        found = [[_value(source, field, each) for each in v] if isinstance(v, list | tuple)
-                 else _value(source, field, v) for v in given]  # fmt: skip
-        value, times = Counter(map(json.dumps, found)).most_common(1)[0]
-        if times > 1:
-            raise StudyError(f"{source}: {field} has {value} twice, so its rows would count twice; remove one")
-        return found
-    return _value(source, field, given)
-
-
-def _value(source: str, field: str, given: Any) -> Any:
-    """Return one value, numpy's as Python's."""
-    if hasattr(given, "item") and not isinstance(given, str):
-        given = given.item()
-    if isinstance(given, int) and given.bit_length() > _MOST_BITS:  # which Python may refuse to print
-        raise StudyError(f"{source}: {field} is a number of {given.bit_length()} bits, of which {_MOST_BITS} are read")
-    if not isinstance(given, Value) or (isinstance(given, float) and not isfinite(given)):
-        raise StudyError(f"{source}: {field} must be a text, a finite number, true or false, or a list, not {given!r}")
-    return given
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        return taken(source, field, kind, given)
+    found = [taken(source, field, kind, value) for value in given]
+    if not found:
+        raise StudyError(f"{source}: {field} is an empty list; give at least one value, or leave it out")
+    value, times = Counter(map(json.dumps, found)).most_common(1)[0]
+    if times > 1:
+        raise StudyError(f"{source}: {field} has {value} twice, so its rows would count twice; remove one")
+    return found
 
 
 def values(table: Mapping[str, Any], key: str) -> list[Any]:
@@ -87,13 +96,11 @@ def workload_table(source: str, given: Mapping[str, Any]) -> Table:
     """Return a ``[workload]`` as checked."""
     if "kind" not in given:
         raise StudyError(f"{source}: [workload] has no 'kind'; give a random family, a network or a file")
-    return _checked(source, "workload", given, {"kind": (_is_text, 'a text such as "layered"')})
+    return _checked(source, "workload", given, {"kind": NAME})
 
 
 def cluster_table(source: str, given: Mapping[str, Any]) -> Table:
     """Return a ``[cluster]`` as checked: a preset, or a file."""
-    from simsched.model.cluster import DEVICES, LINKS
-
     one_table(source, "cluster", given, _CLUSTER)
     if ("gpu" in given) == ("file" in given):
         raise StudyError(f"{source}: [cluster] needs either 'gpu', a preset, or 'file', a cluster or calibration")
@@ -101,10 +108,6 @@ def cluster_table(source: str, given: Mapping[str, Any]) -> Table:
     if preset is not None:
         raise StudyError(f"{source}: {preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
     table = _checked(source, "cluster", given, _CLUSTER)
-    for key, known in (("gpu", DEVICES), ("link", LINKS)):
-        unknown = next((name for name in values(table, key) if name not in known), None) if key in table else None
-        if unknown is not None:
-            raise StudyError(f"{source}: {UnknownNameError(key, unknown, list(known))}")
     return table if "file" in table else {**table, "gpus": table.get("gpus", 1)}
 
 
@@ -124,54 +127,18 @@ def execution_table(source: str, given: Any) -> Table:
     """Return the ``[execution]`` as checked."""
     one_table(source, "execution", given, ("time_limit",))
     limit = given.get("time_limit")
-    if limit is not None and not (_is_amount(limit) and 0 < limit <= _MOST_SECONDS):
-        raise StudyError(
-            f"{source}: 'time_limit' of [execution] must be seconds, more than 0 and at most {_MOST_SECONDS:,}, "
-            f"not {limit!r}"
-        )
-    return {key: value for key, value in given.items() if value is not None}
+    return {} if limit is None else {"time_limit": taken(source, "'time_limit' of [execution]", _LIMIT, limit)}
 
 
-def _checked(source: str, name: str, given: Mapping[str, Any], rules: Mapping[str, Rule], inside: str = "") -> Table:
-    """Return a table whose fields may be swept, each value as its rule says; tables inside have none."""
+def _checked(source: str, name: str, given: Mapping[str, Any], known: Kinds, inside: str = "") -> Table:
+    """Return a table whose fields may be swept, each value of its kind; tables inside have none."""
     table: Table = {}
     for key, value in given.items():
-        if not isinstance(key, str) or not key:
-            raise StudyError(f"{source}: a field of {name} is called {key!r}; a name is a text that is not empty")
-        field = f"'{inside}{key}' of [{name}]"
-        holds, phrase = rules.get(key, (lambda _: True, ""))
-        if key in NESTED and rules is _CLUSTER:
+        field = f"'{inside}{taken(source, f'a field of [{name}]', NAME, key)}' of [{name}]"
+        if key in NESTED and known is _CLUSTER:
             if not isinstance(value, Mapping):
                 raise StudyError(f"{source}: {field} must be a table such as {{launch = 0.0}}, not {value!r}")
             table[key] = _checked(source, name, value, {}, f"{key}.")
         else:
-            table[key] = swept(source, field, value)
-            wrong = next((each for each in values(table, key) if not holds(each)), None)
-            if wrong is not None:
-                raise StudyError(f"{source}: {field} must be {phrase}, not {wrong!r}")
+            table[key] = swept(source, field, value, known.get(key, _ANY))
     return table
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-
-
-def _one_of(known: Sequence[str]) -> Rule:
-    return (lambda value: value in known), f"one of: {', '.join(known)}"
-
-
-_TRUTH: Final[Rule] = (lambda value: isinstance(value, bool)), "true or false"
-_POSITIVE: Final[Rule] = (lambda value: is_count(value, 1)), "a whole number of at least 1"
-_CLUSTER: Final[Mapping[str, Rule]] = {
-    "gpu": (_is_text, "the name of a preset"), "gpus": _POSITIVE, "link": (_is_text, "the name of a link"),
-    "gpus_per_node": _POSITIVE, "file": (_is_text, "the path of a file"), "overheads": _TRUTH,
-    **dict.fromkeys(NESTED, (lambda _: True, "")),
-}  # fmt: skip
-_SIMULATION: Final[Mapping[str, Rule]] = {
-    "engine": _one_of(("compiled", "reference")), "jitter": (_is_amount, "a number of at least 0, such as 0.02"),
-    "samples": _POSITIVE, **{option: _one_of(known) for option, known in OPTIONS.items()}, "bound": _TRUTH,
-}  # fmt: skip

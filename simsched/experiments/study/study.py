@@ -10,18 +10,22 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
+from simsched.base.codec import kind_of
 from simsched.base.errors import StudyError
 from simsched.base.io import read_text
+from simsched.base.kinds import Seed
 from simsched.base.numeric import is_count
 from simsched.base.shown import VIEWS
 from simsched.experiments.study.choices import choices, require_different, scheduler_entry
 from simsched.experiments.study.fields import (
+    NAME,
     cluster_table,
     execution_table,
     known_only,
     n_points,
     simulation_table,
     tables,
+    taken,
     workload_table,
 )
 
@@ -98,8 +102,7 @@ class Study:
 
     def __post_init__(self) -> None:
         source = self.source
-        if not isinstance(self.name, str) or not self.name:
-            raise StudyError(f"{source}: 'name' must be a text that is not empty, not {self.name!r}")
+        taken(source, "'name'", NAME, self.name)
         if isinstance(self.schedulers, str | Mapping) or not isinstance(self.schedulers, Iterable):
             raise StudyError(f"{source}: 'schedulers' must be a list of names or tables, not {self.schedulers!r}")
         checked: dict[str, Any] = {
@@ -107,15 +110,13 @@ class Study:
             "workload": tuple(workload_table(source, t) for t in tables(source, "workload", self.workload)),
             "cluster": tuple(cluster_table(source, t) for t in tables(source, "cluster", self.cluster)),
             "seeds": _seeds(source, self.seeds),
+            "seed": taken(source, "'seed'", kind_of(Seed), self.seed),
             "simulation": simulation_table(source, self.simulation),
             "execution": execution_table(source, self.execution),
             "figure": _figures(source, self.figure),
         }
         if not checked["schedulers"]:
             raise StudyError(f"{source}: 'schedulers' is an empty list; give at least one, such as \"lios\"")
-        if not is_count(self.seed):
-            raise StudyError(f"{source}: 'seed' must be a whole number of at least 0, not {self.seed!r}")
-        checked["seed"] = int(self.seed)
         for key, value in checked.items():
             object.__setattr__(self, key, value)
         if self._n_rows() > MOST_ROWS:
