@@ -44,15 +44,12 @@ def barrier_before(device: Indices, stage: Indices, stream: Indices) -> Bools:
     return barrier
 
 
-def check(schedule: Plan, cluster: Cluster | None) -> None:
-    """See `Schedule.check`."""
-    if cluster is not None:
-        known = cluster.index
-        if not all(name in known for name in schedule.devices):
-            for name in schedule.devices_used:
-                if name not in known:
-                    at = int(np.argmax(schedule.device == schedule.devices.index(name)))
-                    _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(known))))
+def check(schedule: Plan, cluster: Cluster | None, *, one_thread: bool = False) -> None:
+    """See `Schedule.check`; `one_thread`: whether one host thread launches everything."""
+    for name in schedule.devices_used:
+        if cluster is not None and name not in cluster.index:
+            at = int(np.argmax(schedule.device == schedule.devices.index(name)))
+            _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(cluster.index))))
     if schedule.execution == "stages":
         _check_stages(schedule)
     graph, position = schedule.graph, launch_position(schedule)
@@ -60,7 +57,7 @@ def check(schedule: Plan, cluster: Cluster | None) -> None:
     if not backwards.any():
         return
     device = _by_operator(schedule, schedule.device)
-    late = backwards & ((device[graph.src] == device[graph.dst]) | (schedule.execution == "graph"))
+    late = backwards & ((device[graph.src] == device[graph.dst]) | one_thread | (schedule.execution == "graph"))
     if late.any():
         edge = graph.edge(int(np.argmax(late)))
         _refuse(schedule, graph.index[edge.dst], f"it is launched before {edge.src!r}, which it reads from")

@@ -49,7 +49,6 @@ REFUSED = [
     ({"names": ["", "b"]}, "an operator's name must be a text that is not empty, not ''"),
     ({"names": [1, 2]}, "an operator's name must be a text that is not empty, not 1"),
     ({"kind": ""}, "a kind must be a text that is not empty"),
-    ({"kind": (0, 5)}, "kind must be a text or a pair (codes, texts), not (0, 5)"),
     ({"kind": ([0, 1], ["conv"])}, "operator 'b': code 1 is none of the 1 kinds"),
     ({"kind": ([-1, 0], ["conv"])}, "operator 'a': code -1 is none of the 1 kinds"),
     ({"kind": ([0], ["conv"])}, "the codes of kinds must be 2 whole numbers, one for each operator"),

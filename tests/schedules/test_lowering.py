@@ -110,7 +110,7 @@ def test_priorities_go_along():
           for option, known in OPTIONS.items()),
         ("a 0 0, b 0 0", "graph", {"transfers": "blocking"}, "a captured graph cannot hold host-blocking transfers"),
         ("b 1 0, a 0 0", "events", {"threads": "one"},
-         "one host thread cannot launch 'b' before 'a', which it reads from"),
+         "operator 'b': it is launched before 'a', which it reads from"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_lowered(text, execution, options, message):

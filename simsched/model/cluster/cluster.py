@@ -14,7 +14,7 @@ from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.kinds import Amount, Rate
 from simsched.base.numeric import frozen, is_count, twice
 from simsched.base.shown import as_html
-from simsched.model.cluster.device import OVERHEADS, Device, Link, traits
+from simsched.model.cluster.device import OVERHEADS, Device, Link
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
 from simsched.model.cluster.routing import Route, Router, Routes, Wire
 from simsched.model.graph.columns import Ints
@@ -203,18 +203,17 @@ class Cluster(Checked, Document):
         return Router(self.index, self.links)
 
     @cached_property
-    def kinds(self) -> tuple[Device, ...]:
-        """The first of the devices that equal each other in all but the name."""
-        first: dict[Any, Device] = {}
-        for device in self.devices:
-            first.setdefault(traits(device), device)
-        return tuple(first.values())
+    def kind(self) -> Ints:
+        """For each device the number in `kinds` of the one that it equals in all but the name, shape (n_devices,)."""
+        number: dict[Device, int] = {}
+        nameless = [replace(device, name="any") for device in self.devices]
+        return frozen(np.array([number.setdefault(device, len(number)) for device in nameless], np.int64))
 
     @cached_property
-    def kind(self) -> Ints:
-        """For each device the number in `kinds` of the one it equals, shape (n_devices,)."""
-        number = {traits(device): i for i, device in enumerate(self.kinds)}
-        return frozen(np.array([number[traits(device)] for device in self.devices], np.int64))
+    def kinds(self) -> tuple[Device, ...]:
+        """The first device of each kind."""
+        _, first = np.unique(self.kind, return_index=True)
+        return tuple(self.devices[i] for i in first)
 
     def transfer_time(self, src: str, dst: str, nbytes: float, exact: float | None = None) -> float:
         """Return the time in us of an edge between two devices with the links to itself.

@@ -1,9 +1,9 @@
 """A GPU and a link, as the simulator sees them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import inf
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from simsched.base.codec import Checked
 from simsched.base.errors import ClusterError
@@ -137,15 +137,6 @@ OVERHEADS: Final = (
     "launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency",
 )  # fmt: skip
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
-
-
-_PLAIN = tuple(f.name for f in fields(Device) if f.name not in ("name", "peak", "interference"))
-
-
-def traits(device: Device) -> tuple[Any, ...]:
-    """Return all of a device but its name, to be compared and hashed."""
-    values = [getattr(device, name) for name in _PLAIN]
-    return (*values, tuple(sorted(device.peak.items())), tuple(map(tuple, device.interference)))
 
 
 @dataclass(frozen=True, slots=True)

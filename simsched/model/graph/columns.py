@@ -142,14 +142,10 @@ def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int
 
 def kind_column(names: Sequence[str], kind: Any) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
     """Return kinds as a column of codes and the codes' texts; given is one text, or such a pair."""
-    try:
-        codes, texts = (0, (kind,)) if isinstance(kind, str) else kind
-        texts = tuple(texts)
-    except (TypeError, ValueError):
-        raise GraphError(f"kind must be a text or a pair (codes, texts), not {kind!r}") from None
+    codes, texts = (0, (kind,)) if isinstance(kind, str) else kind
     if not all(isinstance(text, str) and text for text in texts):
         raise GraphError(f"a kind must be a text that is not empty: {texts!r}")
-    return codes_of("kinds", codes, names, len(texts)), texts
+    return codes_of("kinds", codes, names, len(texts)), tuple(texts)
 
 
 def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:

@@ -8,12 +8,12 @@ import numpy.typing as npt
 
 from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
-from simsched.model.feasibility import barrier_before, check, launch_position
+from simsched.model.feasibility import barrier_before, check
 from simsched.model.graph import OpGraph
 from simsched.model.lowering.candidate import Candidate, Clock
 from simsched.model.lowering.core import plan, write
 from simsched.model.plan import EVENT_PLANS, Plan
-from simsched.model.program import EXECUTIONS, LAUNCH, Copies, Program
+from simsched.model.program import LAUNCH, Copies, Program
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
@@ -23,40 +23,21 @@ _ROOM: Final = 2048  # of the vector clocks at first, besides two entries per op
 
 def lower(schedule: Plan, cluster: Cluster, *, threads: str, transfers: str, events: str) -> Program:
     """See `Schedule.lower`."""
-    options = (threads, transfers, events)
-    _check_options(schedule.execution, *options)
+    options = {"threads": threads, "transfers": transfers, "events": events}
+    for name, value in options.items():
+        if value not in OPTIONS[name]:
+            raise ScheduleError(f"unknown {name} {value!r}; known are: {', '.join(OPTIONS[name])}")
+    if schedule.execution == "graph" and transfers == "blocking":
+        raise ScheduleError("a captured graph cannot hold host-blocking transfers; use transfers='async'")
     kept = schedule.__dict__.get("_lowered")
     if kept is not None and kept[0] is cluster and kept[1] == options:
         return cast(Program, kept[2])
-    check(schedule, cluster)
-    if threads == "one":
-        _require_one_thread_order(schedule)
-    names = tuple(device.name for device in cluster.devices)
-    device = schedule.device
-    if names[: len(schedule.devices)] != schedule.devices:
-        device = np.array([cluster.index.get(name, -1) for name in schedule.devices], np.int32)[device]
-    lowering = Lowering(
-        schedule.graph, names, schedule.execution, threads=threads, transfers=transfers, events=events
-    )  # fmt: skip
+    check(schedule, cluster, one_thread=threads == "one")
+    device = np.array([cluster.index.get(name, -1) for name in schedule.devices], np.int32)[schedule.device]
+    lowering = Lowering(schedule.graph, tuple(cluster.index), schedule.execution, **options)
     program = lowering.program(schedule.op, device, schedule.stream, schedule.stage, schedule.priority)
     schedule.__dict__["_lowered"] = (cluster, options, program)
     return program
-
-
-def _check_options(execution: str, threads: str, transfers: str, events: str) -> None:
-    for name, value in (("threads", threads), ("transfers", transfers), ("events", events)):
-        if value not in OPTIONS[name]:
-            raise ScheduleError(f"unknown {name} {value!r}; known are: {', '.join(OPTIONS[name])}")
-    if execution == "graph" and transfers == "blocking":
-        raise ScheduleError("a captured graph cannot hold host-blocking transfers; use transfers='async'")
-
-
-def _require_one_thread_order(schedule: Plan) -> None:
-    position = launch_position(schedule)
-    late = position[schedule.graph.src] > position[schedule.graph.dst]
-    if late.any():
-        edge = schedule.graph.edge(int(np.argmax(late)))
-        raise ScheduleError(f"one host thread cannot launch {edge.dst!r} before {edge.src!r}, which it reads from")
 
 
 class Lowering:
@@ -72,11 +53,6 @@ class Lowering:
         As in `Schedule`.
     threads, transfers, events
         As in `Schedule.lower`.
-
-    Raises
-    ------
-    ScheduleError
-        If the execution or an option is unknown.
 
     Notes
     -----
@@ -95,9 +71,6 @@ class Lowering:
         transfers: str = "async",
         events: str = "minimal",
     ) -> None:
-        if execution not in EXECUTIONS:
-            raise ScheduleError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
-        _check_options(execution, threads, transfers, events)
         self.graph, self.devices, self.execution = graph, tuple(devices), execution
         n, one_thread = len(graph), threads == "one" or execution == "graph"
         (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
