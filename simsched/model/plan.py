@@ -14,7 +14,7 @@ from simsched.base.errors import ScheduleError
 from simsched.base.io import json_copy
 from simsched.base.numeric import freeze, is_number, twice, whole_numbers
 from simsched.model.graph import OpGraph, Rows
-from simsched.model.graph.columns import Indices, compact, distinct, packed, unpacked
+from simsched.model.graph.columns import Indices, distinct
 from simsched.model.program import EXECUTIONS
 
 EVENT_PLANS: Final = ("minimal", "literal")
@@ -82,7 +82,11 @@ class Plan:
         number = {name: i for i, name in enumerate(devices)}
         columns: dict[str, npt.ArrayLike] = {key: [getattr(row, key) for row in rows] for key in _NUMBERS}
         columns |= {"op": [graph.index[row.op] for row in rows], "device": [number[row.device] for row in rows]}
-        self._fill(graph, devices, columns, execution, estimate, scheduler, events, search)
+        made = Plan.from_columns(
+            graph, devices=devices, **columns, execution=execution, estimate=estimate, scheduler=scheduler,
+            events=events, search=search,
+        )  # fmt: skip
+        self.__dict__.update(made.__dict__)
 
     @classmethod
     def from_columns(
@@ -103,22 +107,7 @@ class Plan:
         search: Mapping[str, Any] = _NO_SEARCH,
     ) -> Self:
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread."""
-        schedule = cls.__new__(cls)
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
-        schedule._fill(graph, tuple(devices), columns, execution, estimate, scheduler, events, search)
-        return schedule
-
-    def _fill(
-        self,
-        graph: OpGraph,
-        devices: tuple[str, ...],
-        columns: Mapping[str, npt.ArrayLike],
-        execution: str,
-        estimate: float | None,
-        scheduler: str,
-        events: str,
-        search: Mapping[str, Any],
-    ) -> None:
         for what, value, known in (("execution", execution, EXECUTIONS), ("events", events, EVENT_PLANS)):
             if value not in known:
                 raise ScheduleError(f"unknown {what} {value!r}; known are: {', '.join(known)}")
@@ -143,19 +132,20 @@ class Plan:
                 raise ScheduleError(
                     f"operator {names[values['op'][at]]!r}: {key} must not be negative, not {values[key][at]}"
                 )
-        self.__dict__.update(
-            values, graph=graph, devices=devices, execution=execution, scheduler=scheduler, events=events,
+        schedule = cls.__new__(cls)
+        schedule.__dict__.update(
+            values, graph=graph, devices=tuple(devices), execution=execution, scheduler=scheduler, events=events,
             estimate=None if estimate is None else float(estimate), search=_search(search),
         )  # fmt: skip
-        freeze(self.__dict__)
+        freeze(schedule.__dict__)
+        return schedule
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {key: packed(value) for key, value in self.__dict__.items() if key not in _CACHED}
+        state = {key: value for key, value in self.__dict__.items() if key not in _CACHED}
         return state | {"search": dict(self.search)}  # a mapping proxy cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({key: unpacked(value) for key, value in state.items()})
-        self.__dict__["search"] = MappingProxyType(state["search"])
+        self.__dict__.update(state, search=MappingProxyType(state["search"]))
         freeze(self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -241,10 +231,9 @@ def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
     if given is None or len(shape) != 1 or (given.size and not -_LARGEST <= given.min() <= given.max() <= _LARGEST):
         raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
     try:
-        column = np.broadcast_to(given.astype(np.int32), shape)
+        return np.broadcast_to(given.astype(np.int32), shape)
     except ValueError:
         raise ScheduleError(f"column {name!r} must have {shape[0] if shape else 1} rows, one per operator") from None
-    return compact(column)
 
 
 def _search(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -429,16 +429,12 @@ class Program(Document):
         if len(events) > np.count_nonzero(recorded >= 0):
             twice = np.bincount(events, minlength=self.n_events) > 1
             raise ProgramError(f"event {int(np.argmax(twice))} is recorded twice")
-        early = [places[:0]]
-        for code in (WAIT, SYNC):
-            events, places = self._rows_of(code)
-            later = np.flatnonzero(recorded[events] > places)
-            at, place = recorded[events[later]], places[later]
-            threads = [np.searchsorted(self.thread_ptr, rows, side="right") for rows in (at, place)]
-            early.append(place[threads[0] == threads[1]])
-        first = np.concatenate(early)
-        if len(first):
-            raise ProgramError(f"event {self.argument[first.min()]} is waited for before the same thread records it")
+        waits = np.flatnonzero((self.action == WAIT) | (self.action == SYNC))
+        records = recorded[self.argument[waits]]
+        threads = [np.searchsorted(self.thread_ptr, places, side="right") for places in (waits, records)]
+        early = waits[(records > waits) & (threads[0] == threads[1])]
+        if len(early):
+            raise ProgramError(f"event {self.argument[early[0]]} is waited for before the same thread records it")
 
     def to_file(self) -> _File:
         """Return it as its file has it."""

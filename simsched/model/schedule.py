@@ -78,7 +78,7 @@ class Schedule(Plan, Document):
     -----
     Stored by columns in launch order: `op` (operator indices), `device` (indices into
     `devices`), `stream`, `stage`, `group`, `priority`, each of shape (n_ops,) and of 32 bits; one
-    of equal rows is stored as one row (an array without strides).
+    that is given as one number is stored as one.
     """
 
     FORMAT, FILE = "simsched.schedule", _File
@@ -154,10 +154,7 @@ class Schedule(Plan, Document):
     def to_file(self) -> _File:
         """Return it as its file has it: without wall times."""
         search = {key: value for key, value in self.search.items() if not key.endswith("_s")}
-        return _File(
-            scheduler=self.scheduler, execution=self.execution, estimate=self.estimate, events=self.events,
-            search=search, graph=self.graph, placements=self.placements,
-        )  # fmt: skip
+        return _File(**{each.name: getattr(self, each.name) for each in fields(_File)} | {"search": search})
 
 
 @dataclass(kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,40 +32,11 @@ LABELS = ("kind", "dtype", "block")
 """Columns of texts that an operator has."""
 
 
-class Repeated(NamedTuple):
-    """A column of equal rows, as it is pickled."""
-
-    row: npt.NDArray[Any]
-    length: int
-
-
-def compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column of equal rows as a read-only view of one row, any other as it is."""
-    if len(values) < 2 or not values.flags.c_contiguous:
-        return values
-    bits = values.view(f"i{values.itemsize}")  # NaN equals itself, and 0.0 is not -0.0
-    if bits[0] != bits[-1] or (bits != bits[0]).any():
-        return values
-    return np.broadcast_to(values[0], values.shape)
-
-
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the values of a column once each, rising; for this alone `numpy.unique` loads masked arrays first."""
     rising = np.sort(values)
     found: npt.NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])[: len(rising)]]
     return found
-
-
-def packed(value: Any) -> Any:
-    """Return a value of an object's state for pickling; `unpacked` undoes it."""
-    if isinstance(value, np.ndarray) and value.strides == (0,) and len(value) > 1:
-        return Repeated(value[:1].copy(), len(value))
-    return value
-
-
-def unpacked(value: Any) -> Any:
-    """Return what `packed` was given."""
-    return np.broadcast_to(value.row[0], (value.length,)) if isinstance(value, Repeated) else value
 
 
 def index_type(end: int) -> type[np.signedinteger[Any]]:

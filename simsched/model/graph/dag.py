@@ -38,7 +38,7 @@ class Dag:
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
         rows, edge_rows = tuple(operators), tuple(edges)
         names = tuple(op.name for op in rows)
-        index = self.__dict__["index"] = by.index_of(names)
+        index = by.index_of(names)
         classes = [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows]
         columns: dict[str, npt.NDArray[Any]] = {end: by.endpoints(edge_rows, index, end) for end in ("src", "dst")}
         columns |= {f"edge_{key}": by.column(getattr(e, key) for e in edge_rows) for key in ("nbytes", "transfer")}
@@ -52,7 +52,7 @@ class Dag:
             if op.attributes or op.input_shapes or op.output_shape is not None
         }
         labels = {key: by.encode(getattr(op, key) for op in rows) for key in by.LABELS}
-        self._fill(name, names, columns, labels, details)
+        self.__dict__.update(Dag.of(name, names, columns, labels, details).__dict__)
 
     @classmethod
     def from_columns(
@@ -106,30 +106,19 @@ class Dag:
         details: Details,
     ) -> Self:
         """Make a graph of columns as it stores them, whose rows are known to be right."""
-        graph = cls.__new__(cls)
-        graph._fill(name, names, columns, labels, details)
-        return graph
-
-    def _fill(
-        self,
-        name: str,
-        names: tuple[str, ...] | Numbered,
-        columns: Mapping[str, npt.NDArray[Any]],
-        labels: Labels,
-        details: Details,
-    ) -> None:
         if not names:
             raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
         order, cycle = topological_order(len(names), columns["src"], columns["dst"])
         if cycle:
             raise GraphError(f"the edges form a cycle: {describe_cycle([names[i] for i in cycle])}")
-        put = self.__dict__.update
         codes = {f"{key}_code": column for key, (column, _) in labels.items()}
-        put({key: by.compact(values) for key, values in {**columns, **codes}.items()}, order_index=order)
-        put(name=name, names=names, _details=details, _texts={key: labels[key][1] for key in labels})
-        freeze(self.__dict__)
+        graph = cls.__new__(cls)
+        graph.__dict__.update({**columns, **codes}, name=name, names=names, order_index=order, _details=details)
+        graph.__dict__["_texts"] = {key: texts for key, (_, texts) in labels.items()}
+        freeze(graph.__dict__)
         if isinstance(names, tuple):
-            _ = self.index  # a name that stands twice is refused
+            _ = graph.index  # a name that stands twice is refused
+        return graph
 
     # These are filled above; the annotations say what they are.
     name: str
@@ -157,10 +146,10 @@ class Dag:
         raise AttributeError(f"an OpGraph cannot be changed (tried to delete {name!r}); make a new one")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: by.packed(value) for key, value in self.__dict__.items() if key not in _CACHED}
+        return {key: value for key, value in self.__dict__.items() if key not in _CACHED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({key: by.unpacked(value) for key, value in state.items()})
+        self.__dict__.update(state)
         freeze(self.__dict__)
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.numeric import frozen
-from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, compact, encode, gathered
+from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, encode, gathered
 from simsched.model.graph.operator import Operator
 from simsched.model.graph.opgraph import OpGraph
 
@@ -21,7 +21,7 @@ def with_times(graph: OpGraph, times: Floats) -> OpGraph:
     [3.0, 4.0]
     """
     made = OpGraph.__new__(OpGraph)
-    made.__dict__.update(graph.__dict__, time=frozen(compact(np.array(times, np.float64))))
+    made.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
     return made
 
 

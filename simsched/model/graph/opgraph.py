@@ -58,8 +58,8 @@ class OpGraph(Dag, Document):
     `time` and `utilization` (NaN for None), `intensity` (-1 for None, else the index into
     `INTENSITIES`), and with `edges`: `src`, `dst` (operator indices), `edge_nbytes`,
     `edge_transfer` (NaN for None). Kernels of operator i are rows ``kernel_ptr[i]`` to
-    ``kernel_ptr[i + 1]`` of the ``kernel_*`` columns. A column of equal rows is stored as one row
-    (an array without strides), indices as 32 bits where that is enough. Making a graph is O(V + E),
+    ``kernel_ptr[i + 1]`` of the ``kernel_*`` columns. A column that is given as one number is stored
+    as one, indices as 32 bits where that is enough. Making a graph is O(V + E),
     or O(V log V + E) if the operators are not given in topological order.
 
     >>> graph = OpGraph([Operator("a", time=3.0), Operator("b", time=5.0)], [Edge("a", "b")])

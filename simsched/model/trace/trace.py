@@ -33,14 +33,11 @@ class Trace(Timeline):
 
     def sm_utilization(self, device: str | None = None) -> float:
         """Return the mean over the makespan of the issue slots in use, in [0, 1]; None: over all devices."""
-        return self._mean("sm", device, 1.0)
+        return metrics.mean_share(self, "sm", device, 1.0)
 
     def sm_efficiency(self, device: str | None = None) -> float:
         """Return the mean share of SMs with at least one resident block over the makespan, in [0, 1]."""
-        return self._mean("active_sms", device, None)
-
-    def _mean(self, what: str, device: str | None, full: float | None) -> float:
-        return metrics.mean_share(self, what, device, full)
+        return metrics.mean_share(self, "active_sms", device, None)
 
     active_warps, achieved_occupancy = metrics.active_warps, metrics.achieved_occupancy
     peak_memory, memory_warnings = memory.peak_memory, memory.memory_warnings
