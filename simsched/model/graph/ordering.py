@@ -14,7 +14,9 @@ _LONGEST_CYCLE_SHOWN = 12
 def grouped(ends: Indices, n: int) -> tuple[Ints, Indices]:
     """Return ``(ptr, edges)``: the edges whose end is i are ``edges[ptr[i]:ptr[i + 1]]``, in given order."""
     ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
-    return frozen(ptr), frozen(narrow(np.argsort(ends, kind="stable"), len(ends)))
+    keys = (ends.astype(np.int64) << 32) + np.arange(len(ends))  # sorted some times faster than by a stable argsort
+    keys.sort()
+    return frozen(ptr), frozen(narrow(keys & 0xFFFFFFFF, len(ends)))
 
 
 def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list[int]]:
