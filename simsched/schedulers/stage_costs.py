@@ -1,6 +1,6 @@
 """What a stage costs: the `stage_latency` option of schedulers that work by stages."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, Protocol
@@ -77,6 +77,13 @@ class StageCost:
         Name of the device; None takes the first.
     merged_time
         Time in us of some operators merged into one, for all but functions and tables.
+    class_of
+        By operator; stages of equal classes, group by group, take equally long. None: operators are not alike.
+
+    Attributes
+    ----------
+    known
+        Latencies of the stages asked for, by classes, or if merged by names; and whether they are.
 
     Raises
     ------
@@ -97,9 +104,11 @@ class StageCost:
         *,
         device: str | None = None,
         merged_time: Callable[[tuple[str, ...]], float] | None = None,
+        class_of: Mapping[str, Hashable] | None = None,
     ) -> None:
         self._scheduler, self._option, self._merged_time = scheduler, option, merged_time
-        self._known: dict[tuple[Groups, bool], float] = {}
+        self._class_of = class_of or dict(zip(graph.names, graph.names, strict=True))
+        self.known: dict[tuple[Hashable, bool], float] = {}
         self._latency: Callable[[Groups], float] | None = None
         on = cluster.devices[0] if device is None else cluster[device]
         if isinstance(option, StageFormula):
@@ -134,16 +143,17 @@ class StageCost:
 
     def __call__(self, groups: Groups, merged: bool = False) -> float:
         """Return the latency in us of a stage."""
-        key = (groups, merged)
-        if key not in self._known:
+        look = groups if merged else tuple(tuple(self._class_of[name] for name in group) for group in groups)
+        key = look, merged
+        if key not in self.known:
             answer = self._ask(groups, merged)
             if not is_number(answer) or not 0 <= answer < inf:
                 raise SchedulerError(
                     f"{self._scheduler}: stage_latency says {answer!r} of stage {groups!r}; it must be us, finite and "
                     f"not negative"
                 )
-            self._known[key] = float(answer)
-        return self._known[key]
+            self.known[key] = float(answer)
+        return self.known[key]
 
 
 def _by_formula(formula: StageFormula, graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:

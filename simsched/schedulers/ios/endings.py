@@ -15,6 +15,7 @@ FORMULA, COLLECT, LOOK_UP = range(3)
 STAGES, LOOKS, FIRST_NODE = range(3)
 """Nodes that all stages, and all looks of stages, extend; and the first that extends one of them."""
 END_OF_STAGE: Final = -1
+NOT_TAKEN: Final = -1
 
 
 class State(Row):
@@ -53,7 +54,7 @@ class Value(Row):
 
 
 class Group(Row):
-    """An operator that is taken off, and if `parent` is itself, the group of which it is the first.
+    """An operator; if it is taken off, its `parent` joined its group before, or is itself, the first of its group.
 
     `n_sources` of those that it reads from are taken too; `n_roots` operators of the group read from none in the stage.
     """
@@ -138,8 +139,6 @@ class PartTable(Table):
     frames: Rows[Frame] = length("n_ops + 1")
     groups: Rows[Group] = length("n_ops")
     joined: Column[i4] = length("n_ops")
-    within_ptr: Column[i4] = length("n_ops + 1")
-    within: Column[i4]  # who reads from an operator in the state that is open
     nodes: Rows[Node] = length("nodes_room")
     slots: Column[i4] = length("2 * nodes_room")  # a hash table of nodes by key; rooms of nodes are powers of 2
     written: Column[i4] = length("written_room")  # the stages to ask for, operators as in `drafted`
@@ -325,16 +324,7 @@ def ask_for(s: PartTable, node: int) -> None:
 
 
 def _open_state(s: PartTable) -> None:
-    """Begin with a state: its first frame, and who reads from whom in it."""
-    at = 0
-    for x in range(s.n_ops):
-        s.within_ptr[x] = at
-        if holds(s, s.state, x):
-            for e in range(s.reader_ptr[x], s.reader_ptr[x + 1]):
-                if holds(s, s.state, s.readers[e]):
-                    s.within[at] = s.readers[e]
-                    at += 1
-    s.within_ptr[s.n_ops] = at
+    """Begin with a state and its first frame."""
     state, value, frame = s.states[s.state], s.values[s.state], s.frames[0]
     s.depth = 0
     frame.cell, frame.end, frame.node = state.start, state.end, STAGES
@@ -374,12 +364,14 @@ def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
     us, size, n_roots = s.time[x], 1, 1
     n_groups, n_unrooted, trail = frame.n_groups + 1, frame.n_unrooted, frame.trail
     s.groups[x].parent = x
-    for e in range(s.within_ptr[x], s.within_ptr[x + 1]):
+    for e in range(s.reader_ptr[x], s.reader_ptr[x + 1]):
+        reader = s.groups[s.readers[e]]
+        if reader.parent < 0:
+            continue
         if s.single_root:
-            reader = s.groups[s.within[e]]
             n_roots -= reader.n_sources == 0
             reader.n_sources += 1
-        u = root(s, s.within[e])
+        u = root(s, s.readers[e])
         if u != x:
             group = s.groups[u]
             group.parent = x
@@ -404,9 +396,10 @@ def _put_back(s: PartTable) -> None:
     s.depth -= 1
     for j in range(s.frames[s.depth].trail, frame.trail):
         s.groups[s.joined[j]].parent = s.joined[j]
+    s.groups[frame.operator].parent = NOT_TAKEN
     if s.single_root:
-        for e in range(s.within_ptr[frame.operator], s.within_ptr[frame.operator + 1]):
-            s.groups[s.within[e]].n_sources -= 1
+        for e in range(s.reader_ptr[frame.operator], s.reader_ptr[frame.operator + 1]):
+            s.groups[s.readers[e]].n_sources -= s.groups[s.readers[e]].parent >= 0
 
 
 def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
@@ -419,7 +412,7 @@ def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
         frame.cell = frame.end  # likewise, but it is one itself
     if s.mode != FORMULA:
         frame.node = extended(s, s.frames[s.depth - 1].node, x)
-    if frame.n_groups > s.most_groups or frame.n_unrooted > 0:
+    if frame.n_groups > s.most_groups or (s.single_root and frame.n_unrooted > 0):
         return
     s.n_endings += 1
     if s.mode == FORMULA:

@@ -1,6 +1,7 @@
 """The dynamic program over one part of a graph: memory and calls of the compiled search."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import inf
@@ -9,10 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from simsched.schedulers.deadline import Deadline
+from simsched.model import OpGraph
 from simsched.schedulers.ios import endings
-from simsched.schedulers.listing import require_finite
-from simsched.schedulers.stage_costs import StageFormula
+from simsched.schedulers.ios.problem import Problem, StoppedError
+from simsched.schedulers.listing import reduced, require_finite
+from simsched.schedulers.stage_costs import Groups
 
 _STEPS: Final = 2**21  # cells between two looks at the clock
 _FIRST_ROOM: Final = 1024
@@ -24,10 +26,6 @@ Stage = tuple[tuple[int, ...], ...]
 
 class TooLargeError(Exception):
     """A part has more endings, or more stages to ask for, than the budget it names, or needs too much "memory"."""
-
-
-class StoppedError(Exception):
-    """The time is over, or the user has interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,66 +56,48 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Operators of a part, numbered topologically from 0.
-
-    Parameters
-    ----------
-    readers
-        The operators that read from each, rising, without those that follow from others.
-    classes
-        A number below `len(part)` for each; operators of equal ones are the same to the stage latency.
-    times
-        Of each alone in us.
-    merges
-        Sets of operators that can be merged.
-    """
-
-    readers: tuple[tuple[int, ...], ...]
-    classes: tuple[int, ...]
-    times: tuple[float, ...]
-    merges: tuple[tuple[int, ...], ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.readers)
-
-
-@dataclass(frozen=True, slots=True)
 class Solution:
     """A fastest sequence of stages of a part, and what the search for it saw.
 
     Parameters
     ----------
     stages
-        Groups of operators, each rising; and whether they are merged.
+        Groups of operators by name; and whether they are merged.
     states, transitions, merged_transitions
         What the dynamic program went through; transitions with those that merge.
     schedules
-        How many sequences of stages there are; exact, or close if `schedules_exact` is false, None beyond 1e308.
+        How many sequences of stages there are; exact, or close if `schedules_exact` is false, None beyond 1e308, or if
+        it was stopped.
     distinct_stages
         Stages that end any state; 0 with a formula.
+    reason
+        Why the block that it is of was cut, the option; None if it is a whole block.
     """
 
-    stages: tuple[tuple[Stage, bool], ...]
-    states: int
-    transitions: int
-    merged_transitions: int
-    schedules: int | None
-    schedules_exact: bool
-    distinct_stages: int
+    stages: tuple[tuple[Groups, bool], ...]
+    states: int = 0
+    transitions: int = 0
+    merged_transitions: int = 0
+    schedules: int | None = None
+    schedules_exact: bool = False
+    distinct_stages: int = 0
+    reason: str | None = None
+
+    def __len__(self) -> int:
+        return sum(len(group) for groups, _ in self.stages for group in groups)
 
 
-class PartSearch:
-    """The compiled search over one part.
+class Part:
+    """Operators that are optimised together, and the compiled search over their stages.
 
     Parameters
     ----------
-    part, merge_costs
-        What to search, and the latency in us of each set of operators merged.
+    problem
+        What they are of.
+    ops
+        The operators, in topological order; below each is numbered by its place.
     limits
-        What limits it.
-    deadline
-        Asked from time to time.
+        What limits the search.
 
     Raises
     ------
@@ -127,37 +107,51 @@ class PartSearch:
         If the deadline is over.
     """
 
-    def __init__(self, part: Part, merge_costs: Sequence[float], limits: Limits, deadline: Deadline) -> None:
-        self._part, self._limits, self._deadline = part, limits, deadline
-        n = len(part)
+    def __init__(self, problem: Problem, ops: Sequence[int], limits: Limits) -> None:
+        self._problem, self._limits = problem, limits
+        self._check_time()
+        n, self._names = len(ops), [problem.graph.names[i] for i in ops]
+        self._readers = readers_within(problem.graph, ops)
+        if least_transitions(self._readers) > limits.max_transitions:
+            raise TooLargeError("max_transitions")  # known before anything is asked about operators to merge
+        self._classes = np.unique(problem.classes[ops], return_inverse=True)[1]  # below n
+        self._merges = problem.merging.sets(ops)
+        merge_cost = [problem.ask(self._named((merge,)), merged=True) for merge in self._merges]
         most = n if limits.r is None else min(n, limits.r)
         room = _FIRST_ROOM + 2 * n
-        reader_ptr, readers = _joined(part.readers)
-        source_ptr, sources = _joined(_turned(part.readers))
-        merge_ptr, merged = _joined([merge[::-1] for merge in part.merges])
-        fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in part.readers)
+        reader_ptr, readers = _joined(self._readers)
+        source_ptr, sources = _joined(_turned(self._readers))
+        merge_ptr, merged = _joined([merge[::-1] for merge in self._merges])
+        fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in self._readers)
         self._run = run = endings.PartTable(
             n_ops=n, n_words=(n + 63) // 64, n_states=1, single_root=limits.single_root, most_ops=most,
-            most_groups=n if limits.s is None else min(n, limits.s), n_merges=len(merge_costs), margin=n + 1,
+            most_groups=n if limits.s is None else min(n, limits.s), n_merges=len(self._merges), margin=n + 1,
             states_room=room, cells_room=room, nodes_room=1 << (room - 1).bit_length(), written_room=room,
-            time=np.array(part.times), classes=np.array(part.classes, np.int32),
+            time=problem.times[ops], classes=self._classes.astype(np.int32),
             fewer=np.array([0, *accumulate(fewer)], np.int32), reader_ptr=reader_ptr, readers=readers,
-            within=np.zeros_like(readers), source_ptr=source_ptr, sources=sources,
-            merge_ptr=merge_ptr, merged=merged, merge_cost=np.array(merge_costs),
+            source_ptr=source_ptr, sources=sources, merge_ptr=merge_ptr, merged=merged,
+            merge_cost=np.array(merge_cost, np.float64),
         )  # fmt: skip
         run["masks"][: run.n_words].view(np.uint8)[: (n + 7) // 8] = np.packbits(np.ones(n, bool), bitorder="little")
-        sinks = [i for i in reversed(range(n)) if not part.readers[i]]
+        run["groups"]["parent"] = endings.NOT_TAKEN
+        sinks = [i for i in reversed(range(n)) if not self._readers[i]]
         run["states"]["end"][0] = run.n_cells = len(sinks)
         run["cells"]["operator"][: len(sinks)] = sinks
         while run.state < run.n_states:
             self._make_room("states", "cells")
             endings.build_states(run)
-            if deadline.over():
-                raise StoppedError
+            self._check_time()
             if run.n_cells > limits.max_transitions:  # each is an ending of one operator
                 raise TooLargeError("max_transitions")
         run["values"] = np.zeros(run.n_states, endings.Value.dtype)
         run["values"]["count"][-1] = run["values"]["count_modulo"][-1] = 1
+
+    def _check_time(self) -> None:
+        if self._problem.deadline.over():
+            raise StoppedError
+
+    def _named(self, stage: Stage) -> Groups:
+        return tuple(tuple(self._names[k] for k in group) for group in stage)
 
     def _make_room(self, *growing: str) -> None:
         """Double the columns of what is nearly full."""
@@ -170,9 +164,8 @@ class PartSearch:
                 old = run[name]
                 if 2 * old.nbytes > _MOST_NBYTES:
                     raise TooLargeError("memory")
-                new = np.empty(2 * old.nbytes, np.uint8)  # rows are copied as bytes, not field after field
-                new[: old.nbytes] = old.view(np.uint8)
-                run[name] = new.view(old.dtype)
+                more = np.empty(old.nbytes, np.uint8)  # rows are copied as bytes, not field after field
+                run[name] = np.concatenate([old.view(np.uint8), more]).view(old.dtype)
             setattr(run, f"{what}_room", 2 * room)
             if what == "nodes":
                 run["slots"] = np.zeros(2 * run.nodes_room, np.int32)
@@ -188,37 +181,42 @@ class PartSearch:
             self._make_room("nodes", "written")
             run.left = steps = min(left, _STEPS)
             endings.search_endings(run)
-            if self._deadline.over():
-                raise StoppedError
+            self._check_time()
             left -= steps - run.left
             if run.n_asked > self._limits.max_stages:
                 raise TooLargeError("max_stages")
 
-    def by_formula(self, formula: StageFormula) -> Solution:
-        """Return a fastest sequence of stages by a formula."""
-        factor = 1.0 + formula.slowdown * (np.arange(len(self._part) + 1) - 1.0)
-        factor[0] = formula.constant
-        self._run["factor"] = factor
-        self._search(endings.FORMULA)
-        return self._solution()
+    def solution(self) -> Solution:
+        """Return a fastest sequence of stages.
 
-    def by_cost(self, ask: Callable[[list[Stage]], list[float]]) -> Solution:
-        """Return a fastest sequence of stages by a function that is asked for each look of a stage once."""
-        self._run.n_nodes = endings.FIRST_NODE
-        self._search(endings.COLLECT)
-        costs = np.array([inf, *ask(list(self._asked()))])
-        nodes = self._run["nodes"][: self._run.n_nodes]
-        nodes["cost"] = costs[nodes["asked"]]
-        self._search(endings.LOOK_UP)
-        return self._solution()
+        Raises
+        ------
+        TooLargeError
+            If there are more endings, or looks of stages to ask for, than the budget allows.
+        StoppedError
+            If the deadline is over.
+        """
+        run, formula = self._run, self._problem.formula
+        if formula is None:
+            run.n_nodes = endings.FIRST_NODE
+            self._search(endings.COLLECT)
+            costs = np.array([inf, *map(self._problem.ask, self._asked())])
+            nodes = run["nodes"][: run.n_nodes]
+            nodes["cost"] = costs[nodes["asked"]]
+            self._search(endings.LOOK_UP)
+        else:
+            run["factor"] = 1.0 + formula.slowdown * (np.arange(run.n_ops + 1) - 1.0)
+            run["factor"][0] = formula.constant
+            self._search(endings.FORMULA)
+        return self._found()
 
-    def _asked(self) -> Iterator[Stage]:
+    def _asked(self) -> Iterator[Groups]:
         """Yield the stages to ask the cost of."""
         groups: list[tuple[int, ...]] = []
         group: list[int] = []
         for drafted in self._run["written"][: self._run.n_written].tolist():
             if drafted == endings.END_OF_STAGE:
-                yield tuple(groups)
+                yield self._named(tuple(groups))
                 groups = []
                 continue
             group.append(drafted >> 1)
@@ -226,23 +224,23 @@ class PartSearch:
                 groups.append(tuple(group))
                 group = []
 
-    def _solution(self) -> Solution:
+    def _found(self) -> Solution:
         """Read the stages and the counts."""
-        run, part, whole = self._run, self._part, self._run.values[0]
+        run, whole = self._run, self._run.values[0]
         require_finite("ios", whole.cost)
-        stages: list[tuple[Stage, bool]] = []
+        stages: list[tuple[Groups, bool]] = []
         state = 0
         while state < run.n_states - 1:
             value = run.values[state]
             if value.merge >= 0:
-                stages.append(((part.merges[value.merge],), True))
+                stage: Stage = (self._merges[value.merge],)
             else:
-                taken = np.flatnonzero(self._held(state) > self._held(value.next)).tolist()
-                stages.append((groups_of(taken, part), False))
+                stage = self._groups(np.flatnonzero(self._held(state) > self._held(value.next)).tolist())
+            stages.append((self._named(stage), value.merge >= 0))
             state = value.next
         transitions = run.n_endings + run.n_merged_endings
         # an upper bound of the rounding error: additions one after the other, stage after stage
-        error = whole.count * (len(part) + 1) * (transitions + 1) * 2.0**-52
+        error = whole.count * (run.n_ops + 1) * (transitions + 1) * 2.0**-52
         exact = error < _EXACT_BELOW
         schedules = None
         if whole.count < inf:
@@ -257,19 +255,43 @@ class PartSearch:
         mask = self._run["masks"][state * words : (state + 1) * words]
         return np.unpackbits(mask.view(np.uint8), bitorder="little")
 
+    def _groups(self, ops: Sequence[int]) -> Stage:
+        """Return the groups of a stage: rising operators that edges connect, by their classes, then first operators."""
+        group_of: dict[int, list[int]] = {}
+        for x in reversed(ops):
+            group = group_of[x] = [x]
+            for u in self._readers[x]:
+                if u in group_of and group_of[u] is not group:
+                    group += group_of[u]
+                    group_of |= dict.fromkeys(group_of[u], group)
+        groups = [tuple(sorted(group_of[x])) for x in ops if min(group_of[x]) == x]
+        return tuple(sorted(groups, key=lambda group: [self._classes[x] for x in group]))
 
-def groups_of(ops: Sequence[int], part: Part) -> Stage:
-    """Return the groups of a stage: rising operators that edges connect, groups by classes, then first operators."""
-    group_of: dict[int, list[int]] = {}
-    for x in sorted(ops, reverse=True):
-        group = group_of[x] = [x]
-        for u in part.readers[x]:
-            if u in group_of and group_of[u] is not group:
-                group += group_of[u]
-                for member in group_of[u]:
-                    group_of[member] = group
-    groups = [tuple(sorted(group_of[x])) for x in sorted(ops) if min(group_of[x]) == x]
-    return tuple(sorted(groups, key=lambda group: [part.classes[x] for x in group]))
+
+def readers_within(graph: OpGraph, ops: Sequence[int]) -> list[list[int]]:
+    """Return who reads from each operator of a piece, rising, without edges that follow from others.
+
+    Operators are numbered by their places in `ops`, which is in topological order.
+    """
+    place = {i: k for k, i in enumerate(ops)}
+    ptr, edges = graph.outgoing
+    reading = ((i, graph.dst[edges[ptr[i] : ptr[i + 1]]].tolist()) for i in ops)
+    within = ((place[i], place[j]) for i, readers in reading for j in readers if j in place)
+    return reduced(len(ops), within)[0]
+
+
+def least_transitions(readers: Sequence[Sequence[int]]) -> int:
+    """Return how many endings of one operator there are at least.
+
+    Of w operators as many steps from the start none reads from another: there is a state for each set of them, and
+    each of a set ends its state.
+    """
+    steps = [0] * len(readers)
+    for x, reading in enumerate(readers):
+        for u in reading:
+            steps[u] = max(steps[u], steps[x] + 1)
+    width = max(Counter(steps).values())
+    return int(width * 2 ** (width - 1))
 
 
 def _congruent(near: float, modulo: int) -> int:
