@@ -12,27 +12,15 @@ BUDGET: Final = 1 << 22
 
 
 class Operator(Row):
-    """Where an operator runs, and when it is over."""
+    """Where an operator runs, when it is over, and its place on paths."""
 
     finish: f8
-    device: i4  # or -1
-
-
-class Step(Row):
-    """An operator as a step of a path."""
-
     mean_us: f8  # over devices
     onward: f8  # the longest path from it on
+    device: i4  # or -1
     following: i4  # operator on that path, or edge as released
     goes_on: i4  # whether the path may lead through it
     n_inputs: i4  # not taken yet
-
-
-class Device(Row):
-    """A device, and when it is free."""
-
-    free: f8
-    base: f8  # before the path
 
 
 class Mapping(Table):
@@ -40,16 +28,13 @@ class Mapping(Table):
 
     n_ops: i8
     n_devices: i8
-    released: i8  # whether to record as the released code does
+    released: i8  # whether to map as the released code does
     n_open: i8  # operators, or edges as released, still to map
-    n_listed: i8
     n_path: i8
     n_paths: i8
     at: i8  # the operator that is recorded next
     n_states: i8  # mappings recorded of those before it
-    makespan: f8
     ops: Rows[Operator]
-    steps: Rows[Step]
     in_ptr: Column[i8]
     inputs: Rows[Edge]  # by consumer
     out_ptr: Column[i8]
@@ -57,20 +42,12 @@ class Mapping(Table):
     time: Column[f8]  # of each device and operator
     latency: Column[f8]  # from each device to each other
     bandwidth: Column[f8]
-    devices: Rows[Device] = length("n_devices")
-    listed: Column[i4]  # operators that are mapped
-    open: Column[i4]
-    given: Column[i4]  # in the order of the graph
+    clock: Column[f8] = length("n_devices")  # when each device is free
+    order: Column[i4]  # in which operators run
     path: Column[i4] = length("n_ops")
     recorded: Column[f8] = length("n_states * n_ops * n_devices")  # ends by operator and device
     mapped: Column[i4] = length("n_states * 2 * n_ops * n_devices")  # by state, and by turns of `at`
     free: Column[f8] = length("n_states * 2 * n_devices * n_devices")
-
-
-def put_path(t: Mapping, d: int) -> None:
-    """Map the path to a device."""
-    for k in range(t.n_path):
-        t.ops[t.path[k]].device = d
 
 
 def inputs_ready(t: Mapping, i: int) -> float:
@@ -80,26 +57,32 @@ def inputs_ready(t: Mapping, i: int) -> float:
         edge = t.inputs[e]
         source = t.ops[edge.op]
         if source.device >= 0:
-            ready = max(ready, source.finish + transfer(edge, source.device, d, t.n_devices, t.latency, t.bandwidth))
+            there = t.clock[source.device] if t.released else source.finish
+            ready = max(ready, there + transfer(edge, source.device, d, t.n_devices, t.latency, t.bandwidth))
     return ready
 
 
-def append_from(t: Mapping, first: int, limit: float) -> float:
-    """Evaluate the list from place `first` on; return its makespan, or infinity where it is not below `limit`."""
-    makespan = 0.0
+def makespan(t: Mapping, limit: float) -> float:
+    """Return when those that are mapped are over, infinity where it is not below `limit`.
+
+    An operator starts behind those before it on its device and when its inputs are there; as released, when the
+    devices of its inputs are free instead.
+    """
+    latest = 0.0
     for d in range(t.n_devices):
-        t.devices[d].free = t.devices[d].base
-        makespan = max(makespan, t.devices[d].base)
-    for at in range(first, t.n_listed):
-        i = t.listed[at]
+        t.clock[d] = 0.0
+    for at in range(t.n_ops):
+        i = t.order[at]
         op = t.ops[i]
-        device = t.devices[op.device]
-        end = max(device.free, inputs_ready(t, i)) + t.time[op.device * t.n_ops + i]
-        if end >= limit:
+        if op.device < 0:
+            continue
+        if t.released or i >= t.path[0]:  # what is before the path ends as it did
+            op.finish = max(t.clock[op.device], inputs_ready(t, i)) + t.time[op.device * t.n_ops + i]
+        t.clock[op.device] = op.finish
+        latest = max(latest, op.finish)
+        if latest >= limit:
             return inf
-        op.finish = device.free = end
-        makespan = max(makespan, end)
-    return makespan
+    return latest
 
 
 def path_from(t: Mapping, i: int) -> float:
@@ -109,13 +92,13 @@ def path_from(t: Mapping, i: int) -> float:
         edge = t.inputs[e]
         if t.ops[edge.op].device >= 0:
             head = max(head, edge.mean_us)
-    step = t.steps[i]
+    step = t.ops[i]
     for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
         edge = t.outputs[e]
         if t.ops[edge.op].device >= 0:
             tail = max(tail, edge.mean_us)
             continue
-        through = step.mean_us + edge.mean_us + t.steps[edge.op].onward
+        through = step.mean_us + edge.mean_us + t.ops[edge.op].onward
         if through > length or (through == length and edge.op < then):
             length, then = through, edge.op
     alone = step.mean_us + max(tail, 0.0)
@@ -129,73 +112,19 @@ def path_from(t: Mapping, i: int) -> float:
 
 def find_path(t: Mapping) -> None:
     """Write the longest valid path of the operators not mapped yet."""
-    longest, i = -1.0, NONE
-    for at in range(t.n_open - 1, -1, -1):
-        whole = path_from(t, t.open[at])
-        if whole >= longest:
-            longest, i = whole, t.open[at]
+    longest, first = -1.0, NONE
+    for i in range(t.n_ops - 1, -1, -1):
+        if t.ops[i].device < 0:
+            whole = path_from(t, i)
+            if whole >= longest:
+                longest, first = whole, i
     t.n_path = 0
+    i = first
     while i >= 0:
         t.path[t.n_path] = i
-        i = t.steps[i].following if t.n_path == 0 or t.steps[i].goes_on else NONE
+        i = t.ops[i].following if t.n_path == 0 or t.ops[i].goes_on else NONE
         t.n_path += 1
-
-
-def list_path(t: Mapping) -> int:
-    """Merge the path into the list of mapped operators and take it out of the open ones; return the first place."""
-    at, k = t.n_listed - 1, t.n_path - 1
-    t.n_listed += t.n_path
-    while k >= 0:
-        if at >= 0 and t.listed[at] > t.path[k]:
-            t.listed[at + k + 1] = t.listed[at]
-            at -= 1
-        else:
-            t.listed[at + k + 1] = t.path[k]
-            k -= 1
-    for each in range(t.n_open):
-        if k + 1 < t.n_path and t.open[each] == t.path[k + 1]:
-            k += 1
-        else:
-            t.open[each - k - 1] = t.open[each]
     t.n_open -= t.n_path
-    return at + 1
-
-
-def try_device(t: Mapping, first: int, d: int, limit: float) -> float:
-    """Return the makespan with the path on device `d`, or infinity if it is not below `limit`."""
-    put_path(t, d)
-    return append_from(t, first, limit)
-
-
-def map_path(t: Mapping, first: int, n_devices: int) -> None:
-    """Put the path on the device of least makespan."""
-    best, on = inf, 0
-    for d in range(n_devices):
-        makespan = try_device(t, first, d, best)
-        if makespan < best:
-            best, on = makespan, d
-            if best == t.makespan:
-                break  # behind what is there, more operators end nothing sooner
-    if t.ops[t.path[0]].device != on:
-        try_device(t, first, on, inf)
-    t.makespan = best
-    t.n_paths += 1
-
-
-@piece("HIOS schedulers")
-def map_paths(t: Mapping) -> None:
-    """Map path after path, for a while."""
-    work = 0
-    while t.n_open > 0 and work < BUDGET:
-        find_path(t)
-        first = list_path(t)
-        for d in range(t.n_devices):
-            t.devices[d].base = 0.0
-        for at in range(first):
-            op = t.ops[t.listed[at]]
-            t.devices[op.device].base = op.finish
-        map_path(t, first, t.n_devices if t.n_paths > 0 else 1)
-        work += t.n_open + t.n_listed * t.n_devices
 
 
 def find_first(t: Mapping) -> int:
@@ -205,11 +134,11 @@ def find_first(t: Mapping) -> int:
     """
     first, longest = NONE, -1.0
     for i in range(t.n_ops - 1, -1, -1):
-        step = t.steps[i]
+        step = t.ops[i]
         step.onward, step.following = 0.0, NONE
         for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
             edge = t.outputs[e]
-            through = edge.mean_us + t.steps[edge.op].mean_us + t.steps[edge.op].onward
+            through = edge.mean_us + t.ops[edge.op].mean_us + t.ops[edge.op].onward
             if edge.mean_us >= 0.0 and (step.following < 0 or through > step.onward):
                 step.onward, step.following = through, e
         if step.following >= 0 and step.n_inputs == 0 and step.onward >= longest:
@@ -224,48 +153,37 @@ def take_path(t: Mapping, first: int) -> None:
         if t.ops[i].device < 0:
             t.path[t.n_path] = i
             t.n_path += 1
-        e = t.steps[i].following
+        e = t.ops[i].following
         if e >= 0:
             edge = t.outputs[e]
             i, edge.mean_us = edge.op, -1.0
-            t.steps[i].n_inputs -= 1
+            t.ops[i].n_inputs -= 1
             t.n_open -= 1
 
 
-def clocks(t: Mapping) -> float:
-    """Return the makespan if operators run in the given order, each when the devices of its inputs are free."""
-    makespan = 0.0
-    for d in range(t.n_devices):
-        t.devices[d].free = 0.0
-    for at in range(t.n_ops):
-        i = t.given[at]
-        d = t.ops[i].device
-        if d < 0:
-            continue
-        start = t.devices[d].free
-        for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
-            edge = t.inputs[e]
-            on = t.ops[edge.op].device
-            if on >= 0:
-                start = max(start, t.devices[on].free + transfer(edge, on, d, t.n_devices, t.latency, t.bandwidth))
-        t.devices[d].free = start + t.time[d * t.n_ops + i]
-        makespan = max(makespan, t.devices[d].free)
-    return makespan
+def put_path(t: Mapping, d: int) -> None:
+    """Map the path to a device."""
+    for k in range(t.n_path):
+        t.ops[t.path[k]].device = d
 
 
 @piece("HIOS schedulers")
-def map_edges(t: Mapping) -> None:
-    """Map path after path of the edges that are left, for a while."""
+def map_paths(t: Mapping) -> None:
+    """Map path after path, each to the device of least makespan, for a while."""
     work = 0
     while t.n_open > 0 and work < BUDGET:
-        take_path(t, find_first(t))
+        if t.released:
+            take_path(t, find_first(t))
+        else:
+            find_path(t)
         best, on = inf, 0
-        for d in range(t.n_devices if t.n_path > 0 else 0):
+        for d in range(t.n_devices if t.n_paths > 0 or t.released else 1):
             put_path(t, d)
-            makespan = clocks(t)
-            if makespan <= best:
-                best, on = makespan, d
+            latest = makespan(t, inf if t.released else best)
+            if latest < best or (t.released and latest == best):
+                best, on = latest, d
         put_path(t, on)
+        makespan(t, inf)
         t.n_paths += 1
         work += t.n_ops * (1 + t.n_devices)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from simsched.base.kinds import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
-from simsched.schedulers.hios.placement import Mapping, map_edges, map_paths, record
+from simsched.schedulers.hios.placement import Mapping, map_paths, record
 from simsched.schedulers.hios.stages import Ranked, scheduled
 from simsched.schedulers.options import Mode
 from simsched.schedulers.protocol import Tools
@@ -156,10 +156,9 @@ def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
 
 def _by_paths(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 1, and what to say of the search."""
-    map_some, n_open = (map_edges, len(instance.graph.src)) if released else (map_paths, len(instance.graph))
-    found = instance.mapping(n_open=n_open)
+    found = instance.mapping(released=released, n_open=len(instance.graph.src if released else instance.graph))
     while found.n_open:
-        map_some(found)
+        map_paths(found)
     if released:
         found["ops"]["device"] = np.maximum(found["ops"]["device"], 0)  # those without edges
     return found, {"paths": found.n_paths}

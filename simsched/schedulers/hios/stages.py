@@ -8,7 +8,7 @@ import numpy as np
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost
 from simsched.model.graph.ordering import grouped
-from simsched.schedulers.hios.placement import NONE, Mapping, Operator, Step
+from simsched.schedulers.hios.placement import NONE, Mapping, Operator
 from simsched.schedulers.instance import Instance
 from simsched.schedulers.listing import by_priority, place_of, require_finite
 from simsched.schedulers.protocol import Tools
@@ -232,18 +232,18 @@ class Ranked(Instance):
         super().__init__(graph, cluster, cost)
         self.order = by_priority(graph, self.upward_rank())
 
-    def mapping(self, **numbers: int) -> Mapping:
+    def mapping(self, *, released: bool = False, **numbers: int) -> Mapping:
         """Return a table of operators that are not mapped yet, and of `numbers`."""
         n, number = len(self.graph), place_of(self.order).astype(np.int32)
         src, dst = number[self.graph.src], number[self.graph.dst]
         (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
-        ops, steps = np.zeros(n, Operator.dtype), np.zeros(n, Step.dtype)
-        ops["device"], steps["mean_us"], steps["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
-        count = np.arange(n, dtype=np.int32)
+        ops = np.zeros(n, Operator.dtype)
+        ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
         return Mapping(
-            **numbers, n_ops=n, n_devices=len(self.devices), ops=ops, steps=steps, in_ptr=in_ptr, inputs=inputs,
+            **numbers, released=released, n_ops=n, n_devices=len(self.devices), ops=ops, in_ptr=in_ptr, inputs=inputs,
             out_ptr=out_ptr, outputs=outputs, time=np.ascontiguousarray(self.times[:, self.order]),
-            latency=self.latency, bandwidth=self.bandwidth, listed=count, open=count.copy(), given=number,
+            latency=self.latency, bandwidth=self.bandwidth,
+            order=number if released else np.arange(n, dtype=np.int32),
         )  # fmt: skip
 
 
