@@ -88,9 +88,9 @@ class Result:
         """Return the rows as JSON text."""
         return dump_json({"rows": [dict(row) for row in self.records()]})
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-        """Draw the result, to a file or into axes of matplotlib; return the axes."""
-        return VIEWS["result"](self, path, ax=ax)
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the result, to a file if a path is given; return the axes of matplotlib."""
+        return VIEWS["result"](self, path)
 
     def __repr__(self) -> str:
         return printed(self.table())

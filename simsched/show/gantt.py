@@ -189,10 +189,7 @@ def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
     return found, kinds
 
 
-def gantt(
-    trace: Trace, path: str | os.PathLike[str] | None = None, *, ax: Any = None, title: str | None = None,
-    host: bool = False, measured: Trace | None = None,
-) -> Any:  # fmt: skip
+def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured: Trace | None = None) -> Any:
     """Draw a trace: a row per stream, a bar per kernel or copy with its name if there is room, hatching for waits.
 
     Parameters
@@ -201,19 +198,13 @@ def gantt(
         What to draw.
     path
         Where to write the figure; the suffix, ``.png``, ``.svg`` or ``.pdf``, gives the format.
-    ax
-        Matplotlib axes to draw into; by default a figure of its own, outside of pyplot.
-    title
-        By default the graph, the scheduler and the cluster.
-    host
-        Also draw what the host threads did.
     measured
         Another trace of the same program: each of its rows stands below the one of the first.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Its `figure` is the whole picture.
+        Its `figure` is the whole picture, outside of pyplot.
 
     Raises
     ------
@@ -227,23 +218,19 @@ def gantt(
     kind: the time to draw hardly depends on the number of spans.
     """
     require_format(path)
-    chart = GanttRows([trace] if measured is None else [trace, measured], host=host,
-                      most=None if measured else _MOST_STREAMS)  # fmt: skip
+    chart = GanttRows([trace] if measured is None else [trace, measured], most=None if measured else _MOST_STREAMS)
     with style("x"):
-        own, inches = ax is None, _ROW
-        if ax is None:
-            height = chart.bottom or 1.0
-            inches = min(_ROW, _TALLEST / height)
-            ax = new_figure(7.2, max(1.7, 1.15 + inches * height)).add_subplot()
+        height = chart.bottom or 1.0
+        inches = min(_ROW, _TALLEST / height)
+        ax = new_figure(7.2, max(1.7, 1.15 + inches * height)).add_subplot()
         scale, unit = time_unit(chart.longest)
         _frame(ax, chart, chart.longest / scale, inches)
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
-        ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}" if title is None else title)
+        ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}")
         ax.set_xlabel(f"time ({unit})")
         _bars(ax, chart, scale)
         if chart.rows:
-            if own:
-                ax.figure.draw_without_rendering()  # lays it out: only then the width of a bar is known
+            ax.figure.draw_without_rendering()  # lays it out: only then the width of a bar is known
             _labels(ax, chart, scale)
         if path is not None:
             save_figure(ax, path)

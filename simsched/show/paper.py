@@ -98,8 +98,8 @@ def save_figure(ax: Any, path: str | os.PathLike[str]) -> None:
     write_file(path, encoded(ax, _form(path)))
 
 
-def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = None) -> Any:
-    """Draw a chart, into axes of its own or those given; return them.
+def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
+    """Draw a chart; return its axes, outside of pyplot.
 
     Parameters
     ----------
@@ -113,14 +113,13 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None, *, ax: Any = 
     """
     require_format(path)
     with style("x" if chart.kind in ("tornado", "stack") else "y"):
-        own = ax is None
-        ax = _axes(chart) if own else ax
+        ax = _axes(chart)
         handles = _DRAWN[chart.kind](ax, chart)
         if chart.reference is not None and chart.kind in ("line", "bar", "box"):
             ax.axhline(chart.reference, color=_LEVEL, linewidth=0.7, zorder=0.9)
         for at in chart.upright:
             ax.axvline(at, color=_LEVEL, linewidth=0.7, linestyle=":", zorder=0.9)
-        _finish(ax, chart, handles, own)
+        _finish(ax, chart, handles)
         if path is not None:
             save_figure(ax, path)
     return ax
@@ -320,24 +319,20 @@ def _ticks_at(ax: Any, places: Floats) -> None:
         ax.xaxis.set_minor_locator(NullLocator())
 
 
-def _finish(ax: Any, chart: Chart, handles: Sequence[Any], own: bool) -> None:
-    """Write titles, names, note and legend, and make room for them in a figure of our own."""
+def _finish(ax: Any, chart: Chart, handles: Sequence[Any]) -> None:
+    """Write titles, names, note and legend, and make room for them."""
     figure = ax.figure
     ax.set(xlabel=chart.x.label, ylabel=chart.y.label)
-    if own:
-        width, height = figure.get_size_inches()
-        rows = _legend(figure, handles, width) if handles else 0
-        lines = [rows * 1.12 * _TICK, len(_wrapped(chart.title, width, _TITLE)) * _TITLE,
-                 len(_wrapped(chart.note, width, _NOTE)) * _NOTE]  # fmt: skip
-        figure.set_size_inches(width, height + _LINE * _POINT * sum(lines))
-        figure.draw_without_rendering()  # lays it out: only then the room for names is known
-    elif handles:
-        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+    width, height = figure.get_size_inches()
+    rows = _legend(figure, handles, width) if handles else 0
+    lines = [rows * 1.12 * _TICK, len(_wrapped(chart.title, width, _TITLE)) * _TITLE,
+             len(_wrapped(chart.note, width, _NOTE)) * _NOTE]  # fmt: skip
+    figure.set_size_inches(width, height + _LINE * _POINT * sum(lines))
+    figure.draw_without_rendering()  # lays it out: only then the room for names is known
     if chart.kind in ("map", "bar", "box") or (chart.kind == "line" and not chart.numeric):
         air = 0.0 if chart.kind == "map" else 0.05
         names = [_text(x) for x in (chart.places if chart.grouped else chart.series)]
-        slanted = _write_names(ax, names)
-        if slanted and own:  # what they take is added
+        if _write_names(ax, names):  # what slanted ones take is added
             figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + _SLANT)
         ax.set_xlim(-0.5 - air, len(names) - 0.5 + air)
     ax.set_title("\n".join(_wrapped(chart.title, _inches(ax), _TITLE)))

@@ -16,13 +16,12 @@ from simsched.simulator import Makespans
 if TYPE_CHECKING:
     from simsched.experiments import accuracy, advise, comparison, whatif
 
-Path = str | os.PathLike[str] | None
 _BARS: Final = 15  # of a tornado
 
 
-def draw_result(found: Any, path: Path = None, *, ax: Any = None) -> Any:
+def draw_result(found: Any, path: str | os.PathLike[str] | None = None) -> Any:
     """Draw what an experiment found; return the axes."""
-    return draw(chart_of(found), path, ax=ax)
+    return draw(chart_of(found), path)
 
 
 def chart_of(found: Any) -> Chart:

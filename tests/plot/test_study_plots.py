@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
-from simsched.base.errors import FileError, StudyError
+from simsched.base.errors import StudyError
 from simsched.schedulers import SCHEDULERS
 from simsched.show.chart import Axis, Chart, growth, named
 from simsched.show.looks import looks_of
@@ -20,11 +19,11 @@ from simsched.show.paper import HATCHES, MARKERS, draw
 SERIES = {"lios": {100: [1.0, 3.0], 200: [4.0]}, "heft": {200: [2.0, 2.0], 50: [5.0, 7.0]}}
 
 
-def plotted(kind, series, path=None, *, ax=None, xlabel="", ylabel="", logx=None, logy=None, **more):
+def plotted(kind, series, path=None, *, xlabel="", ylabel="", logx=None, logy=None, **more):
     """Axes with a chart; values by name alone stand one by one."""
     alone = not all(isinstance(each, dict) for each in series.values())
     chart = Chart(kind, named(series) if alone else series, Axis(xlabel, logx), Axis(ylabel, logy), **more)
-    return draw(chart, path, ax=ax)
+    return draw(chart, path)
 
 
 line_plot, bar_plot, box_plot = (partial(plotted, kind) for kind in ("line", "bar", "box"))
@@ -202,17 +201,6 @@ def test_files_repeat_to_the_byte(tmp_path, kind, form):
     for name in ("a", "b"):
         DRAWN[kind](SERIES, tmp_path / f"{name}.{form}", title="x $ y", note="of some instances")
     assert (tmp_path / f"a.{form}").read_bytes() == (tmp_path / f"b.{form}").read_bytes()
-
-
-@pytest.mark.parametrize("plot", DRAWN.values(), ids=DRAWN)
-def test_axes_of_the_users(plot, tmp_path):
-    figure = Figure()
-    ax = figure.add_subplot()
-    assert plot(SERIES, ax=ax, title="mine") is ax
-    assert ax.get_title(loc="left") == "mine"
-    assert figure.get_size_inches().tolist() == Figure().get_size_inches().tolist()
-    with pytest.raises(FileError, match="must end in one of"):
-        plot(SERIES, tmp_path / "x.jpg")
 
 
 @pytest.mark.parametrize(("kind", "columns"), [("line", 1), ("bar", 2), ("box", 1), ("map", 2), ("scaling", 1)])

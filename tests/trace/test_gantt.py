@@ -10,7 +10,6 @@ import small
 from hand_spans import IDLE, dealt, kernel, simulated
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 from simsched.model import Cluster, Operator, OpGraph
 from simsched.model.trace.timeline import KERNEL, WAIT
@@ -90,17 +89,6 @@ def test_devices_and_copies_have_rows():
     assert {box[2] for box in drawn["//////"]} == {ax.get_yticks()[1], ax.get_yticks()[3]}
     (between,) = [line for line in ax.lines if line.get_linewidth() == 0.5]
     assert ax.get_yticks()[2] < between.get_ydata()[0] < ax.get_yticks()[3]
-
-
-def test_host_rows_come_first():
-    """Into axes of the caller's."""
-    given = Figure().add_subplot()
-    ax = gantt(two_devices(), host=True, ax=given, title="here")
-    assert (ax, ax.get_title(loc="left")) == (given, "here")
-    gpu0 = ["gpu0 host", "gpu0 stream 0", "gpu0 stream 1", "gpu0 copy to gpu1"]
-    assert rows(ax) == [*gpu0, "gpu1 host", "gpu1 stream 0"]
-    assert "host: issues work" in legend(ax)
-    assert "host: issues work" not in legend(gantt(two_devices()))
 
 
 @pytest.mark.parametrize(

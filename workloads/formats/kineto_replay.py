@@ -142,7 +142,7 @@ class TraceReplay:
 
     def gantt(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw what is simulated, and below each row what was measured; return the axes."""
-        return self.simulated.gantt(path, title=self.traced.graph.name, measured=self.traced.measured)
+        return self.simulated.gantt(path, measured=self.traced.measured)
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return both traces in the Chrome Trace Event format, and write them if a path is given."""

@@ -97,9 +97,7 @@ class Results(Result):
         """Return `counts` as a table of texts, with the first reasons of rows without a result."""
         return status_table(self.study, self.rows)
 
-    def plot(  # type: ignore[override]  # several pictures, so a folder
-        self, folder: str | os.PathLike[str] | None = None, *, format: str = "png"
-    ) -> list[Path]:
+    def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
         """Draw the figures that the study asks for, or those that suit it; return their files.
 
         Parameters

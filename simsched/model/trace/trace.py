@@ -53,6 +53,6 @@ class Trace(Timeline):
         document: dict[str, Any] = VIEWS["perfetto"](self, path)
         return document
 
-    def gantt(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw the trace and return the matplotlib axes; with a path, write it (PNG, SVG or PDF)."""
-        return VIEWS["gantt"](self, path, **options)
+    def gantt(self, path: str | os.PathLike[str] | None = None, *, measured: "Trace | None" = None) -> Any:
+        """Draw the trace, above a measured one, and return matplotlib axes; with a path, write it (PNG, SVG, PDF)."""
+        return VIEWS["gantt"](self, path, measured=measured)
