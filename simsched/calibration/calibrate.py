@@ -10,6 +10,7 @@ from simsched.base.errors import CalibrationError
 from simsched.base.numeric import is_number
 from simsched.calibration.calibration import Calibration, scales_of
 from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, runs_of, with_shares
+from simsched.calibration.file import RunColumns
 from simsched.calibration.in_place import refit
 from simsched.calibration.matching import require_same
 from simsched.calibration.microbenchmarks import microbenchmarked
@@ -116,7 +117,7 @@ def recalibrate(
     start = replace(
         calibration, graph=calibration.graph or more[0].graph, provenance={**calibration.provenance, "runs": str(count)}
     )
-    runs = (*calibration.runs, *more)
+    runs = (*calibration.measured, *more)
     if not calibration.times:
         return _in_place(start, runs, [False] * len(runs))
     part = 0.0 if any(calibration.held_out) else _HELD_OUT
@@ -154,7 +155,8 @@ def _with_runs(fitted: Calibration, runs: Sequence[MeasuredRun], unseen: Sequenc
     for run, hidden in zip(runs, unseen, strict=True):
         predicted = run.makespan(fitted.cluster, times)
         residuals.append(Residual(run.name, run.measured, predicted, HELD_OUT if hidden else FITTED))
-    return replace(fitted, residuals=tuple(residuals), runs=tuple(runs), held_out=tuple(unseen))
+    kept = tuple(map(RunColumns.of, runs))
+    return replace(fitted, residuals=tuple(residuals), runs=kept, held_out=tuple(unseen))
 
 
 def _is_worse(found: Calibration, before: Calibration) -> bool:
@@ -164,7 +166,7 @@ def _is_worse(found: Calibration, before: Calibration) -> bool:
         for now, then in zip(found.residuals, before.residuals, strict=True)
         if now.role == HELD_OUT
     ]
-    noise = [run.noise for run, hidden in zip(found.runs, found.held_out, strict=True) if hidden]
+    noise = [run.noise for run, hidden in zip(found.measured, found.held_out, strict=True) if hidden]
     return sum(grown) > _NOISE * float(np.hypot.reduce(noise)) if grown else False
 
 

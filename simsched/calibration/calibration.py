@@ -1,7 +1,8 @@
 """`Calibration`: a cluster whose parameters and operator times were fitted to measurements."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
@@ -11,16 +12,13 @@ from simsched.base.codec import Checked, Document
 from simsched.base.errors import CalibrationError
 from simsched.base.kinds import Amount
 from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual
-from simsched.calibration.file import CalibrationFile, RunFile
+from simsched.calibration.file import RunColumns
 from simsched.calibration.matching import SYNTH, is_made_of, same_time
 from simsched.calibration.parameters import RATES, RETIRED, ParameterRow
 from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, default_cost, roofline
 
 _MISSED: Final = 0.1  # part of a microbenchmark by which it is missed
 _ABOVE: Final = 1.01
-
-
-_KEPT: Final = tuple(each.name for each in fields(CalibrationFile) if each.name != "runs")
 
 
 class Error(NamedTuple):
@@ -37,26 +35,22 @@ class Calibration(Checked, Document):
 
     Parameters
     ----------
-    cluster
-        With fitted parameters.
-    prior
-        The same before.
+    provenance
+        Device, backend, dates, versions, number of runs.
+    cluster, prior
+        With fitted parameters, and before.
     graph
         The graph that was measured, as the backend ran it, or None.
     times
         Us of each measured operator alone, in place, by name.
     scales
         By kind of operator the median of measured over roofline time.
-    parameters
-        What became of each parameter.
+    parameters, microbenchmarked
+        What became of each parameter, and by microbenchmarks alone.
     residuals
         Every run, measured and predicted.
-    microbenchmarked
-        What became of each parameter by microbenchmarks alone.
     runs, held_out
         The runs in place, and which of them no fit has seen.
-    provenance
-        Device, backend, dates, versions, number of runs.
 
     Notes
     -----
@@ -68,28 +62,43 @@ class Calibration(Checked, Document):
     """
 
     SUBJECT, ERROR, FORMAT, INDENT = "calibration", CalibrationError, "simsched.calibration", None
-    FILE = CalibrationFile
+    provenance: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     cluster: Cluster
     prior: Cluster
     graph: OpGraph | None
     times: Mapping[str, Amount]
     scales: Mapping[str, Amount]
     parameters: tuple[ParameterRow, ...]
-    residuals: tuple[Residual, ...]
-    microbenchmarked: tuple[ParameterRow, ...] = ()
-    runs: tuple[MeasuredRun, ...] = ()
+    microbenchmarked: tuple[ParameterRow, ...] = field(default=(), kw_only=True)
+    residuals: tuple[Residual, ...] = ()
+    runs: tuple[RunColumns, ...] = ()
     held_out: tuple[bool, ...] = ()
-    provenance: Mapping[str, str] = field(default_factory=dict)
     _applied: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
     _known: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
+        if self.runs and self.graph is None:
+            raise CalibrationError("field 'graph' is missing, but there are runs of it")
         foreign = next((name for name in self.times if self.graph is None or name not in self.graph.index), None)
         if foreign is not None:
             raise CalibrationError(f"there is a time of operator {foreign!r}, which is not in the graph")
         if len(self.held_out) != len(self.runs):
             raise CalibrationError(f"held_out must say of each of the {len(self.runs)} runs whether it was")
+
+    @classmethod
+    def from_file(cls, **values: Any) -> "Calibration":
+        """Make one of what its file has, its runs checked; parameters that the model had before are left out."""
+        for name in ("parameters", "microbenchmarked"):
+            values[name] = tuple(row for row in values.get(name, ()) if row.name not in RETIRED)
+        found = cls(**values)
+        _ = found.measured
+        return found
+
+    @cached_property
+    def measured(self) -> tuple[MeasuredRun, ...]:
+        """The runs in place, as programs."""
+        return tuple(run.made(self.graph, self.prior) for run in self.runs if self.graph is not None)
 
     def __repr__(self) -> str:
         fitted = sum(row.identified for row in self.parameters)
@@ -239,23 +248,6 @@ class Calibration(Checked, Document):
         doubts = [*(["see the warnings"] * bool(self.warnings())),
                   *([f"not measured: {', '.join(missing)}"] * bool(missing))]  # fmt: skip
         return "; ".join([said, *doubts])
-
-    def to_file(self) -> CalibrationFile:
-        """Return it as its file has it."""
-        own = {name: getattr(self, name) for name in _KEPT}
-        return CalibrationFile(**own, runs=tuple(RunFile.of(run) for run in self.runs))
-
-    @classmethod
-    def from_file(
-        cls, prior: Cluster, graph: OpGraph | None = None, runs: Sequence[RunFile] = (), **own: Any
-    ) -> "Calibration":
-        """Make one of what its file has; parameters that the model had before are left out."""
-        if runs and graph is None:
-            raise CalibrationError("field 'graph' is missing, but there are runs of it")
-        made = tuple(run.made(graph, prior) for run in runs if graph is not None)
-        for name in ("parameters", "microbenchmarked"):
-            own[name] = tuple(row for row in own.get(name, ()) if row.name not in RETIRED)
-        return cls(prior=prior, graph=graph, runs=made, **{"residuals": (), **own})
 
 
 def _remembered(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -> Any:

@@ -131,9 +131,6 @@ class MeasuredRun:
         for name, value in (("latency", tuple(latency.tolist())), ("launches", launches), ("copies", copies)):
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again
-        return MeasuredRun, (self.name, self.program, self.latency, self.launches, self.copies)
-
     @classmethod
     def of(cls, replay: Replay) -> "MeasuredRun":
         """Return what is kept of a replay."""

@@ -1,25 +1,23 @@
-"""How a file holds a calibration: its runs by columns, without the graph that they share."""
+"""What calibrations keep of runs: columns, without the graph that the runs share."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
-import numpy as np
-
-from simsched.base.codec import brief
+from simsched.base.codec import Checked, brief
 from simsched.base.errors import CalibrationError
-from simsched.base.kinds import Among, Amount, Count, Gaps
-from simsched.calibration.evidence import MeasuredRun, Residual
-from simsched.calibration.parameters import ParameterRow
+from simsched.base.kinds import Among, Count, Gaps
+from simsched.calibration.evidence import MeasuredRun
 from simsched.model import EXECUTIONS, Cluster, Floats, Ints, OpGraph, Program
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
 
-_COLUMNS = ("thread_ptr", "action", "device", "stream", "argument", "priority")
+_OF_PROGRAM: Final = (
+    "execution", "n_events", "thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class CopiesFile:
+class CopyColumns(Checked):
     """The copies of a program, by columns.
 
     Parameters
@@ -32,6 +30,7 @@ class CopiesFile:
         Start and end in us of each: two numbers for each.
     """
 
+    SUBJECT, ERROR = "copies of a run", CalibrationError
     op: Ints
     device: Ints
     nbytes: Floats
@@ -40,7 +39,7 @@ class CopiesFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFile:
+class RunColumns(Checked):
     """Measured runs of one program, by columns.
 
     Parameters
@@ -69,6 +68,7 @@ class RunFile:
         The copies.
     """
 
+    SUBJECT, ERROR = "run {0.name!r}", CalibrationError
     name: str
     latency: Times
     launches: Floats
@@ -82,73 +82,28 @@ class RunFile:
     priority: Ints
     lead: Floats | None = brief(None)
     own: Annotated[Floats, Gaps()] | None = brief(None)
-    copies: CopiesFile
+    copies: CopyColumns
 
     @classmethod
-    def of(cls, run: MeasuredRun) -> "RunFile":
+    def of(cls, run: MeasuredRun) -> "RunColumns":
         """Return a run."""
-        program, copies = run.program, run.program.copies
         return cls(
-            name=run.name, latency=run.latency, launches=run.launches.ravel(), execution=program.execution,
-            n_events=program.n_events, lead=program.lead, own=program.own,
-            copies=CopiesFile(
-                op=copies.op.astype(np.int64), device=copies.device.astype(np.int64), nbytes=copies.nbytes,
-                transfer=copies.transfer, times=run.copies.ravel(),
-            ),
-            **{name: np.asarray(getattr(program, name)) for name in _COLUMNS},
+            name=run.name, latency=run.latency, launches=run.launches.ravel(),
+            copies=CopyColumns(**run.program.copies._asdict(), times=run.copies.ravel()),
+            **{name: getattr(run.program, name) for name in _OF_PROGRAM},
         )  # fmt: skip
 
     def made(self, graph: OpGraph, cluster: Cluster) -> MeasuredRun:
         """Return the run of a graph on a cluster."""
-        copies = self.copies
-        op, device = copies.op.astype(np.int32), copies.device.astype(np.int32)
-        columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
+        told: dict[str, Any] = {name: getattr(self, name) for name in _OF_PROGRAM}
+        copies = Copies(*(getattr(self.copies, name) for name in Copies._fields))
         try:
-            program = Program(
-                graph, [device.name for device in cluster.devices], self.execution, **columns, n_events=self.n_events,
-                copies=Copies(op, device, copies.nbytes, copies.transfer), lead=self.lead, own=self.own,
-            ).check()  # fmt: skip
+            program = Program(graph, [device.name for device in cluster.devices], copies=copies, **told).check()
         except ValueError as error:
             raise CalibrationError(f"run {self.name!r}: {error}") from None
         for name, times, count in (("launches", self.launches, len(program.launch_op)),
-                                   ("copies", copies.times, len(program.copies.op))):  # fmt: skip
+                                   ("copies", self.copies.times, len(program.copies.op))):  # fmt: skip
             if times.shape != (2 * count,):
                 raise CalibrationError(f"run {self.name!r}: {name} must hold start and end of {count} spans in us")
-        return MeasuredRun(self.name, program, self.latency, self.launches.reshape(-1, 2), copies.times.reshape(-1, 2))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CalibrationFile:
-    """A cluster whose parameters and operator times were fitted to measurements.
-
-    Parameters
-    ----------
-    provenance
-        Device, backend, dates, versions, number of runs.
-    cluster, prior
-        With fitted parameters, and before.
-    graph
-        The graph that was measured, as the backend ran it.
-    times
-        us of each measured operator alone, in place, by name.
-    scales
-        By kind of operator the median of measured over roofline time.
-    parameters, microbenchmarked
-        What became of each parameter, and by microbenchmarks alone.
-    residuals
-        Every run, measured and predicted.
-    runs, held_out
-        The runs in place, and which of them no fit has seen.
-    """
-
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    cluster: Cluster
-    prior: Cluster
-    graph: OpGraph | None = None
-    times: Mapping[str, Amount]
-    scales: Mapping[str, Amount]
-    parameters: tuple[ParameterRow, ...]
-    microbenchmarked: tuple[ParameterRow, ...] = ()
-    residuals: tuple[Residual, ...] = ()
-    runs: tuple[RunFile, ...] = ()
-    held_out: tuple[bool, ...] = ()
+        launches, copied = self.launches.reshape(-1, 2), self.copies.times.reshape(-1, 2)
+        return MeasuredRun(self.name, program, self.latency, launches, copied)

@@ -11,7 +11,8 @@ from hidden_device import HIDDEN, PRIOR, HiddenDevice
 import simsched as ss
 from simsched.base.errors import CalibrationError, SimschedError
 from simsched.calibration import Calibration, calibrate, recalibrate
-from simsched.calibration.evidence import MeasuredRun, runs_of
+from simsched.calibration.evidence import MeasuredRun
+from simsched.calibration.file import RunColumns
 from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.profile import MeasuredDevice, MeasuredOperator, Profile
@@ -215,7 +216,7 @@ def test_recalibration_does_not_raise_the_error(device, calibrated):
     slow = [replace(run, latency=tuple(2 * us for us in run.latency)) for run in streams(device, 2, 6)]
     found = recalibrate(again(calibrated), [again(run) for run in slow])  # all of it from files
     assert len(found.runs) == len(calibrated.runs) + 2
-    assert found.error.mean <= calibrated.error.mean + 2 * max(run.noise for run in found.runs)
+    assert found.error.mean <= calibrated.error.mean + 2 * max(run.noise for run in found.measured)
 
 
 def test_a_calibration_is_a_cost_model(calibrated):
@@ -368,6 +369,6 @@ def test_many_runs_make_a_small_file():
     device = HiddenDevice(noise=0.0)
     graph = device.realise(load("random:layered", n_ops=120, n_layers=12, n_edges=240, time=(5.0, 20.0)))
     plan = random_schedule(graph, PRIOR, rng=0, streams=6, execution="events")
-    runs = runs_of([device.replay(plan, repeats=6)] * 40)
+    runs = (RunColumns.of(MeasuredRun.of(device.replay(plan, repeats=6))),) * 40
     found = Calibration(PRIOR, PRIOR, graph, {}, {}, (), (), runs=runs, held_out=(False,) * 40)
     assert len(json.dumps(found.to_dict())) < 2_000_000
