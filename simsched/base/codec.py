@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from functools import cache
 from inspect import cleandoc
+from math import inf
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -77,9 +78,6 @@ class _Object(Kind):
         if not isinstance(value, self._cls):
             raise Refused(f"must be {_article(self._cls.__name__)}", value)
         return value
-
-    def write(self, value: Any) -> Any:
-        return value.to_dict() if isinstance(value, Document) else write(value)
 
     def read(self, value: Any, where: str) -> Any:
         return self._cls.from_dict(value, where) if issubclass(self._cls, Document) else read(self._cls, value, where)
@@ -174,8 +172,25 @@ def write(owner: Any) -> dict[str, Any]:
     for each in fields_of(_file_of(type(owner))):
         value = getattr(source, each.name)
         if not each.brief or isinstance(value, np.ndarray) or value != each.default:
-            found[each.name] = each.kind.write(value)
+            found[each.name] = _written(value)
     return found | {name: getattr(owner, name) for name in getattr(type(owner), "DERIVED", ())}
+
+
+def _written(value: Any) -> Any:
+    """Return what a field holds as JSON has it: an infinite number, and NaN in an array, are null."""
+    if value is None or isinstance(value, str | int | float):
+        return None if value == inf else value
+    if isinstance(value, Document):
+        return value.to_dict()
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        return write(value)
+    if isinstance(value, Mapping):
+        return {key: _written(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        cells = value.astype(object)
+        cells[np.isnan(value)] = None
+        return cells.tolist()
+    return [_written(each) for each in value]
 
 
 def read(cls: type[T], data: Any, where: str) -> T:

@@ -95,10 +95,6 @@ class Kind:
         except (TypeError, ValueError, RecursionError) as error:
             raise Refused(f"must be a JSON value ({error})", value) from None
 
-    def write(self, value: Any) -> Any:
-        """Return a value as JSON has it."""
-        return json_copy(value)
-
     def read(self, value: Any, where: str) -> Any:
         """Return what `take` takes from a JSON value; `where` names it in errors."""
         return value
@@ -132,9 +128,6 @@ class Number(Kind):
         if self._whole and self._span.most == inf and abs(value) > LARGEST_COUNT:
             raise Refused(f"{self._phrase} up to 2^53", value)
         return value.item() if isinstance(value, np.generic) else value
-
-    def write(self, value: Any) -> Any:
-        return None if value == inf else value  # which is its default
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         span = self._span
@@ -203,9 +196,6 @@ class Maybe(Kind):
     def take(self, value: Any) -> Any:
         return None if value is None else self._kind.take(value)
 
-    def write(self, value: Any) -> Any:
-        return None if value is None else self._kind.write(value)
-
     def read(self, value: Any, where: str) -> Any:
         return None if value is None else self._kind.read(value, where)
 
@@ -214,28 +204,19 @@ class Maybe(Kind):
 
 
 class Either(Kind):
-    """One of several kinds: the first that takes a value."""
+    """One of several kinds, none of objects: the first that takes a value."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._kinds = kinds
 
-    def _first(self, value: Any) -> tuple[Kind, Any]:
+    def take(self, value: Any) -> Any:
         reasons = []
         for kind in self._kinds:
             try:
-                return kind, kind.take(value)
+                return kind.take(value)
             except Refused as refused:
                 reasons.append(refused.phrase)
         raise Refused(" or ".join(reasons), value)
-
-    def take(self, value: Any) -> Any:
-        return self._first(value)[1]
-
-    def write(self, value: Any) -> Any:
-        return self._first(value)[0].write(value)
-
-    def read(self, value: Any, where: str) -> Any:
-        return self._first(value)[0].read(value, where)
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         return {"anyOf": [kind.schema(parts) for kind in self._kinds]}
@@ -266,9 +247,6 @@ class Many(Kind):
         except Refused as refused:
             raise refused.inside(len(found)) from None
         return tuple(found)
-
-    def write(self, value: Any) -> Any:
-        return [kind.write(each) for kind, each in zip(self._items(), value, strict=False)]
 
     def read(self, value: Any, where: str) -> Any:
         self._check(value)
@@ -315,9 +293,6 @@ class Table(Kind):
                 raise refused.inside(key) from None
         return MappingProxyType(found)
 
-    def write(self, value: Any) -> Any:
-        return {key: self._item.write(each) for key, each in value.items()}
-
     def read(self, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise Refused("must be an object", value)
@@ -343,13 +318,6 @@ class Array(Kind):
             raise Refused("must hold no NaN", value)
         found.flags.writeable = False
         return found
-
-    def write(self, value: Any) -> Any:
-        if self._gaps and np.isnan(value).any():
-            cells: Any = value.astype(object)
-            cells[np.isnan(value)] = None
-            return cells.tolist()
-        return value.tolist()
 
     def read(self, value: Any, where: str) -> Any:
         if not isinstance(value, list) or not all(map(self._is_row, value)):
