@@ -19,7 +19,7 @@ from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.calibrated import Target, bare, upon, with_cluster
 from simsched.model.cluster.widening import widened
 from simsched.model.trace import Trace
-from simsched.schedulers import Scheduler
+from simsched.schedulers import Scheduler, schedule
 from simsched.simulator import simulate
 
 IN_FLIGHT: Final = (1, 2, 4, 8)
@@ -213,10 +213,8 @@ def advise(
     first = with_cluster(cluster, widened(whole, 1))
     alone = comparison if n == 1 else compare(graph, first, schedulers, cost, ranges=False)
     found: dict[str, tuple[Schedule, Trace]] = {}
-    one = compare(graph, first, "sequential", cost, ranges=False)
-    if not one.plans:
-        raise WhatIfError(f"graph {graph.name!r} cannot run on one stream: {one.rows[0].reason}")
-    for names, plans in (((_ONE, _CAPTURED), one.plans), ((_STREAMS, _BOTH), alone.plans)):
+    one = {"sequential": schedule(graph, first, "sequential", cost)}
+    for names, plans in (((_ONE, _CAPTURED), one), ((_STREAMS, _BOTH), alone.plans)):
         kept = [plan for name, plan in plans.items() if name not in _ABLATIONS]
         for name, execution in zip(names, (None, "graph"), strict=True):
             found[name] = _best(kept, whole, cluster, cost, execution)
@@ -238,7 +236,7 @@ def advise(
         found[copies] = found[lone]
     doubt = None if ranged is None else ranged[1]
     best, verdict = _verdict(rows, n, "" if doubt is None else doubt.basis)
-    plan, made = found[best][0], {**one.plans, **alone.plans}
+    plan, made = found[best][0], {**one, **alone.plans}
     rewrites = len(plan.graph) != len(found[_ONE][0].graph)
     as_made = best in (_ONE, _CAPTURED) or made[plan.scheduler].execution == plan.execution
     commands = dict(_commands(next(row for row in rows if row.name == best), as_made and not rewrites, source, options))

@@ -93,7 +93,7 @@ def _prior(name: str) -> Unsure:
 
 def ranges(
     programs: Mapping[str, Program], target: Target, cost: CostModel | None = None, *,
-    reference: Program | None = None, seed: int = 0, errors: tuple[float, float] | None = None,
+    reference: Program | None = None, errors: tuple[float, float] | None = None,
 ) -> tuple[dict[str, Ranged], Doubt] | None:  # fmt: skip
     """Return between what the makespans of some programs lie with 90 %, and their speedups.
 
@@ -105,8 +105,6 @@ def ranges(
         As in `simulate`.
     reference
         What speedups are measured against, in the same world; None for none.
-    seed
-        Of the worlds.
     errors
         Standard deviations of simulated over true time in a world that is right: of a schedule by itself, and what
         all have in common. By default what a calibration's held-out runs show, else `MODEL_ERROR` and `COMMON_ERROR`.
@@ -135,10 +133,10 @@ def ranges(
         return None
     draws = min(_DRAWS, max(_FEWEST, _ENOUGH // size))
     unsure = unsure_of(target)
-    drawn = _drawn(unsure, draws, seed)
+    drawn = _drawn(unsure, draws)
     fixed = _Fixed(target, cost)
     worlds = [
-        World(changed(cluster, unsure, values), _Priced(fixed, rates_of(unsure, values), own_factors(seed, draws)[w]))
+        World(changed(cluster, unsure, values), _Priced(fixed, rates_of(unsure, values), own_factors(draws)[w]))
         for w, values in enumerate(drawn)
     ]  # fmt: skip
     times = np.log(np.maximum(SMALLEST, simulate_worlds([runs[number] for number in range(len(runs))], worlds)))[which]
@@ -161,17 +159,17 @@ def _key(program: Program) -> tuple[Any, ...]:
     return id(program.graph), program.execution, *(column.tobytes() for column in columns)
 
 
-def _drawn(unsure: Sequence[Unsure], draws: int, seed: int) -> Floats:
+def _drawn(unsure: Sequence[Unsure], draws: int) -> Floats:
     """Return a value of each number in each world, shape (draws, n_unsure), evenly from every part of its way."""
-    rng = np.random.default_rng([seed, 0])
+    rng = np.random.default_rng([0, 0])
     parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
     return np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T
 
 
 @cache
-def own_factors(seed: int, draws: int) -> Floats:
+def own_factors(draws: int) -> Floats:
     """Return the factors of operators that do different things, shape (draws, _OWN)."""
-    parts = np.random.default_rng([seed, 1]).random((draws, _OWN))
+    parts = np.random.default_rng([0, 1]).random((draws, _OWN))
     return _prior("operator").at(parts)
 
 

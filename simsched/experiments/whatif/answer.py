@@ -67,8 +67,7 @@ class Outcome(Result):
     """What follows from what ran before and after changes; times in us.
 
     ``makespan_before + direct + rescheduling == makespan``, up to rounding. Where the plan was made anew, `kept` is
-    what would run after the changes if it had stayed; None if it cannot, or was not made anew. `rescheduling_alone` is
-    what re-scheduling would do without any change: the makespan then, less the one before.
+    what would run after the changes if it had stayed; None if it cannot, or was not made anew.
     """
 
     before: Trace | Case
@@ -77,7 +76,6 @@ class Outcome(Result):
     changes: Sequence[Any]
     notes: tuple[str, ...]
     rescheduled: bool
-    rescheduling_alone: float
 
     @property
     def title(self) -> str:
@@ -184,37 +182,28 @@ class Answer(Outcome, Document):
         What else is to be known.
     rescheduled
         Whether the plan was made anew after the changes.
-    rescheduling_alone_us
-        What re-scheduling would do without any change, in us: makespan then less the one before.
     before, after
         The plan before the changes, and the one after.
     kept
         The plan before in the changed world; None if it cannot run there, or is what stands under after.
     """
 
-    FORMAT, INDENT, DERIVED = "simsched.whatif", None, ("results",)
+    FORMAT, INDENT, DERIVED, RETIRED = "simsched.whatif", None, ("results",), ("rescheduling_alone_us",)
     changes: tuple[str, ...]
     notes: tuple[str, ...]
     rescheduled: bool
-    rescheduling_alone_us: float
     before: Case
     kept: Case | None = None
     after: Case
 
-    @property
-    def rescheduling_alone(self) -> float:  # type: ignore[override]
-        """What re-scheduling would do without any change, in us."""
-        return self.rescheduling_alone_us
-
 
 def _attribution(answer: Outcome, unit: float, name: str) -> list[str]:
     lines = [_speed(answer.speedup)]
-    if answer.rescheduled:
-        direct, again, alone = (None if us is None else f"{_number(us, unit)} {name}" for us in (
-            answer.direct, answer.rescheduling, answer.rescheduling_alone))  # fmt: skip
-        said = "the plan before cannot run after the changes"
-        lines.append(said if direct is None else f"{direct} by the changes, {again} by re-scheduling")
-        lines.append(f"re-scheduling without the changes: {alone}")
+    if answer.rescheduled and answer.direct is None:
+        lines.append("the plan before cannot run after the changes")
+    elif answer.rescheduled:
+        direct, again = (f"{_number(us or 0.0, unit)} {name}" for us in (answer.direct, answer.rescheduling))
+        lines.append(f"{direct} by the changes, {again} by re-scheduling")
     return lines
 
 

@@ -160,11 +160,6 @@ class Question(World, Outcome):
     # what there is then
 
     @cached_property
-    def base(self) -> Self:
-        """The question without changes."""
-        return replace(self, changes=()) if self.changes else self
-
-    @cached_property
     def plan(self) -> Schedule:
         """The schedule after the changes: made anew, or the one there was."""
         return self._reschedule() if self.rescheduled else self.kept_plan
@@ -200,11 +195,6 @@ class Question(World, Outcome):
             raise
         except SimschedError as error:
             return str(error)
-
-    @cached_property
-    def rescheduling_alone(self) -> float:  # type: ignore[override]
-        """What re-scheduling would do without any change: the makespan then, less the one before; 0 if not asked."""
-        return self.base.makespan - self.makespan_before if self.rescheduled else 0.0
 
 
 def value_of(asked: Question, parameter: str) -> float | None:

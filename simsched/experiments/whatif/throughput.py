@@ -321,11 +321,9 @@ def _streams(program: Program) -> Ints:
 
 def _thread_of(program: Program) -> dict[int, int]:
     """Return the host thread that acts on each device, of several the first."""
-    found: dict[int, int] = {}
-    for t in range(len(program.thread_ptr) - 1):
-        for d in np.flatnonzero(np.bincount(program.device[_rows_of(program, t)])).tolist():
-            found.setdefault(d, t)
-    return found
+    devices, first = np.unique(program.device, return_index=True)
+    threads = np.searchsorted(program.thread_ptr, first, side="right") - 1
+    return dict(zip(devices.tolist(), threads.tolist(), strict=True))
 
 
 def _rows_of(program: Program, t: int) -> slice:

@@ -39,7 +39,6 @@ class WhatIf(Question):
         """Return the answer, which can be kept in a file."""
         return Answer(
             changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
-            rescheduling_alone_us=self.rescheduling_alone,
             before=Case.of(self.before, self.ground.plan, self.ground.cost),
             kept=None if self.kept is None else Case.of(self.kept, self.kept_plan, self.cost),
             after=Case.of(self.after, self.plan, self.cost),
