@@ -9,7 +9,6 @@ from simsched.calibration import Calibration, ParameterRow, Residual
 from simsched.calibration.evidence import MeasuredRun
 from simsched.calibration.file import RunColumns
 from simsched.experiments.accuracy import Accuracy, Outcome, Round
-from simsched.experiments.accuracy.accuracy import AccuracyFile
 from simsched.model.graph import Kernel
 from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from simsched.model.profile.device import MeasuredDevice
@@ -77,7 +76,9 @@ def accuracy():
     other = Outcome("random-1", 140.0, 150.0, 149.0, 151.0, 120.0, 145.0)
     refused = Outcome("ios", reason="no stage fits")
     rounds = (Round.of([row, other]), Round.of([row, refused]))
-    return Accuracy("two", "none", "NVIDIA A40", {"date": "2026-11-20"}, 0, rounds, calibration(), {})
+    return Accuracy(
+        "two", "none", "NVIDIA A40", {"date": "2026-11-20"}, 0, rounds, {"lios": "round-2.json"}, calibration(), {}
+    )
 
 
 STUDY = ss.Study(
@@ -100,11 +101,6 @@ def study_folder():
     return {"format": "simsched.study", "version": 1, "simsched": "0.1.0", "folder": "/tmp", "study": STUDY.to_dict()}
 
 
-def accuracy_file():
-    """As it lies beside the measurements."""
-    return AccuracyFile.of(accuracy(), {"lios": "round-2.json"}).to_dict()
-
-
 def comparison():
     """A scheduler that refuses the graph, and three makespans of each other."""
     return ss.compare(GRAPH, CLUSTER, ["sequential", "lios", "autograph"], jitter=0.1, rng=0, samples=3)
@@ -122,6 +118,7 @@ THINGS = {  # that have a format, by its name
     "profile": profile,
     "replay": replay,
     "calibration": calibration,
+    "accuracy": accuracy,
     "comparison": comparison,
     "whatif": lambda: ss.what_if(plan(), CLUSTER, reschedule=True).link(bandwidth=2.0).answer(),
     "sweep": lambda: asked().sweep("gpus", [1, 2], "link.bandwidth", [0.5, ss.absolute(1e5)]),
@@ -134,7 +131,6 @@ THINGS = {  # that have a format, by its name
 }
 DOCUMENTS = {f"simsched.{name}": lambda make=make: make().to_dict() for name, make in THINGS.items()} | {
     "simsched.study": study_folder,
-    "simsched.accuracy": accuracy_file,
 }
 
 

@@ -13,7 +13,7 @@ MADE = THINGS | {
     "loads": lambda: ss.simulate(plan(), CLUSTER).loads,
     "makespans": lambda: ss.simulate_many(plan(), CLUSTER, 3, jitter=0.1, rng=0),
 }
-BY_IDENTITY = ("calibration", "comparison", "whatif")  # that are equal to nothing but themselves
+BY_IDENTITY = ("accuracy", "calibration", "comparison", "whatif")  # that are equal to nothing but themselves
 each = pytest.mark.parametrize("name", MADE)
 
 

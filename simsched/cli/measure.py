@@ -166,15 +166,17 @@ def validate(
             warmup=warmup, rng=seed, folder=resume, progress=tell,
         )  # fmt: skip
     chosen = found.rounds[-1].chosen
-    files: list[out.File] = [("scatter plot", scatter, found.plot)]
-    if found.calibration is not None:
-        files.insert(0, ("calibration", output, found.calibration.save))
+    files: list[out.File] = [("calibration", output, found.calibration.save), ("scatter plot", scatter, found.plot)]
     if chosen is not None:
         trace, run = found.traces[chosen.scheduler]
         files.append((chosen.scheduler, gantt, partial(trace.gantt, measured=run.trace)))
     verdict = found.verdict()
-    data = {"verdict": list(verdict)}
-    out.tell(lambda: found.to_dict() | data, [found.table, found.summary, *verdict], files, as_json=as_json)
+
+    def data() -> dict[str, Any]:
+        said = {k: v for k, v in found.to_dict().items() if k not in ("format", "version", "runs", "calibration")}
+        return said | {"verdict": list(verdict)}
+
+    out.tell(data, [found.table, found.summary, *verdict], files, as_json=as_json)
 
 
 def replay_trace(

@@ -4,9 +4,9 @@ import csv
 import io
 import os
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.codec import Checked, Document, write
 from simsched.base.errors import MissingDependencyError, WhatIfError
@@ -16,6 +16,7 @@ from simsched.base.units import MS
 
 WIDTH: Final = 160  # characters of a printed table
 _LARGEST: Final = 2**63
+T = TypeVar("T")
 
 
 class Result:
@@ -120,6 +121,27 @@ class Finding(Result, Checked, Document):
     def records(self) -> list[dict[str, Any]]:
         """Return plain values by column, a dict per row."""
         return [write(row) for row in vars(self)["rows"]]
+
+
+class Later(Mapping[str, T]):
+    """What there is by some names, each made when somebody asks for it."""
+
+    def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:
+        self._names, self._make = names, make
+        self._made: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _cell(value: Any) -> str:

@@ -112,8 +112,12 @@ def test_validate_goes_on_where_it_was(said):
     found = json.loads(said(f"{line} --json"))
     assert {path: path.read_bytes() for path in Path("kept").iterdir()} == kept
     assert found.pop("verdict")
-    (each,) = Accuracy.load("kept").rounds
-    assert found == json.loads(json.dumps(Accuracy.load("kept").to_dict()))
+    again = Accuracy.load("kept")
+    (each,) = again.rounds
+    said = json.loads(json.dumps(again.to_dict()))
+    assert found == {name: said[name] for name in ("graph", "backend", "device", "environment", "seed", "rounds")}
+    trace, run = again.traces["heft"]
+    assert (trace.makespan, run.summary.median) == (each.schedules[0].predicted_us, each.schedules[0].measured_us)
     names = [row.scheduler for row in each.schedules]
     assert names == ["heft", "autograph", "plan:mine", "random-1", "random-2"]
 

@@ -10,7 +10,7 @@ from documents import accuracy, calibration, document, replay
 
 import simsched as ss
 import workloads
-from simsched.base.errors import FileError, FormatError
+from simsched.base.errors import BackendError, FileError
 from simsched.experiments.accuracy import Accuracy
 
 GRAPH = "random:layered,n_ops=12,n_layers=4"
@@ -61,9 +61,9 @@ def test_folders_of_studies_and_validations(reported):
     broken = json.loads(Path("val/accuracy.json").read_text())
     broken["runs"]["lios"] = "../elsewhere.json"
     Path("val/accuracy.json").write_text(json.dumps(broken))
-    with pytest.raises(FormatError, match="must be a file beside it"):
+    with pytest.raises(BackendError, match="must be a file beside it"):
         Accuracy.load("val")
-    with pytest.raises(FileError, match="not the folder of a finished validation"):
+    with pytest.raises(FileError, match=r"accuracy\.json"):
         Accuracy.load("rows")
 
 

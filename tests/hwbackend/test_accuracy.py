@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from documents import calibration
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
@@ -240,7 +241,7 @@ def row(name, predicted, measured, held_out=True, spread=0.02):
 
 def accuracy(*rounds):
     rounds = tuple(Round.of(rows) for rows in rounds)
-    return Accuracy("net", "hidden", "Hidden A100", {"date": "2026-01-01"}, 0, rounds, None, {})
+    return Accuracy("net", "hidden", "Hidden A100", {"date": "2026-01-01"}, 0, rounds, {}, calibration(), {})
 
 
 @pytest.mark.parametrize(

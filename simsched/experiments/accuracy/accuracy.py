@@ -3,24 +3,24 @@
 import os
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
 
 from simsched.base.codec import Checked, Document, aside, brief, write
-from simsched.base.errors import BackendError, FileError, FormatError
-from simsched.base.io import naming
+from simsched.base.errors import BackendError
 from simsched.base.kinds import Amount, Count, Filled
 from simsched.calibration import Calibration
-from simsched.experiments.result import Result, printed, table_of, time_text, unit_of
+from simsched.experiments.result import Later, Result, printed, table_of, time_text, unit_of
 from simsched.model.cluster import Cluster
 from simsched.model.profile import Replay
 from simsched.model.program import Program
 from simsched.model.trace import Trace
 from simsched.simulator import simulate
 
+NAME: Final = "accuracy.json"
 NOT_DEFINED = "-"
 TRUSTED: Final = 0.1
 """Error of latencies, 9 of 10 within it, up to which they are trusted."""
@@ -206,8 +206,8 @@ def _mean(errors: Sequence[float]) -> float | None:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Validation(Checked):
-    """What was predicted and measured, round by round.
+class Accuracy(Result, Checked, Document):
+    """How well predictions met measurements; prints as a table.
 
     Parameters
     ----------
@@ -219,77 +219,65 @@ class Validation(Checked):
         The one given; None if it was a generator.
     rounds
         Each predicted with what the measurements before it had taught.
+    runs
+        Names of the files of measured runs by scheduler, of the last round, beside the file of this.
+    calibration
+        What the last round was predicted with.
+    traces
+        Of the last round, the simulated trace and the measured run by scheduler.
     """
 
-    SUBJECT, ERROR = "validation", BackendError
+    SUBJECT, ERROR, FORMAT, INDENT = "validation", BackendError, "simsched.accuracy", None
     graph: str
     backend: str
     device: str
     environment: Mapping[str, str]
     seed: int | None
     rounds: Annotated[tuple[Round, ...], Filled()]
+    runs: Mapping[str, str]
+    calibration: Calibration
+    traces: Mapping[str, tuple[Trace, Replay]] = aside()
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         if not all(each.schedules for each in self.rounds):
             raise self.refusal("rounds must have a schedule each")
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Accuracy(Result, Validation):
-    """How well predictions met measurements; prints as a table.
-
-    Parameters
-    ----------
-    calibration
-        What the last round was predicted with.
-    traces
-        Of the last round, the simulated trace and the measured run by scheduler.
-    files
-        Names of the files of measured runs by scheduler, in the folder that `validate` was given.
-    """
-
-    calibration: Calibration = aside()  # or what only stands for one
-    traces: Mapping[str, tuple[Trace, Replay]] = aside()
-    files: Mapping[str, str] | None = aside()
+        for scheduler, name in self.runs.items():
+            if Path(name).name != name:
+                raise self.refusal(f"runs of {scheduler!r} must be a file beside it, not {name!r}")
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "Accuracy":
-        """Read what a validation came to; its last round is simulated again, and nothing is measured.
+    def load(cls, path: str | os.PathLike[str]) -> "Accuracy":
+        """Read what a validation came to; nothing is measured, and simulated only what somebody asks for.
 
         Parameters
         ----------
-        folder
-            That `validate` was given, or `save`.
+        path
+            The folder that `validate` was given, or `save`; or the file in it.
 
         Raises
         ------
         FileError
-            If it holds no such file, or not the measurements that it names.
+            If it holds no such file.
         FormatError
-            If a file is damaged.
+            If the file is damaged.
         """
-        path = Path(folder, NAME)
-        if not path.exists():
-            raise FileError(
-                f"{folder}: not the folder of a finished validation, since it has no {NAME}; run it to its end"
-            )
-        found = AccuracyFile.load(path)
-        with naming(str(path)):
-            return found.accuracy(path.parent)
+        path = Path(path, NAME) if Path(path).is_dir() else Path(path)
+        found, folder = super().load(path), path.parent
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+        def trace(scheduler: str) -> tuple[Trace, Replay]:
+            replay = Replay.load(folder / found.runs[scheduler])
+            return simulate(replay.program, found.calibration), replay
+
+        return replace(found, traces=Later(found.runs, trace))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write what the validation came to into a folder that is there, with measured runs that are not there yet."""
-        files = self.files or {name: f"run-{i}.json" for i, name in enumerate(self.traces, 1)}
         for name, (_, replay) in self.traces.items():
-            path = Path(folder, files[name])
-            if self.files is None or not path.exists():
-                replay.save(path)
-        AccuracyFile.of(self, files).save(Path(folder, NAME))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what was predicted and measured as JSON values."""
-        return write(self)
+            run = Path(path, self.runs[name])
+            if not run.exists():
+                replay.save(run)
+        super().save(Path(path, NAME))
 
     def records(self) -> list[dict[str, Any]]:
         """Return all rows as plain values by column, with their round."""
@@ -371,41 +359,3 @@ def percent(fraction: float | None) -> str:
     ('4.2 %', '-')
     """
     return NOT_DEFINED if fraction is None else f"{100 * fraction:.1f} %"
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class AccuracyFile(Validation, Document):
-    """What a validation came to, beside its measurements, so that it can be looked at again without measuring.
-
-    Parameters
-    ----------
-    runs
-        Name of the file of the measured runs by scheduler, of the last round.
-    calibration
-        What the last round was predicted with.
-    """
-
-    FORMAT, INDENT = "simsched.accuracy", None
-    runs: Mapping[str, str]
-    calibration: Calibration
-
-    @classmethod
-    def of(cls, accuracy: Accuracy, runs: Mapping[str, str]) -> "AccuracyFile":
-        """Return what a validation came to, given the files of its measured runs."""
-        said = {each.name: getattr(accuracy, each.name) for each in fields(Validation)}
-        return cls(**said, runs=runs, calibration=accuracy.calibration)
-
-    def accuracy(self, folder: Path) -> Accuracy:
-        """Return what the validation came to; its last round is simulated again."""
-        traces = {}
-        for scheduler, name in self.runs.items():
-            if Path(name).name != name:
-                raise FormatError(f"runs of {scheduler!r} must be a file beside it, not {name!r}")
-            replay = Replay.load(folder / name)
-            with naming(f"runs of {scheduler!r}"):
-                traces[scheduler] = simulate(replay.program, self.calibration), replay
-        said = {each.name: getattr(self, each.name) for each in fields(Validation)}
-        return Accuracy(**said, calibration=self.calibration, traces=traces, files=self.runs)
-
-
-NAME: Final = "accuracy.json"

@@ -115,9 +115,9 @@ def validate(
     environment = next(iter(this.traces.values()))[1].environment
     device = environment.get("device", backend.cluster.devices[0].model)
     accuracy = Accuracy(
-        graph.name, backend.name, device, environment, seed, tuple(found), this.calibration, this.traces, this.files
+        graph.name, backend.name, device, environment, seed, tuple(found), this.files, this.calibration, this.traces
     )
-    if folder is not None and isinstance(this.calibration, Calibration):  # what only stands for one has no file
+    if folder is not None:
         accuracy.save(folder)
     return accuracy
 

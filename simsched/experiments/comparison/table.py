@@ -1,6 +1,6 @@
 """`Comparison`: rows that print as a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from simsched.base.errors import FormatError
 from simsched.base.kinds import Count
 from simsched.base.units import format_bytes
 from simsched.experiments.comparison.row import Doubt, Row, Sampling
-from simsched.experiments.result import Result, table_of, time_text, unit_of
+from simsched.experiments.result import Later, Result, table_of, time_text, unit_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph
 from simsched.model.graph.derived import with_times
 from simsched.model.schedule import NumberedPlan, Schedule
@@ -55,25 +55,6 @@ class _File:
     samples: Mapping[str, Floats]
     graphs: tuple[OpGraph, ...]
     graph: Count
-
-
-class _Later(Mapping[str, Trace]):
-    """Traces of schedules by their names, each simulated when somebody asks for it."""
-
-    def __init__(self, plans: Mapping[str, Schedule], cluster: Cluster) -> None:
-        self._plans, self._cluster = plans, cluster
-        self._known: dict[str, Trace] = {}
-
-    def __getitem__(self, name: str) -> Trace:
-        if name not in self._known:
-            self._known[name] = simulate(self._plans[name], self._cluster)
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._plans)
-
-    def __len__(self) -> int:
-        return len(self._plans)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -162,7 +143,8 @@ class Comparison(Result, Document):
                 raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
         made = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
         drawn = {name: Makespans(values) for name, values in samples.items()}
-        return cls(graphs[graph], cluster, tuple(rows), made, _Later(made, cluster), drawn, sampling, doubt=doubt)
+        traces = Later(made, lambda name: simulate(made[name], cluster))
+        return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, doubt=doubt)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain values by column."""
