@@ -91,8 +91,8 @@ def test_what_rows_depend_on():
     ("old", "new", "message"),
     [
         ("seeds = 10", "seads = 10", "unknown field 'seads'; known are: name, schedulers, seeds, seed, workload, "),
-        ("seeds = 10", "seeds = 0", "'seeds' must be how many instances, at least 1, or a list of different whole"),
-        ("seeds = 10", "seeds = [1, 1]", "'seeds' must be how many instances"),
+        ("seeds = 10", "seeds = 0", "'seeds' must be a whole number of at least 1 or must be a list, not 0"),
+        ("seeds = 10", "seeds = [1, 1]", "'seeds' must be different numbers"),
         ("seeds = 10", "seed = -1", "'seed' must be a whole number from 0 to .*, not -1"),
         ('name = "example"', "", "'name' is missing; a study has at least name, schedulers, workload, cluster"),
         ('"lios", ', '"lois", ', "unknown scheduler 'lois'; closest of 20 known: lios, "),

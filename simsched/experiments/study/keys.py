@@ -3,15 +3,13 @@
 import json
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from simsched.experiments.study.grid import RowSpec
 from simsched.model import OpGraph, Target
 from simsched.model.graph.columns import COSTS, Indices, Ints
-
-if TYPE_CHECKING:
-    from simsched.experiments.study.grid import RowSpec
 
 FORMAT: Final = "simsched.row 1"
 """Changed whenever equal keys would no longer mean equal rows."""
@@ -62,7 +60,7 @@ def target_digest(target: Target) -> str:
     return sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def row_key(spec: "RowSpec", version: str, graph: str | None, cluster: str | None) -> str:
+def row_key(spec: RowSpec, version: str, graph: str | None, cluster: str | None) -> str:
     """Return the address of a row: the sha256 of all that has influence on it, in hex.
 
     Parameters

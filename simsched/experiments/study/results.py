@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +15,11 @@ from simsched.experiments.study.means import means_table, status_counts, status_
 from simsched.experiments.study.store import WALL, all_rows, read_study
 from simsched.experiments.study.study import Study
 
-_FIRST: Final = ("key", "unit", "index", "status", "reason")
-_GROUPS: Final = ("workload.", "seed", "cluster.", "simulation.", "scheduler", "option.")
-_LAST: Final = ("search.", WALL)
+_RESULTS: Final = "graph, makespan_us, ..."
+_ORDER: Final = (
+    "key", "unit", "index", "status", "reason", "workload.", "seed", "cluster.", "simulation.", "scheduler", "option.",
+    _RESULTS, "search.", WALL,
+)  # fmt: skip  # of columns, or of all that begin so
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,12 +67,7 @@ class Results(Result):
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns of any row: what the row is, what it is of, facts and results, searches, wall times."""
-        seen = list(dict.fromkeys(name for row in self.rows for name in row))
-        groups = [[name for name in seen if _is_of(name, group)] for group in (*_FIRST, *_GROUPS)]
-        last = [[name for name in seen if _is_of(name, group)] for group in _LAST]
-        known = {name for group in (*groups, *last) for name in group}
-        rest = [name for name in seen if name not in known]
-        return tuple(chain(*groups, rest, *last))
+        return tuple(sorted(dict.fromkeys(name for row in self.rows for name in row), key=_place))
 
     def to_csv(self, deterministic: bool = True) -> str:
         """Return the rows as CSV, with or without wall times.
@@ -128,5 +124,7 @@ class Results(Result):
         write_file(Path(folder, "rows.parquet"), content)
 
 
-def _is_of(name: str, group: str) -> bool:
-    return name.startswith(group) if group.endswith(".") else name == group
+def _place(name: str) -> int:
+    """Return where a column stands in the order."""
+    known = (i for i, group in enumerate(_ORDER) if name == group or (group[-1] == "." and name.startswith(group)))
+    return next(known, _ORDER.index(_RESULTS))

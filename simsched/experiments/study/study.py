@@ -13,8 +13,7 @@ from typing import Any, Final
 from simsched.base.codec import kind_of
 from simsched.base.errors import StudyError
 from simsched.base.io import read_text
-from simsched.base.kinds import Seed
-from simsched.base.numeric import is_count
+from simsched.base.kinds import Count, Either, Many, Seed, Size
 from simsched.base.shown import VIEWS
 from simsched.experiments.study.choices import choices, require_different, scheduler_entry
 from simsched.experiments.study.fields import (
@@ -38,6 +37,7 @@ _MOST_PARTS: Final = 64
 _PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\."""
 # Reading a key takes time in proportion to the square of its parts.
 _DEEP_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}[ \t]*){{{_MOST_PARTS - 1}}}")
+_SEEDS: Final = Either([kind_of(Size), Many(kind_of(Count), filled=True)])
 _FREE: Final = ("execution", "figure")  # fields that no row depends on
 
 
@@ -211,13 +211,10 @@ class Study:
 
 
 def _seeds(source: str, given: Any) -> int | tuple[int, ...]:
-    if is_count(given, 1):
-        return int(given)
-    if isinstance(given, list | tuple) and given and all(map(is_count, given)) and len(set(given)) == len(given):
-        return tuple(int(k) for k in given)
-    raise StudyError(
-        f"{source}: 'seeds' must be how many instances, at least 1, or a list of different whole numbers, not {given!r}"
-    )
+    found: int | tuple[int, ...] = taken(source, "'seeds'", _SEEDS, given)
+    if isinstance(found, tuple) and len(set(found)) < len(found):
+        raise StudyError(f"{source}: 'seeds' must be different numbers, not {given!r}")
+    return found
 
 
 def _figures(source: str, given: Any) -> tuple[dict[str, Any], ...]:

@@ -1,17 +1,14 @@
 """The clusters of a study: presets or files, with what is replaced on every device and link."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from simsched.calibration import read_target
+from simsched.experiments.study.grid import Point
 from simsched.model.calibrated import Target, bare, with_cluster
 from simsched.model.cluster import Cluster
 
-if TYPE_CHECKING:
-    from simsched.experiments.study.grid import Point
 
-
-def make_target(point: "Point", folder: str) -> Target:
+def make_target(point: Point, folder: str) -> Target:
     """Return the cluster of a point, or the calibration that its file holds; a relative file is one of `folder`.
 
     Raises
