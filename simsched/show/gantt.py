@@ -319,8 +319,8 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     Notes
     -----
     Times are in us, to a tenth of a nanosecond. Each bar has its `row`, `kind` and `name` as numbers of lists;
-    `start` and `dur`; `alone`, what of it the span would take by itself; `wait` from being ready to the start; on the
-    critical path `gap`, from the end of what released it, else null. ``notes`` say what is left out. O(n log n).
+    `start` and `dur`; `alone`, what of it the span would take by itself; `wait` from being ready to the start; and
+    `path`, 1 on the critical path, else 0. ``notes`` say what is left out. O(n log n).
     """
     until, notes = max(trace.makespan for trace in traces), []
     starts = np.concatenate([trace.start for trace in traces])
@@ -332,17 +332,18 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
         notes.append(f"loads of the first {_MOST_CURVES} of {len(loads)} devices")
     drawn = GanttRows(traces, host=True, until=until)
     names: dict[str, int] = {}
-    columns: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", "start", "dur", "alone", "wait", "gap")}
-    path = [_gaps(trace) for trace in traces]
+    times = ("start", "dur", "alone", "wait")
+    columns: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", *times, "path")}
+    path = [np.isin(np.arange(len(trace)), trace.critical_path().spans) for trace in traces]
     for number, row in enumerate(drawn.rows):
         trace, spans, (codes, start, end) = row.trace, row.spans, row.bars
         columns["row"] += [number] * len(spans)
         columns["kind"] += codes.tolist()
         columns["name"] += [names.setdefault(trace.name(i), len(names)) for i in spans.tolist()]
-        times = (start, end - start, np.minimum(trace.solo[spans], end - start), start - trace.ready[spans])
-        for key, values in zip(("start", "dur", "alone", "wait"), times, strict=True):
+        us = (start, end - start, np.minimum(trace.solo[spans], end - start), start - trace.ready[spans])
+        for key, values in zip(times, us, strict=True):
             columns[key] += values.round(_DIGITS).tolist()
-        columns["gap"] += [None if gap != gap else round(gap, _DIGITS) for gap in path[row.measured][spans].tolist()]
+        columns["path"] += path[row.measured][spans].astype(int).tolist()
     scale, unit = time_unit(until)
     return {
         "scale": scale, "unit": unit, "notes": notes, "until": round(until, _DIGITS),
@@ -352,20 +353,6 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
         "kinds": [kind._asdict() for kind in drawn.kinds], "names": list(names), "bars": columns,
         "loads": loads[:_MOST_CURVES],
     }  # fmt: skip
-
-
-def _gaps(trace: Trace) -> Floats:
-    """Return the us from the end of what released each span of the critical path; NaN of others, shape (n_spans,)."""
-    gaps = np.full(len(trace), np.nan)
-    work = (trace.kind == KERNEL) | (trace.kind == COPY)
-    i = int((trace.end * work).argmax()) if work.any() else -1
-    while i >= 0:
-        cause = int(trace.cause[i])
-        # a host that was held up is released when what it waits for ends
-        ready = float(trace.end[i] if trace.kind[i] == WAIT else trace.ready[i])
-        gaps[i] = max(0.0, ready - (float(trace.end[cause]) if cause >= 0 else 0.0))
-        i = cause
-    return gaps
 
 
 def _loads(trace: Trace) -> list[dict[str, Any]]:

@@ -59,21 +59,11 @@ def test_bars_and_critical_path_by_hand():
     """Without overheads a runs 0 to 10, b 10 to 40 beside c 10 to 30: b and a are the path, each bar lasts its time."""
     found = gantt_data([TRACE])
     bars = {found["names"][n]: i for i, n in enumerate(found["bars"]["name"]) if found["names"][n] in "abc"}
-    columns = {key: [found["bars"][key][bars[op]] for op in "abc"] for key in ("start", "dur", "alone", "wait", "gap")}
+    columns = {key: [found["bars"][key][bars[op]] for op in "abc"] for key in ("start", "dur", "alone", "wait", "path")}
     assert columns == {"start": [0.0, 10.0, 10.0], "dur": [10.0, 30.0, 20.0], "alone": [10.0, 30.0, 20.0],
-                       "wait": [0.0, 0.0, 0.0], "gap": [0.0, 0.0, None]}  # fmt: skip
+                       "wait": [0.0, 0.0, 0.0], "path": [1, 1, 0]}  # fmt: skip
     assert [row["label"] for row in found["rows"]] == ["stream 0", "stream 1"]
     assert (found["unit"], found["makespans"]) == ("us", [40.0])
-
-
-def test_gaps_and_parts_add_up_to_the_makespan():
-    """Along the critical path gap, wait and length of every bar that is no wait add up to the makespan, to rounding."""
-    cluster = ss.Cluster.preset("a40", 2)
-    trace = ss.simulate(ss.schedule(FORK.graph, cluster, "hios-lp"), cluster)
-    bars = gantt_data([trace])["bars"]
-    parts = zip(bars["gap"], bars["wait"], bars["dur"], strict=True)
-    total = sum(gap + wait + length for gap, wait, length in parts if gap is not None)
-    assert total == pytest.approx(trace.makespan, abs=1e-2)
 
 
 def test_measured_rows_stand_below_simulated_ones():

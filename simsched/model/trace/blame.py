@@ -38,11 +38,14 @@ class CriticalPath:
         uncontended; ``dependency``: gaps on the device between a span and the one that waits for it.
     operators
         Names of the operators whose kernels lie on the path, in order.
+    spans
+        Numbers of the spans on the path in the trace, in order.
     """
 
     steps: tuple[Step, ...]
     blame: dict[str, float]
     operators: tuple[str, ...]
+    spans: tuple[int, ...]
 
     @property
     def shares(self) -> dict[str, float]:
@@ -59,6 +62,7 @@ def critical_path(trace: Timeline) -> CriticalPath:
     """
     steps: list[Step] = []
     operators: list[str] = []
+    spans: list[int] = []
 
     def step(start: float, end: float, blame: str, span: str) -> None:
         if end > start:
@@ -67,6 +71,7 @@ def critical_path(trace: Timeline) -> CriticalPath:
     work = (trace.kind == KERNEL) | (trace.kind == COPY_SPAN)
     i = int((trace.end * work).argmax()) if work.any() else -1
     while i >= 0:
+        spans.append(i)
         name = trace.name(i)
         start, end, ready = float(trace.start[i]), float(trace.end[i]), float(trace.ready[i])
         if trace.kind[i] in (KERNEL, COPY_SPAN):
@@ -93,7 +98,7 @@ def critical_path(trace: Timeline) -> CriticalPath:
     blame = dict.fromkeys(BLAMES, 0.0)
     for part in steps:
         blame[part.blame] += part.end - part.start
-    return CriticalPath(tuple(steps), blame, tuple(dict.fromkeys(reversed(operators))))
+    return CriticalPath(tuple(steps), blame, tuple(dict.fromkeys(reversed(operators))), tuple(spans[::-1]))
 
 
 def _on_the_way(trace: Timeline, i: int, cause: int) -> float:

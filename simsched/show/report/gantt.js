@@ -72,7 +72,7 @@
       bars.row.forEach((row, i) => {
         if (!present[row]) return;
         groups[bars.kind[i]][rows[row].measured].push(i);
-        if (bars.gap[i] !== null && !rows[row].measured) critical.push(i);
+        if (bars.path[i] && !rows[row].measured) critical.push(i);
       });
       const common = { type: "scatter", mode: "none", fill: "toself", hoverinfo: "skip", line: { simplify: false } };
       const found = [];
@@ -221,12 +221,11 @@
       if (worked && !row.measured) found.push(["alone", us(alone)]);
       const parts = [];
       if (worked) {
-        if (bars.gap[i] > 0) parts.push(`dependency ${us(bars.gap[i])}`);
         parts.push(`${blames[kind.what]} ${us(alone)}`);
         if (more + bars.wait[i] > 1e-3) parts.push(`contention ${us(more + bars.wait[i])}`);
       } else if (kind.what !== "wait") parts.push(`${blames[kind.what]} ${us(dur)}`);
-      if (parts.length) found.push([bars.gap[i] === null ? "time" : "blame", parts.join(" + ")]);
-      if (bars.gap[i] !== null) found.push(["path", "on the critical path"]);
+      if (parts.length) found.push([bars.path[i] ? "blame" : "time", parts.join(" + ")]);
+      if (bars.path[i]) found.push(["path", "on the critical path"]);
       return found;
     }
 
