@@ -18,19 +18,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the signature of a function, or None of a builtin of which Python knows no parameters."""
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        return None
-
-
 def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
     """Return a scheduler that needs no ``tools`` any more; one that never did, as it is."""
-    signature = _signature(function)
-    asked = None if signature is None else signature.parameters.get("tools")
-    if signature is None or asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
+    signature = inspect.signature(function)
+    asked = signature.parameters.get("tools")
+    if asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
         return function
 
     @wraps(function)
@@ -89,14 +81,10 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
             found = getattr(importlib.import_module(module), function)
         except Exception as error:  # whatever a user's module raises when it is imported
             raise SchedulerError(f"cannot import scheduler {scheduler!r}: {error}") from error
-    if not callable(found):
-        raise SchedulerError(f"{scheduler!r} is not a function")
-    signature = _signature(found)
     try:
-        if signature is not None and isinstance(scheduler, str):
-            signature.bind_partial(None, None, None)
-    except TypeError:
-        raise SchedulerError(f"{scheduler!r} takes {signature}, not (graph, cluster, cost)") from None
+        inspect.signature(found).bind_partial(None, None, None)
+    except (TypeError, ValueError) as error:
+        raise SchedulerError(f"{scheduler!r} is no function of (graph, cluster, cost): {error}") from None
     return cast("Scheduler", found)
 
 
@@ -109,8 +97,7 @@ def scheduler_name(scheduler: str | Scheduler) -> str:
 
 def takes(scheduler: str | Scheduler, option: str) -> bool:
     """Return whether a scheduler names an option of its own."""
-    signature = _signature(resolve(scheduler))
-    return signature is not None and option in signature.parameters
+    return option in inspect.signature(resolve(scheduler)).parameters
 
 
 def schedule(
@@ -152,10 +139,7 @@ def schedule(
 
 def _checked(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options as the hints of the function have them; refuse what it does not take."""
-    signature = _signature(function)
-    if signature is None:
-        return dict(options)
-    parameters = list(signature.parameters.values())
+    parameters = list(inspect.signature(function).parameters.values())
     missing = [
         p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in options
     ]

@@ -96,7 +96,7 @@ BROKEN = {
     "my_failures:stops": "interrupted",
     "my_failures:fills": "out of memory",
     "my_failures:forgets": "scheduler 'my_failures:forgets': operator 'a' is placed nowhere",
-    "my_failures:takes_nothing": "'my_failures:takes_nothing' takes (), not (graph, cluster, cost)",
+    "my_failures:takes_nothing": "'my_failures:takes_nothing' is no function of (graph, cluster, cost): too many ",
 }
 
 

@@ -1,6 +1,7 @@
 """What all HIOS schedulers do: the instance, and from a mapping to stages by Algorithm 2 and its compiled part."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,7 @@ class Stage(Row):
     """An operator, and the stage that begins with it."""
 
     time: f8  # that the stage takes
-    end: f8  # as things are
-    trial: f8  # with the stage that is tried
+    end: f8
     first: i4  # operator of the stage that this one is in
     size: i4
     place: i4  # in the order
@@ -64,17 +64,24 @@ def end_of(t: Windows, s: int) -> float:
     """Return when a stage ends: it starts when the one before it on its device and all inputs are there."""
     stage, start = t.stages[s], 0.0
     if stage.previous >= 0:
-        start = stage_of(t, stage.previous).trial
+        start = stage_of(t, stage.previous).end
     for e in range(t.ptr[s], t.ptr[s + stage.size]):
-        start = max(start, stage_of(t, t.source[e]).trial + t.us[e])
+        start = max(start, stage_of(t, t.source[e]).end + t.us[e])
     return start + stage.time
 
 
-def last_end(t: Windows) -> float:
-    """Return when the last device is done; each runs its stages one after the other."""
+def evaluate(t: Windows, begin: int) -> float:
+    """Find the ends of stages from a place in the order on; return when the last device is done.
+
+    What does not follow the stage of that place, wherever it stands in the order, ends as before.
+    """
     makespan = 0.0
+    for at in range(begin, t.n_ops):
+        stage = t.stages[t.order[at]]
+        if stage.first == t.order[at]:
+            stage.end = end_of(t, stage.first)
     for d in range(t.n_devices):
-        makespan = max(makespan, stage_of(t, t.last[d]).trial)
+        makespan = max(makespan, stage_of(t, t.last[d]).end)
     return makespan
 
 
@@ -116,29 +123,6 @@ def set_stage(t: Windows, size: int, us: float) -> None:
     stage.size, stage.time = size, us
 
 
-def evaluate(t: Windows) -> float:
-    """Return the makespan with the joined stages.
-
-    What does not follow the joined stage, wherever it stands in the order, ends as before.
-    """
-    for at in range(t.stages[t.first].place, t.n_ops):
-        s = t.order[at]
-        stage = t.stages[s]
-        if stage.first == s:
-            stage.trial = end_of(t, s)
-    return last_end(t)
-
-
-def settle(t: Windows, keep: bool) -> None:
-    """Keep the ends that were tried, or go back to those as things are."""
-    for at in range(t.stages[t.first].place, t.n_ops):
-        stage = t.stages[t.order[at]]
-        if keep:
-            stage.end = stage.trial
-        else:
-            stage.trial = stage.end
-
-
 def rearrange(t: Windows, taken: int) -> None:
     """Put the joined stage into the order: behind what does not follow it, before what does."""
     begin, end = t.stages[t.first].place, t.stages[t.first + taken - 1].place
@@ -161,11 +145,11 @@ def rearrange(t: Windows, taken: int) -> None:
 
 def try_stage(t: Windows) -> None:
     """Take the answer to the question asked, and note the stage if the makespan with it is the least so far."""
-    alone = t.stages[t.first].time
+    alone, begin = t.stages[t.first].time, t.stages[t.first].place
     set_stage(t, t.taken, t.answer)
-    makespan = evaluate(t)
+    makespan = evaluate(t, begin)
     set_stage(t, 1, alone)
-    settle(t, False)
+    evaluate(t, begin)
     if makespan < t.best:
         t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
 
@@ -183,8 +167,7 @@ def close(t: Windows) -> None:
     if t.best_taken > 1:
         can_merge(t, t.best_taken)
         set_stage(t, t.best_taken, t.best_time)
-        t.latency = evaluate(t)
-        settle(t, True)
+        t.latency = evaluate(t, t.stages[t.first].place)
         rearrange(t, t.best_taken)
         t.n_merged += 1
     t.turn += 1
@@ -194,10 +177,7 @@ def close(t: Windows) -> None:
 @piece("HIOS schedulers")
 def run_alone(t: Windows) -> None:
     """Evaluate every operator as a stage of its own."""
-    for at in range(t.n_ops):
-        stage = t.stages[t.order[at]]
-        stage.trial = stage.end = end_of(t, t.order[at])
-    t.latency = last_end(t)
+    t.latency = evaluate(t, 0)
 
 
 @piece("HIOS schedulers")
@@ -286,17 +266,15 @@ def stage_costs(
     Devices that differ in the name alone share one, unless a cost model of the user's may tell them apart.
     """
     graph, cluster = instance.graph, instance.cluster
-    made: dict[int, StageCost] = {}
+    kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
 
-    def of(position: int) -> StageCost:
-        d = instance.devices[position]
-        kind = int(cluster.kind[d]) if cost is default_cost else d
-        if kind not in made:
-            made[kind] = StageCost(scheduler, option, graph, cluster, cost, tools, device=cluster.devices[d].name)
-        return made[kind]
+    @cache
+    def of_kind(kind: int) -> StageCost:
+        device = cluster.devices[kinds.index(kind)].name
+        return StageCost(scheduler, option, graph, cluster, cost, tools, device=device)
 
-    of(0)  # an option of no use is refused even where no stage is asked for
-    return of
+    of_kind(kinds[0])  # an option of no use is refused even where no stage is asked for
+    return lambda position: of_kind(kinds[instance.devices[position]])
 
 
 class Stages:
@@ -353,7 +331,7 @@ class Stages:
         """Return the stages as a schedule, their operators launched stage by stage in a topological order."""
         instance, on, order = self._instance, self._device, self._windows["order"]
         is_first = self._stages["first"] == np.arange(len(on))
-        heads = order[is_first[order]]
+        heads = order[is_first[order]]  # those of a stage behind its first need not follow it in the order
         sizes = self._stages["size"][heads]
         group = np.arange(len(on)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         rows = np.repeat(heads, sizes) + group
