@@ -134,7 +134,6 @@ def test_measured_limits_replace_those_of_the_preset():
         (lambda: MeasuredOperator("a", (True,)), "samples[0] must be a number, not True"),
         (lambda: MeasuredOperator("a", (1.0, 2.0), (MeasuredKernel("k", (1.0,)),)),
          "operator 'a': 'k' has 1 samples where the operator has 2; there must be one per iteration"),
-        (lambda: MeasuredDevice("A40", compute_capability="eight"), "compute_capability must be like '8.0'"),
     ],
 )  # fmt: skip
 def test_refused(make, message):

@@ -1,6 +1,6 @@
 """How long an operator takes alone: the `CostModel` protocol and the default, a roofline."""
 
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -111,23 +111,20 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
             times[unknown] = rooflines(graph, rows[unknown], device)
         return times
     known = getattr(cost, "operator_times", None)  # a calibration answers for all at once
-    if known is not None:
-        times = np.array(known(graph, device, rows), np.float64)
-        bad = ~((times >= 0) & (times < np.inf))
-        if bad.any():
-            i = rows[int(np.argmax(bad))]
-            raise CostError(f"the cost model gives no time of operator {graph.names[i]!r} on {device.model}")
-        return times
-    times = np.empty(len(rows))
-    for k, i in enumerate(rows.tolist()):
-        answer = cost(graph.operator(i), device)
-        try:
-            times[k] = answer
-        except (TypeError, ValueError):
-            times[k] = np.nan
-        if not 0 <= times[k] < np.inf:
-            raise CostError(f"the cost model says operator {graph.names[i]!r} takes {answer!r} us on {device.model}")
+    answers = known(graph, device, rows) if known else [_number(cost(graph.operator(i), device)) for i in rows.tolist()]
+    times = np.array(answers, np.float64)
+    bad = ~((times >= 0) & (times < np.inf))
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise CostError(f"the cost model says operator {graph.names[rows[k]]!r} takes {times[k]} us on {device.model}")
     return times
+
+
+def _number(answer: Any) -> float:
+    try:
+        return float(answer)
+    except (TypeError, ValueError):
+        return float("nan")
 
 
 def times_by_device(graph: OpGraph, cluster: Cluster, cost: CostModel | None = None) -> list[Floats]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import ProgramError
+from simsched.base.io import naming
 from simsched.base.kinds import Among, Amount, Count, Range
 from simsched.base.numeric import freeze, same_columns, twice
 from simsched.model.graph import OpGraph, Rows
@@ -453,28 +454,12 @@ class Program(Document):
         if not devices or twice(devices) is not None:
             raise ProgramError(f"device {twice(devices)!r} stands twice" if devices else "there are no devices")
         number = {name: i for i, name in enumerate(devices)}
-        ptr, priority, every = graph.launch_ptr, np.zeros(len(graph), np.int64), [row for t in threads for row in t]
-        arguments: list[int] = []
+        every, arguments, priority = [row for t in threads for row in t], list[int](), np.zeros(len(graph), np.int64)
         copies: list[tuple[float, ...]] = []
-        try:
-            for row in every:
-                op = _operator(row, graph, number)
-                if row.do == "launch":
-                    kernel = row.kernel or 0
-                    if kernel >= ptr[op + 1] - ptr[op]:
-                        raise ProgramError(f"operator {row.op!r} has no kernel {kernel}")
-                    priority[op] = row.priority or 0
-                    arguments.append(int(ptr[op]) + kernel)
-                elif row.do == "copy":
-                    exact = np.nan if row.transfer is None else row.transfer
-                    arguments.append(len(copies))
-                    copies.append((op, number[str(row.to)], row.nbytes or 0.0, exact))
-                else:
-                    arguments.append(-1 if row.event is None else row.event)
-        except ProgramError as error:
-            places = [(t, i) for t, thread in enumerate(threads) for i in range(len(thread))]
-            t, i = places[len(arguments)]
-            raise ProgramError(f"threads[{t}][{i}]: {error}") from None
+        for t, thread in enumerate(threads):
+            for i, row in enumerate(thread):
+                with naming(f"threads[{t}][{i}]"):
+                    arguments.append(_argument(row, graph, number, copies, priority))
         ends = np.array(copies, np.float64).reshape(-1, 4).T
         return cls(
             graph, devices, execution, np.cumsum([0, *map(len, threads)]), [ACTIONS.index(row.do) for row in every],
@@ -489,16 +474,30 @@ class Program(Document):
 _COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
 
 
-def _operator(row: Instruction, graph: OpGraph, number: Mapping[str, int]) -> int:
-    """Return the operator of an instruction, -1 if it names none; refuse devices and operators that are not there."""
+def _argument(
+    row: Instruction, graph: OpGraph, number: Mapping[str, int], copies: list[tuple[float, ...]], priority: Ints
+) -> int:
+    """Return the argument of an instruction as a number; add what it copies, and note the priority of what it launches.
+
+    Devices, operators and kernels that are not there are refused.
+    """
     for device in (row.device, row.to):
         if device is not None and device not in number:
             raise ProgramError(f"unknown device {device!r}; known are: {', '.join(number)}")
     if row.to == row.device:
         raise ProgramError(f"a copy goes to another device, not to {row.to!r} again")
-    if row.op is not None and row.op not in graph.index:
+    if row.op is None:
+        return -1 if row.event is None else row.event
+    if row.op not in graph.index:
         raise ProgramError(f"{row.op!r} names no operator of graph {graph.name!r}")
-    return -1 if row.op is None else graph.index[row.op]
+    op, kernel = graph.index[row.op], row.kernel or 0
+    if row.do == "copy":
+        copies.append((op, number[str(row.to)], row.nbytes or 0.0, np.nan if row.transfer is None else row.transfer))
+        return len(copies) - 1
+    if kernel >= graph.launch_ptr[op + 1] - graph.launch_ptr[op]:
+        raise ProgramError(f"operator {row.op!r} has no kernel {kernel}")
+    priority[op] = row.priority or 0
+    return int(graph.launch_ptr[op]) + kernel
 
 
 def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:

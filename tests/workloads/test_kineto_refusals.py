@@ -74,7 +74,6 @@ def changed(cat, field, value):
     (changed(None, "deviceProperties", [{}]), "deviceProperties[0]: field 'id' is missing"),
     (changed(None, "deviceProperties", [A100 | {"numSms": "84"}]), "[0]: field 'numSms' must be a whole number"),
     (changed(None, "deviceProperties", [A100 | {"numSms": 0}]), "device 'NVIDIA A100-SXM4-40GB': sms must be a "),
-    (changed(None, "deviceProperties", [A100 | {"computeMajor": -8}]), "compute_capability must be like '8.0'"),
     (changed("gpu_memcpy", "args.bytes", "4 KB"), "field 'args.bytes' must be a whole number, not '4 KB'"),
     (changed("kernel", "args.shared memory", -1), "field 'args.shared memory' must be a whole number, not -1"),
 ], ids=itertools.count())  # fmt: skip

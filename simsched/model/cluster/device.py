@@ -9,7 +9,6 @@ from simsched.base.codec import Checked
 from simsched.base.errors import ClusterError
 from simsched.base.kinds import Amount, Bytes, Fraction, Name, Part, Range, Rate, Size
 
-Interference = tuple[tuple[float, float], tuple[float, float]]
 LARGEST_SPREAD: Final = 0.5
 """Most that the times of a kernel's blocks may vary by: the early ones end after some time."""
 

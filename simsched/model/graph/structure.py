@@ -91,8 +91,6 @@ def width(graph: Dag) -> int:
 
     n = len(graph)
     pairs = np.unique(np.stack([graph.src, graph.dst], axis=1), axis=0)  # (unique edges, 2)
-    if len(pairs) == 0:
-        return n
     vertex = np.arange(n)
     left, right, source, sink = vertex, vertex + n, 2 * n, 2 * n + 1
     rows = np.concatenate([np.full(n, source), pairs[:, 0], right, right])

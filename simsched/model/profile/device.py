@@ -12,7 +12,6 @@ from simsched.base.kinds import Name, Rate, Size
 from simsched.model.cluster import DEVICES, Device
 from simsched.model.cluster.presets import make_device
 
-_CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 _WORDS = re.compile(r"[a-z0-9]+")
 _BRANDS: Final = ("nvidia", "tesla", "geforce", "quadro")
 # what may follow the name of a preset and still be that product: form factor and size of memory
@@ -55,12 +54,6 @@ class MeasuredDevice(Checked):
     shared_memory_per_sm: Size | None = brief(None)
     shared_memory_per_block: Size | None = brief(None)
     memory: Rate | None = brief(None)
-
-    def __post_init__(self) -> None:
-        Checked.__post_init__(self)
-        found = self.compute_capability
-        if found is not None and not _CAPABILITY.fullmatch(found):
-            raise self.refusal(f"compute_capability must be like '8.0', not {found!r}")
 
     @property
     def preset(self) -> str | None:
