@@ -129,18 +129,13 @@ def _check_waits(schedule: Plan, device: Indices) -> None:
 
 def _barrier_pairs(schedule: Plan, n: int) -> tuple[Indices, Indices]:
     """Return the pairs that barriers order; barrier k is vertex 2n + k."""
-    barrier = barrier_before(schedule.device, schedule.stage, schedule.stream)
     rows = np.argsort(schedule.device, kind="stable")
-    number = np.cumsum(barrier[rows]) + 2 * n  # barriers up to and including this place
+    opens = barrier_before(schedule.device, schedule.stage, schedule.stream)[rows]
     device, ops = schedule.device[rows], schedule.op[rows]
-    opens = barrier[rows]
-    # an operator's end precedes the next barrier of its device, if one comes
-    later = np.searchsorted(np.flatnonzero(opens), np.arange(n), side="right")
-    positions = np.append(np.flatnonzero(opens), n)
-    next_row = positions[later]
-    has_next = (next_row < n) & (device[np.minimum(next_row, n - 1)] == device)
-    src = np.concatenate([ops[has_next] + n, number[opens]])
-    dst = np.concatenate([number[next_row[has_next]], ops[opens]])
+    so_far = np.cumsum(opens)  # barriers up to and including this place: the number of the next one
+    ahead = np.append(device[opens], -1)[so_far] == device  # an operator ends before the next barrier of its device
+    src = np.concatenate([ops[ahead] + n, so_far[opens] - 1 + 2 * n])
+    dst = np.concatenate([so_far[ahead] + 2 * n, ops[opens]])
     return src, dst
 
 

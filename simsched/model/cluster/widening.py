@@ -5,7 +5,6 @@ from itertools import count
 
 from simsched.base.errors import ClusterError
 from simsched.model.cluster.cluster import Cluster
-from simsched.model.cluster.device import Device
 from simsched.model.cluster.presets import DEVICES, LINKS
 
 
@@ -65,15 +64,12 @@ def _preset_like(cluster: Cluster, n_gpus: int) -> Cluster | None:
         return None
     if len(cluster) == 1:
         return Cluster.preset(model, n_gpus)
-    here = _wires(cluster, cluster.devices)
     for link in (None, *LINKS):
-        preset = Cluster.preset(model, len(cluster), link=link)
-        if _wires(preset, preset.devices) == here:
+        if _wires(Cluster.preset(model, len(cluster), link=link)) == _wires(cluster):
             return Cluster.preset(model, n_gpus, link=link)
     return None
 
 
-def _wires(cluster: Cluster, devices: tuple[Device, ...]) -> list[tuple[object, ...]]:
+def _wires(cluster: Cluster) -> list[tuple[object, ...]]:
     """Return the links with devices by number."""
-    number = {device.name: i for i, device in enumerate(devices)}
-    return [(number.get(a, a), number.get(b, b), link) for a, b, link in cluster.links]
+    return [(cluster.index.get(a, a), cluster.index.get(b, b), link) for a, b, link in cluster.links]

@@ -142,9 +142,6 @@ class Dag:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"an OpGraph cannot be changed (tried to set {name!r}); make a new one")
 
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"an OpGraph cannot be changed (tried to delete {name!r}); make a new one")
-
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key not in _CACHED}
 
