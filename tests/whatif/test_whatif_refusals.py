@@ -112,7 +112,6 @@ REFUSED = {
         (lambda: a.sweep("link.bandwidth", []), "give a list of values"),
         (lambda: a.sweep("link.bandwidth", [1], "gpus"), "belong together"),
         (lambda: ss.sensitivity(PLAN), "give the cluster"),
-        (lambda: ss.sensitivity(PLAN, FREE, step=1.0), "step must be"),
         (lambda: a.sensitivity(parameters=["gpus"]), "gpus takes no factors: ask with `sweep`"),
         (lambda: a.sensitivity()["gpus"], "there is no row of 'gpus': name it in `parameters`"),
         (lambda: ss.sensitivity(one_stream(chain(0.0)), FREE), "takes no time"),

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from simsched.base.codec import Checked
 from simsched.base.errors import WhatIfError
-from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import PARAMETERS, absolute, with_unit
@@ -16,6 +15,7 @@ from simsched.experiments.whatif.world import Ground
 from simsched.model import Schedule, Target
 
 _LEAST: Final = 1e-9  # elasticities and changes below this are none
+_STEP, _SWING = 0.01, 0.2  # parts by which parameters are moved: for elasticities, and for lows and highs
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Sensitivity(Finding):
 
 def sensitivity(
     plan_or_whatif: Schedule | Question, cluster: Target | None = None, *, parameters: Sequence[str] | None = None,
-    per_operator: bool = False, step: float = 0.01, swing: float = 0.2,
+    per_operator: bool = False,
 ) -> Sensitivity:  # fmt: skip
     """Return the elasticity of the makespan to every parameter, ranked.
 
@@ -116,10 +116,6 @@ def sensitivity(
         Names as `WhatIf.set` takes them, of those that take factors; by default all that are neither zero nor infinite.
     per_operator
         Whether each operator's speed is a parameter, too.
-    step
-        Elasticities are measured between factors of 1 - `step` and 1 + `step`.
-    swing
-        Lows and highs are at factors of 1 - `swing` and 1 + `swing`.
 
     Returns
     -------
@@ -129,20 +125,20 @@ def sensitivity(
     Raises
     ------
     WhatIfError
-        If a step is not in (0, 1), the makespan is 0, a schedule comes without a cluster, or a parameter that was
-        named cannot be moved or takes no factors.
+        If the makespan is 0, a schedule comes without a cluster, or a parameter that was named cannot be moved or takes
+        no factors.
     UnknownNameError
         If there is no such parameter, operator or kind.
 
     Notes
     -----
-    The elasticity is (ln M+ - ln M-) / (ln f+ - ln f-), M the makespan and f the factor above and below 1. Where the
-    makespan has a kink - another operator comes to be the last, say - it lies between those of the two sides. Whole
-    numbers, such as `sms`, move by at least 1; the factor that was really taken counts. A side that cannot be taken -
-    more than the whole of a part - is replaced by the makespan as it is, the factor 1. A parameter that is 0 stays 0
-    under any factor: its elasticity is 0. Times, overheads, latencies and the inverse of rates together have an
-    elasticity of 1: a world in which all of it takes twice as long takes twice as long. Four simulations per
-    parameter.
+    The elasticity is (ln M+ - ln M-) / (ln f+ - ln f-), M the makespan and f the factors 1.01 and 0.99; lows and highs
+    are at 0.8 and 1.2. Where the makespan has a kink - another operator comes to be the last, say - it lies between
+    those of the two sides. Whole numbers, such as `sms`, move by at least 1; the factor that was really taken counts. A
+    side that cannot be taken - more than the whole of a part - is replaced by the makespan as it is, the factor 1. A
+    parameter that is 0 stays 0 under any factor: its elasticity is 0. Times, overheads, latencies and the inverse of
+    rates together have an elasticity of 1: a world in which all of it takes twice as long takes twice as long. Four
+    simulations per parameter.
 
     >>> import simsched as ss
     >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
@@ -151,9 +147,6 @@ def sensitivity(
     >>> [(row.parameter, round(row.elasticity, 3)) for row in found.rows]
     [('operators.speed', -1.0), ('operator.a.speed', -0.75), ('operator.b.speed', -0.25)]
     """
-    for name, part in (("step", step), ("swing", swing)):
-        if not is_number(part) or not 0 < part < 1:
-            raise WhatIfError(f"{name} must be a number between 0 and 1, not {part!r}")
     asked = plan_or_whatif
     if isinstance(asked, Schedule):
         if cluster is None:
@@ -166,7 +159,7 @@ def sensitivity(
     rows: list[Elasticity] = []
     notes: list[str] = []
     for name in dict.fromkeys(names):
-        points = [_moved(asked, name, part) for part in (-step, step, -swing, swing)]
+        points = [_moved(asked, name, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
         if all(isinstance(point, str) for point in points[:2]):
             if parameters is not None:
                 raise WhatIfError(f"{name} cannot be moved: {points[0]}")

@@ -54,7 +54,7 @@ class WhatIf(Question):
 
     load = staticmethod(Answer.load)
 
-    # further questions
+    # further questions, functions of this one
 
     sweep, sensitivity = sweep, sensitivity
 
