@@ -50,6 +50,12 @@ def test_a_file_of_a_tebibyte_is_refused_by_every_format(name, huge):
     assert f"{huge}: {reason}" in refused(lambda: read(huge, name), FormatError if name == "onnx" else FileError)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero here")
+def test_what_has_no_end_is_read_up_to_a_limit():
+    assert "it has more than 67,108,864 bytes" in refused(lambda: read_bytes("/dev/zero"), FileError)
+    assert read_bytes("/dev/null") == b""
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 def test_a_pipe_may_hold_as_much_as_a_file(tmp_path):
     path = tmp_path / "pipe"

@@ -15,6 +15,7 @@ from simsched.base.errors import BackendError, DeadlockError, FileError, FormatE
 from simsched.base.limits import limits
 
 _CHUNK: Final = 1 << 24
+_MOST_OF_DEVICES: Final = 64 << 20  # bytes; some, such as /dev/zero, have no end
 NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
 _given: ContextVar[dict[str, bytes] | None] = ContextVar("given", default=None)  # by pipes, while `reading_once`
 
@@ -119,6 +120,8 @@ def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
 def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
     """Return what a file holds, looking at its size first; what has none is read piece by piece."""
     found, limit = os.fstat(file.fileno()), limits().file_nbytes
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
+        limit = min(limit, _MOST_OF_DEVICES)
     if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
         return file.read()
     pieces, left = [], limit + 1 if found.st_size <= limit else 0
@@ -126,7 +129,7 @@ def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     if not left:
-        raise FileError(f"cannot read {path}: it has more than {limit:,} bytes, a limit that `simsched.limits` sets")
+        raise FileError(f"cannot read {path}: it has more than {limit:,} bytes, a limit that `simsched.base.limits` sets")
     return b"".join(pieces)
 
 

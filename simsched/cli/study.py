@@ -2,16 +2,19 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import simsched as ss
-from simsched.base.errors import StudyError
+from simsched.base.errors import FileError, StudyError
+from simsched.base.io import write_file
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, argument, option
+from simsched.cli.options import Text, argument, option, written
 from simsched.cli.progress import watched
 
 study = typer.Typer(
@@ -85,9 +88,17 @@ def status(folder: Folder) -> None:
 def table(
     folder: Folder,
     csv: Annotated[bool, option("All rows as CSV, deterministic columns only.", "--csv")] = False,
+    output: Annotated[Text, written("Write all rows: .csv, .json or .parquet.", "--output", "-o")] = None,
 ) -> None:
     """Print means and standard deviations over the seeds, or every row as CSV."""
     found = ss.Results.open(folder)
+    if output is not None:
+        forms: dict[str, Any] = {
+            ".csv": partial(found.to_csv, False), ".json": found.to_json, ".parquet": found.to_parquet,
+        }  # fmt: skip
+        if Path(output).suffix not in forms:
+            raise FileError(f"{output}: the name must end in one of {', '.join(forms)}")
+        write_file(output, forms[Path(output).suffix]())
     if csv:
         print(found.to_csv(), end="")
     else:

@@ -1,7 +1,9 @@
 """`simsched study`: every command, in the folder of a study that has finished or is torn."""
 
+import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from simsched.cli.run import run
@@ -52,10 +54,17 @@ def test_resume_from_another_folder(said, monkeypatch):
     assert said("table ../done --csv") == table
 
 
-def test_table(said):
-    """Means as a table; every row as CSV."""
+def test_table(said, refused):
+    """Means as a table; every row as CSV, or in files."""
+    found = Results.open("done")
     assert said("table done").startswith("small: 8 of 8 rows")
-    assert said("table done --csv") == Results.open("done").to_csv()
+    assert said("table done --csv") == found.to_csv()
+    for name in ("rows.csv", "rows.json", "rows.parquet"):
+        said(f"table done -o {name}")
+    assert Path("rows.csv").read_text() == found.to_csv(deterministic=False)
+    assert json.loads(Path("rows.json").read_text())["rows"] == list(found.rows)
+    assert pq.read_table("rows.parquet").num_rows == 8
+    assert "must end in one of .csv, .json, .parquet" in refused("study table done -o rows.xls")
 
 
 def test_status(said):
