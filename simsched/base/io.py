@@ -129,7 +129,9 @@ def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     if not left:
-        raise FileError(f"cannot read {path}: it has more than {limit:,} bytes, a limit that `simsched.base.limits` sets")
+        raise FileError(
+            f"cannot read {path}: it has more than {limit:,} bytes, a limit that `simsched.base.limits` sets"
+        )
     return b"".join(pieces)
 
 
