@@ -90,27 +90,6 @@ class Instance:
         path = float((head + self.times + tail).min(axis=0).max())
         return max(path, float(areas(self.setting, head, tail).max()))
 
-    def finish(self, order: Sequence[int], device: Sequence[int], stream: Sequence[int]) -> list[float]:
-        """Return when each operator ends if each starts as soon as it can.
-
-        Parameters
-        ----------
-        order
-            Operators, in a topological order; each is behind those before it on its stream.
-        device, stream
-            Of each operator.
-        """
-        times, moves = self.rows
-        free: dict[tuple[int, int], float] = {}
-        found = [0.0] * len(order)
-        for i in order:
-            d, slot = device[i], (device[i], stream[i])
-            start = free.get(slot, 0.0)
-            for p, row in self.producers[i]:
-                start = max(start, found[p] + moves[row][device[p]][d])
-            found[i] = free[slot] = start + times[d][i]
-        return found
-
 
 def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, streams: int) -> Instance:
     """Return the instance in us.
@@ -214,18 +193,13 @@ _STARTS: Final = {"heft": ("streams",), "peft": ("streams",), "etf": ("streams",
 
 
 class Listed(NamedTuple):
-    """A schedule of an instance: operators in launch order, the device and the stream of each operator."""
+    """A schedule of an instance: operators in launch order; the device, the stream and the end of each operator."""
 
     makespan: float
     order: list[int]
     device: list[int]
     stream: list[int]
-
-
-def listed(instance: Instance, order: Sequence[int], device: Sequence[int], stream: Sequence[int]) -> Listed:
-    """Return what an order and places come to."""
-    ends = instance.finish(order, device, stream)
-    return Listed(max(ends), list(order), list(device), list(stream))
+    ends: list[float]
 
 
 def first_schedules(
@@ -272,7 +246,8 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     Parameters
     ----------
     rank
-        Of each operator; of equal ones the first in topological order comes first.
+        Of each operator; of equal ones the first in topological order comes first. The places in a topological order
+        keep that order.
     device
         Of each operator, or None for any.
 
@@ -291,25 +266,24 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
     heapify(waiting)
     free = [[0.0] * instance.streams for _ in range(instance.n_devices)]
-    found = Listed(inf, [], [0] * n, [0] * n)
-    ends = [0.0] * n
+    found = Listed(inf, [], [0] * n, [0] * n, [0.0] * n)
     while waiting:
         i = heappop(waiting)[2]
         best = (inf, instance.n_devices)
         for d in range(instance.n_devices) if device is None else (device[i],):
             start = min(free[d])
             for p, row in instance.producers[i]:
-                start = max(start, ends[p] + moves[row][found.device[p]][d])
+                start = max(start, found.ends[p] + moves[row][found.device[p]][d])
             best = min(best, (start + times[d][i], d))
         end, d = best
         if end == inf:
             return found
         slot = free[d].index(min(free[d]))
-        ends[i] = free[d][slot] = end
+        found.ends[i] = free[d][slot] = end
         found.order.append(i)
         found.device[i], found.stream[i] = d, slot
         for j in readers[i]:
             missing[j] -= 1
             if not missing[j]:
                 heappush(waiting, (rank[j], turns[j], j))
-    return found._replace(makespan=max(ends))
+    return found._replace(makespan=max(found.ends))

@@ -12,7 +12,7 @@ from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.base.jit import running_time
 from simsched.base.kinds import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, upon
-from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, listed, whole_of
+from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, list_schedule, whole_of
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of
 from simsched.schedulers.options import Rng, Seconds, taken
@@ -46,8 +46,8 @@ class Model:
         self._instance = instance = whole.instance
         self.program = model = cp_model.CpModel()
         n, n_devices = len(instance.graph), instance.n_devices
-        ends = instance.finish(hint.order, hint.device, hint.stream)
-        most = int(max(ends))
+        hint = list_schedule(instance, place_of(np.array(hint.order)).tolist(), hint.device)
+        most = int(hint.makespan)
         self.makespan = model.new_int_var(min(whole.bound, most), most, "")
         model.add_hint(self.makespan, most)
         head, tail = (reach.min(axis=0) for reach in instance.reach)
@@ -70,9 +70,9 @@ class Model:
             model.add_exactly_one(able)
             same = len({float(times[d, i]) for d in range(n_devices) if self.on[i][d] is not None}) == 1
             self.span.append(int(shortest[i]) if same else span)
-            model.add_hint(start, int(ends[i]) - int(times[hint.device[i], i]))
+            model.add_hint(start, int(hint.ends[i]) - int(times[hint.device[i], i]))
             model.add(start + self.span[i] + int(tail[i]) <= self.makespan)
-        self.runs = self._add_streams(hint)
+        self._add_streams(hint)
         self._add_moves(hint)
         if 1 < n_devices * instance.streams < n:
             pairs = zip(self.start, shortest, strict=True)
@@ -80,12 +80,12 @@ class Model:
             model.add_cumulative(spans, [1] * n, n_devices * instance.streams)
         model.minimize(self.makespan)
 
-    def _add_streams(self, hint: Listed) -> list[dict[tuple[int, int], Any]]:
-        """Keep operators of a stream apart; return for each operator the truth value of each place."""
+    def _add_streams(self, hint: Listed) -> None:
+        """Keep operators of a stream apart."""
         model, instance = self.program, self._instance
-        runs: list[dict[tuple[int, int], Any]] = [{} for _ in self.start]
         for d in range(instance.n_devices):
             able = [i for i in range(len(self.start)) if self.on[i][d] is not None]
+            runs: dict[int, list[Any]] = {i: [] for i in able}
             for s in range(instance.streams):
                 intervals = []
                 for i in able:
@@ -93,14 +93,13 @@ class Model:
                     if instance.streams > 1:
                         literal = model.new_bool_var("")
                         model.add_hint(literal, (hint.device[i], hint.stream[i]) == (d, s))
-                    runs[i][d, s] = literal
+                    runs[i].append(literal)
                     length = int(instance.times[d, i])
                     intervals.append(model.new_optional_fixed_size_interval_var(self.start[i], length, literal, ""))
                 model.add_no_overlap(intervals)
             if instance.streams > 1:
                 for i in able:
-                    model.add(sum(runs[i][d, s] for s in range(instance.streams)) == self.on[i][d])
-        return runs
+                    model.add(sum(runs[i]) == self.on[i][d])
 
     def _add_moves(self, hint: Listed) -> None:
         model, instance = self.program, self._instance
@@ -308,8 +307,8 @@ def _read(solver: Any, model: Model, instance: Instance) -> Listed:
     start = [solver.value(x) for x in model.start]
     end = [x + solver.value(span) for x, span in zip(start, model.span, strict=True)]
     order = sorted(range(len(turn)), key=lambda i: (start[i], end[i], turn[i]))
-    places = [next(place for place, x in row.items() if solver.boolean_value(x)) for row in model.runs]
-    return listed(instance, order, *([place[k] for place in places] for k in (0, 1)))
+    device = [next(d for d, x in enumerate(on) if x is not None and solver.boolean_value(x)) for on in model.on]
+    return list_schedule(instance, place_of(np.array(order)).tolist(), device)
 
 
 def _schedule(instance: Instance, cluster: Cluster, plan: Listed, search: Mapping[str, Any]) -> Schedule:
