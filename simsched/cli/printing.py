@@ -69,10 +69,10 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
 
 def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
     """Write files, then print facts as `simsched.show.facts` has them, see `tell`."""
-    from simsched.show.facts import pairs
+    from simsched.show.facts import texts
 
     values = {fact.key: fact.value for fact in facts if fact.key is not None}
-    tell(lambda: values, [pairs(facts)], files, as_json=as_json)
+    tell(lambda: values, [texts(facts)], files, as_json=as_json)
 
 
 def traced_lines(source: Graph) -> list[str]:

@@ -26,7 +26,7 @@ class Fact(NamedTuple):
     """By default the key without its unit."""
 
 
-def pairs(facts: Iterable[Fact]) -> list[tuple[str, str]]:
+def texts(facts: Iterable[Fact]) -> list[tuple[str, str]]:
     """Return labels and texts of facts, of those that have a text."""
     return [(each.label or str(each.key).removesuffix("_us").replace("_", " "), each.text)
             for each in facts if each.text is not None]  # fmt: skip

@@ -14,7 +14,7 @@ from simsched.experiments.result import Table, table_of
 from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.show.drawing import to_svg
-from simsched.show.facts import cluster_pairs, graph_facts, head_facts, pairs, run_facts, short
+from simsched.show.facts import cluster_pairs, graph_facts, head_facts, run_facts, short, texts
 from simsched.show.gantt import gantt
 from simsched.show.markup import printable
 from simsched.show.paper import encoded, style
@@ -85,7 +85,7 @@ def _graph(graph: OpGraph) -> Iterator[str]:
     codes, kinds = graph.labels("kind")
     counts = [(n, kinds[code]) for code, n in Counter(codes.tolist()).most_common()]
     known = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", ", ".join(f"{n} {k}" for n, k in counts))]
-    yield _facts(f"OpGraph {graph.name}", [*pairs(graph_facts(graph, widest=_WIDE)[1:]), *known])
+    yield _facts(f"OpGraph {graph.name}", [*texts(graph_facts(graph, widest=_WIDE)[1:]), *known])
     yield _drawing(graph, graph)
 
 
@@ -125,7 +125,7 @@ def _placements(plan: Schedule) -> str:
 def _trace(trace: Trace) -> Iterator[str]:
     many = len(trace.program) > _EXPLAINED  # its spans may not be made yet, and take a simulation
     facts = (
-        [*pairs(head_facts(trace)), ("instructions", f"{len(trace.program):,}")] if many else pairs(run_facts(trace))
+        [*texts(head_facts(trace)), ("instructions", f"{len(trace.program):,}")] if many else texts(run_facts(trace))
     )
     yield _facts(f"Trace of {trace.graph.name}", facts)
     if not many:

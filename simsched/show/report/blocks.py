@@ -15,8 +15,6 @@ from simsched.show.gantt import gantt_data
 from simsched.show.markup import pieces
 from simsched.show.report.figures import figure_of
 
-MOST_ROWS: Final = 5000
-"""Rows of a table that are shown."""
 _NUMBER: Final = re.compile(r"([+-]?(?:\d[\d,]*)?\.?\d+(?:e[+-]?\d+)?) ?([A-Za-z]*)")
 _UNITS: Final = {"ms": MS, "s": SECOND, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
@@ -55,11 +53,8 @@ def table(shown: Table, mark: str = "best") -> str:
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
     head = "".join(_piece("head", look_=look, heading=heading.replace("-\n", "").replace("\n", " "))
                    for heading, look in zip(shown.headings, looks, strict=True))  # fmt: skip
-    body = "\n".join(_row(row, looks, mark if i == shown.best else "") for i, row in enumerate(shown.rows[:MOST_ROWS]))
-    n = len(shown.rows)
-    more = f"the first {MOST_ROWS:,} of {n:,} rows" if n > MOST_ROWS else ""
-    note = text("; ".join(filter(None, (shown.note, more))), "note")
-    return _piece("table", caption=shown.title, head_=head, body_=body, note_=note)
+    body = "\n".join(_row(row, looks, mark if i == shown.best else "") for i, row in enumerate(shown.rows))
+    return _piece("table", caption=shown.title, head_=head, body_=body, note_=text(shown.note, "note"))
 
 
 def _row(row: Iterable[str], looks: Iterable[str], mark: str) -> str:

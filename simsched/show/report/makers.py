@@ -16,8 +16,7 @@ from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.show.chart import Axis, Chart, named, number, timed
-from simsched.show.facts import cluster_pairs, graph_facts, replay_facts, run_facts, short
-from simsched.show.facts import pairs as told
+from simsched.show.facts import cluster_pairs, graph_facts, replay_facts, run_facts, short, texts
 from simsched.show.report.blocks import Section, figure, gantt, pairs, section, table, tabs, text
 from simsched.show.results import boxes_of, chart_of
 
@@ -56,7 +55,7 @@ def sections_of(result: Any) -> Sequence[Section]:
 
 def _parameters(graph: OpGraph, cluster: Cluster) -> str:
     """Return what was scheduled and on what."""
-    workload = short(told(graph_facts(graph, cluster.devices[0], widest=None)))
+    workload = short(texts(graph_facts(graph, cluster.devices[0], widest=None)))
     return pairs("Workload", workload) + pairs("Cluster", short(cluster_pairs(cluster)))
 
 
@@ -171,7 +170,7 @@ def _trace(trace: Trace) -> Sequence[Section]:
 
 
 def _run(trace: Trace) -> str:
-    return pairs("What the run came to", (("execution", trace.program.execution), *short(told(run_facts(trace)[2:]))))
+    return pairs("What the run came to", (("execution", trace.program.execution), *short(texts(run_facts(trace)[2:]))))
 
 
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
@@ -181,7 +180,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
         off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
         lead = f"Simulated {format_time(simulated.makespan)}, measured {format_time(found.median)}{off}."
         chart = gantt("Simulated over measured", simulated, trace)
-    said = dict(told(replay_facts(replay)[1:])) | dict(replay.environment)
+    said = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
     boxes = figure(boxes_of({replay.name: replay.latency}, "Latencies of the repeats"))
     return (section(f"{replay.name}: {trace.graph.name} measured", text(lead, "lead"),
                     pairs("What was measured", said.items()), chart, boxes,
