@@ -52,7 +52,8 @@ def start_forkserver() -> None:
 def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
     """Run batches until none come any more, or the other end of the pipe is closed, as when that process dies."""
     os.setsid()  # a group of its own with what schedulers start, and no terminal whose Ctrl-C it would hear
-    end_with_parent()
+    end_with_parent()  # the process that is copied, which ends with the last one that holds this end of its pipe
+    os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     os.register_at_fork(after_in_child=end_with_parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if memory is not None:
