@@ -9,7 +9,7 @@ import numpy as np
 from simsched.base.errors import CalibrationError
 from simsched.base.numeric import is_number
 from simsched.calibration.calibration import Calibration, scales_of
-from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, runs_of, with_shares
+from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, with_shares
 from simsched.calibration.file import RunColumns
 from simsched.calibration.in_place import refit
 from simsched.calibration.matching import require_same
@@ -66,7 +66,7 @@ def calibrate(
         raise CalibrationError("there is no profile to calibrate from")
     cluster = _cluster_of(cluster, profiles)
     measured = _graph_of(profiles, graph)
-    runs = runs_of([replay for one in profiles for replay in one.runs])
+    runs = [MeasuredRun.of(replay) for one in profiles for replay in one.runs]
     in_place = tuple(run for run in runs if run.in_place)
     micro = tuple(run for run in runs if not run.in_place)
     if measured is None and not micro:
@@ -108,7 +108,7 @@ def recalibrate(
     if not replays:
         raise CalibrationError("there are no replays to calibrate from")
     rng = np.random.default_rng(rng)
-    more = runs_of(replays)
+    more = [MeasuredRun.of(replay) for replay in replays]
     for run, replay in zip(more, replays, strict=True):
         _require_devices(replay.cluster, calibration.prior, f"run {run.name!r}")
         if calibration.graph is not None:

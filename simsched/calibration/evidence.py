@@ -12,11 +12,11 @@ from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
 from simsched.base.kinds import Among
 from simsched.base.numeric import frozen
-from simsched.model import LAUNCH, Cluster, Device, Floats, Ints, Operator, OpGraph, Program
+from simsched.model import LAUNCH, Cluster, Floats, OpGraph, Program
 from simsched.model.profile import Replay
 from simsched.model.trace import COPY, KERNEL, Trace
-from simsched.simulator import simulate
-from simsched.simulator.compiled.prepared import Plan, launches_of
+from simsched.simulator.compiled.prepared import Plan
+from simsched.simulator.workload import demand_of, launch_devices
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
 """How the names of runs begin that identify parameters; all others are runs of a graph in place."""
@@ -36,30 +36,6 @@ class Times(NamedTuple):
     makespan: float
     launches: Floats
     copies: Floats
-
-
-class FixedTimes:
-    """A cost model of one graph: the time of each of its operators in us, whatever the device.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    times
-        Us, shape (n_ops,).
-    """
-
-    def __init__(self, graph: OpGraph, times: Floats) -> None:
-        self._graph, self._times = graph, times
-
-    def __call__(self, op: Operator, device: Device) -> float:  # noqa: ARG002  (a CostModel's parameters)
-        """Return the time of an operator of the graph in us."""
-        return float(self._times[self._graph.index[op.name]])
-
-    def operator_times(self, graph: OpGraph, device: Device, ops: Ints) -> Floats:  # noqa: ARG002
-        """Return the times of some operators of the graph in us, shape of `ops`."""
-        found: Floats = self._times[ops]
-        return found
 
 
 FITTED, HELD_OUT = "fit", "held-out"
@@ -167,20 +143,11 @@ class MeasuredRun:
         low, high = np.quantile(self.latency, (0.25, 0.75))
         return float((high - low) / 1.35 / self.measured * 1.25 / np.sqrt(len(self.latency)))
 
-    @cached_property
-    def launch_stream(self) -> Ints:
-        """Device and stream of each launch as one number, shape (n_launches,)."""
-        rows = np.flatnonzero(self.program.action == LAUNCH)
-        found = np.empty(len(self.launches), np.int64)
-        found[self.program.argument[rows]] = (
-            self.program.device[rows].astype(np.int64) * 2**31 + self.program.stream[rows]
-        )
-        return frozen(found)
-
     @property
     def is_concurrent(self) -> bool:
         """Whether it uses more than one stream."""
-        return len(np.unique(self.launch_stream)) > 1
+        places = self.program.device * np.int64(2**31) + self.program.stream
+        return len(np.unique(places[self.program.action == LAUNCH])) > 1
 
     def durations(self, gap: float = 0.0) -> Floats:
         """Return the measured us of each operator: its kernels and what lies between them, of which a `gap` counts.
@@ -190,48 +157,46 @@ class MeasuredRun:
         op = self.program.launch_op
         rows = np.flatnonzero(op[1:] == op[:-1])  # of kernels that another one of their operator follows
         between = np.clip(self.launches[rows + 1, 0] - self.launches[rows, 1], 0.0, gap)
-        return self._by_operator(self.launches) + added(op[rows], between, len(self.graph))
+        return self.by_operator(self.launches) + added(op[rows], between, len(self.graph))
 
-    def _by_operator(self, launches: Floats) -> Floats:
+    def by_operator(self, launches: Floats) -> Floats:
+        """Return the us that the kernels of each operator took, shape (n_ops,), by start and end of each launch."""
         return added(self.program.launch_op, launches[:, 1] - launches[:, 0], len(self.graph))
 
     @cached_property
     def overlap(self) -> Floats:
         """Part of each operator's time in which another kernel ran on its device too, at most 1, shape (n_ops,)."""
-        device = self.launch_stream // 2**31
+        device = launch_devices(self.program)
         start, end = self.launches.T
         together = np.minimum(end[:, None], end) - np.maximum(start[:, None], start)
         together[device[:, None] != device] = 0.0
         np.fill_diagonal(together, 0.0)
         shared = added(self.program.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
-        return frozen(np.minimum(1.0, shared / np.maximum(self._by_operator(self.launches), 1e-12)))
+        return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.launches), 1e-12)))
 
     def simulated(self, cluster: Cluster, times: Floats) -> Times:
         """Return what the simulator says of the program with operators of these times in us."""
         plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
-        columns, _ = plan.trace_columns(self._launches(plan, times))
+        columns, _ = plan.trace_columns(self._launches(cluster, times))
         return _times(self.program, columns)
-
-    def _launches(self, plan: Plan, times: Floats) -> Array:
-        """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
-        asked = tuple(
-            (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.block_spread, d.kernel_latency)
-            for d in plan.cluster.devices
-        )
-        kept = self.__dict__.get(_KEPT)
-        if kept is None or kept[0] is not times or kept[1] != asked:
-            found = launches_of(plan, FixedTimes(self.graph, times))
-            kept = self.__dict__[_KEPT] = (times, asked, found)
-        rows: Array = kept[2]
-        return rows
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:
         """Return the simulated makespan in us with operators of these times."""
-        return simulate(self.program, cluster, FixedTimes(self.graph, times)).makespan
+        return float(Plan(self.program, cluster).take().makespans(self._launches(cluster, times))[0])
 
-    def simulated_durations(self, found: Times) -> Floats:
-        """Return the us of each operator in what was simulated."""
-        return self._by_operator(found.launches)
+    def _launches(self, cluster: Cluster, times: Floats) -> Array:
+        """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
+        asked = tuple(
+            (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.block_spread, d.kernel_latency)
+            for d in cluster.devices
+        )
+        kept = self.__dict__.get(_KEPT)
+        if kept is None or kept[0] is not times or kept[1] != asked:
+            program, devices = self.program, launch_devices(self.program)
+            found = demand_of(self.graph, cluster, devices, times[program.launch_op], priority=program.priority)
+            kept = self.__dict__[_KEPT] = (times, asked, found)
+        rows: Array = kept[2]
+        return rows
 
 
 def added(rows: npt.NDArray[Any], values: Floats, count: int) -> Floats:
@@ -270,11 +235,6 @@ def weighted_median(values: Floats, weights: Floats) -> float:
     if at + 1 < len(order) and abs(share[at] - 0.5) < 1e-9:
         return float((values[order[at]] + values[order[at + 1]]) / 2)
     return float(values[order[at]])
-
-
-def runs_of(replays: Sequence[Replay]) -> tuple[MeasuredRun, ...]:
-    """Return what is kept of replays."""
-    return tuple(MeasuredRun.of(replay) for replay in replays)
 
 
 def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:

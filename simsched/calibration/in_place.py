@@ -50,7 +50,7 @@ def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats
     if times is None:
         times = np.array([weighted_median(measured[:, i], weights[:, i]) for i in range(n_ops)])
     for _ in range(_MOST_UPDATES):
-        simulated = np.array([run.simulated_durations(run.simulated(cluster, times)) for run in runs])
+        simulated = np.array([run.by_operator(run.simulated(cluster, times).launches) for run in runs])
         known = (measured > 0) & (simulated > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(known, np.log(measured / simulated), 0.0)
@@ -130,7 +130,7 @@ def _residuals(runs: Sequence[MeasuredRun], cluster: Cluster, times: Floats) -> 
     rows: list[Floats] = []
     for run in runs:
         found = run.simulated(cluster, times)
-        measured, simulated = run.durations(cluster.devices[0].gap), run.simulated_durations(found)
+        measured, simulated = run.durations(cluster.devices[0].gap), run.by_operator(found.launches)
         known = (measured > 0) & (simulated > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             durations = np.where(known, np.log(simulated / measured), 0.0) / _DURATION

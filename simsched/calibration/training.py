@@ -4,8 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import BackendError
-from simsched.model import EXECUTIONS, Cluster, OpGraph, Schedule, operator_times
+from simsched.model import Cluster, OpGraph, Schedule, operator_times
 from simsched.model.graph.structure import longest_from
 from simsched.schedulers.listing import place_of
 
@@ -39,8 +38,6 @@ def random_schedule(
     rng = np.random.default_rng(rng)
     if execution is None:
         execution = ("events", "events", "graph")[rng.integers(3)]
-    if execution not in EXECUTIONS:
-        raise BackendError(f"unknown execution {execution!r}; known are: {', '.join(EXECUTIONS)}")
     least = _EAGER_STREAMS if eager else 1
     n_streams = round(least * (_MOST_STREAMS / least) ** rng.random()) if streams is None else streams
     order = _eager_order(graph, cluster, rng) if eager else _random_order(graph, rng)

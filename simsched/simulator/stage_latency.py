@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from simsched.base.errors import SimulationError, UnknownNameError
+from simsched.base.numeric import twice
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
 from simsched.simulator.compiled.memory import Memory
 from simsched.simulator.compiled.prepared import platform_of
@@ -108,7 +109,8 @@ class StageLatency:
             raise UnknownNameError("operator", str(error.args[0]), list(known)[:20]) from None
         n, state = len(rows), self._state
         if len(set(rows)) < n:
-            raise SimulationError(f"operator {_twice(groups)!r} stands twice in the stage")
+            repeated = twice(name for group in groups for name in group)
+            raise SimulationError(f"operator {repeated!r} stands twice in the stage")
         self._argument[:n], self._lane_of[:n], self._end[1] = array("i", rows), array("i", lanes), n
         state.n_lanes = number
         if number > self._queues or state.n_connections:
@@ -124,8 +126,3 @@ class StageLatency:
         room = np.bincount(queue[np.array(lanes)], minlength=self._queues)[:shared]
         self._state["connections"]["first"][:shared] = np.cumsum(room) - room
         return shared
-
-
-def _twice(groups: Groups) -> str:
-    names = [name for group in groups for name in group]
-    return next(name for name in names if names.count(name) > 1)
