@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
-from simsched.model.lowering.sorting import sort
 from simsched.schedulers.instance import Edge, Instance, transfer
 from simsched.schedulers.listing import place_of, require_finite
 
@@ -51,7 +50,6 @@ class Lists(Table):
     limit: i8  # of the operators placed when it returns
     n_placed: i8
     n_ready: i8
-    n_released: i8
     next_turn: i8
     insertion: i8
     in_turn: i8
@@ -74,7 +72,7 @@ class Lists(Table):
     in_ptr: Column[i8]
     inputs: Rows[Edge]
     out_ptr: Column[i8]
-    readers: Column[i4]
+    readers: Column[i4]  # of each operator, rising
     kernels: Column[i4]
     time: Column[f8]  # of each device and operator
     latency: Column[f8]
@@ -88,7 +86,6 @@ class Lists(Table):
     # what is placed
     ops: Rows[Listed] = length("n_ops")
     placed: Column[i4] = length("n_ops")
-    released: Column[i8] = length("n_ops")
     streams: Rows[Stream] = length("n_devices * n_streams")
     gaps: Rows[Gap]
     heap: Column[i4] = length("n_ops")
@@ -195,9 +192,11 @@ def charge(s: Lists, i: int) -> None:
 @piece("list schedulers")
 def place(s: Lists) -> None:
     """Place operators one by one, each where it ends first (what is ahead of it counts), up to the limit."""
+    if s.n_placed == 0:
+        for i in range(s.n_ops):
+            if s.ops[i].missing == 0:
+                add(s, i)
     while s.n_placed < s.limit:
-        for k in range(s.n_released):
-            add(s, s.released[k])
         i = take(s)
         find_best(s, i)
         if s.charged:
@@ -207,19 +206,16 @@ def place(s: Lists) -> None:
 
 
 def put(s: Lists, i: int) -> None:
-    """Place an operator at its best place, and release those that it lets go on, lowest first."""
+    """Place an operator at its best place; those that it lets go on are ready, the lowest first."""
     op = s.ops[i]
     op.slot, op.start, op.finish = s.slot, s.start, s.end
     s.placed[s.n_placed] = i
     s.n_placed += 1
-    s.n_released = 0
     for q in range(s.out_ptr[i], s.out_ptr[i + 1]):
         reader = s.ops[s.readers[q]]
         reader.missing -= 1
         if reader.missing == 0:
-            s.released[s.n_released] = s.readers[q]
-            s.n_released += 1
-    sort(s.released, s.n_released)
+            add(s, s.readers[q])
 
 
 def add(s: Lists, i: int) -> None:
@@ -345,12 +341,12 @@ class Draft(Instance):
         """
         graph, n, n_slots = self.graph, len(self.graph), len(self.devices) * self.streams
         in_ptr, inputs = self.edges(graph.dst, graph.src)
-        out_ptr, out_edges = graph.outgoing
+        readers = graph.dst[np.lexsort((graph.dst, graph.src))].astype(np.int32)
         self.ops["missing"] = np.diff(in_ptr)
         table = Lists(
             n_ops=n, n_devices=len(self.devices), n_streams=self.streams, insertion=insertion, in_turn=in_turn,
-            charged=overheads, in_ptr=in_ptr, inputs=inputs, out_ptr=out_ptr,
-            readers=graph.dst[out_edges].astype(np.int32), kernels=np.diff(graph.kernel_ptr).astype(np.int32),
+            charged=overheads, in_ptr=in_ptr, inputs=inputs, out_ptr=graph.outgoing[0],
+            readers=readers, kernels=np.diff(graph.kernel_ptr).astype(np.int32),
             time=self.times, latency=self.latency, bandwidth=self.bandwidth, ahead=ahead, key=-priority,
             turn=place_of(graph.order_index).astype(np.int32), draw_op=draw_op, draw_stream=draw_stream, ops=self.ops,
         )  # fmt: skip
@@ -360,8 +356,6 @@ class Draft(Instance):
             for cost in ("launch", "record", "wait", "gap", "hop"):
                 setattr(table, cost, getattr(self.cluster.devices[0], cost))
         table["streams"]["free"], table["streams"]["first"] = -inf if overheads else 0.0, np.arange(n_slots) * (n + 1)
-        released = np.flatnonzero(self.ops["missing"] == 0)
-        table.n_released, table["released"][: len(released)] = len(released), released
         while table.n_placed < n:
             table.limit = min(n, table.n_placed + _AT_A_TIME)
             place(table)

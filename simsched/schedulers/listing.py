@@ -86,11 +86,6 @@ def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], 
     return children, closed
 
 
-def pooled(streams: Sequence[int], max_streams: int | None) -> list[int]:
-    """Return the streams of a pool that logical streams run on: i on i mod `max_streams`, None for no limit."""
-    return list(streams) if max_streams is None else [stream % max_streams for stream in streams]
-
-
 def captured(
     graph: OpGraph,
     cluster: Cluster,

@@ -6,9 +6,9 @@ from typing import Annotated, Final, NamedTuple
 import numpy as np
 
 from simsched.base.errors import SchedulerError
-from simsched.base.kinds import Among, Size
+from simsched.base.kinds import Among
 from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.schedulers.listing import captured, place_of, pooled, reduced
+from simsched.schedulers.listing import captured, place_of, reduced
 from simsched.schedulers.options import Mode
 
 Ways = Annotated[str, Among(("chains", "reuse", "dilworth"))]
@@ -27,7 +27,6 @@ def nimble(
     *,
     mode: Mode = "paper",
     streams: Ways | None = None,
-    max_streams: Size | None = None,
 ) -> Schedule:
     """Give operators that can run at once streams of their own, with the fewest waits between streams.
 
@@ -44,9 +43,6 @@ def nimble(
         ``"chains"``: one for each chain; ``"reuse"``: a chain goes on in the stream of one that is over before it, by
         a second matching; ``"dilworth"``: the fewest that let all run at once that can, the width of the graph.
         None: ``"chains"`` in mode ``"paper"``, ``"reuse"`` in ``"impl"``.
-    max_streams
-        Streams of the pool they are taken from in turn: i runs on i mod `max_streams` (PyTorch has 32). None for no
-        limit; with one, operators that could run at once may be held up by each other.
 
     Returns
     -------
@@ -60,7 +56,7 @@ def nimble(
     Raises
     ------
     SchedulerError
-        If an option is none of these, or no whole number of at least 1, or if the graph is too large.
+        If an option is none of these, or if the graph is too large.
 
     Notes
     -----
@@ -96,10 +92,10 @@ def nimble(
     """
     released = mode == "impl"
     found = assign_streams(graph, streams or ("reuse" if released else "chains"), released=released)
-    stream = np.array(pooled(found.stream, max_streams))
+    stream = np.array(found.stream)
     src, dst = (graph.src, graph.dst) if released else found.left
     return captured(
-        graph, cluster, cost, graph.order_index.tolist(), stream.tolist(), scheduler="nimble",
+        graph, cluster, cost, graph.order_index.tolist(), found.stream, scheduler="nimble",
         events="literal" if released else "minimal",
         search={"chains": found.chains, "matching": len(graph) - found.chains, "meg_edges": len(found.left[0]),
                 "syncs": int((stream[src] != stream[dst]).sum())},

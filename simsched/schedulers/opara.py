@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.base.errors import SchedulerError
 from simsched.base.kinds import Among, Size
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
-from simsched.schedulers.listing import captured, pooled, readers, sources
+from simsched.schedulers.listing import captured, readers, sources
 from simsched.schedulers.options import Mode
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
@@ -314,7 +314,8 @@ def opara(
         said = {"metric": used, "memory_intensive": int(memory.sum())}
         launches = launch_order(graph, memory.tolist(), need.tolist(), by_parity=released)
     streams = allocate_streams(graph, launches if released else topological, allocation)
+    pooled = [stream % (max_streams or len(graph)) for stream in streams]
     return captured(
-        graph, cluster, cost, launches, pooled(streams, max_streams), scheduler="opara", events="literal",
+        graph, cluster, cost, launches, pooled, scheduler="opara", events="literal",
         search={**said, "logical_streams": max(streams) + 1},
     )  # fmt: skip

@@ -197,9 +197,6 @@ BY_HAND = {
     "nimble, chains": by_hand("nimble", THROUGH, "1 2/1 3 4 5/2", 30.0),
     "nimble, fewer streams": by_hand("nimble", THROUGH, "1 2/1 3 4 5/1", 30.0, streams="reuse"),
     "nimble, the fewest streams": by_hand("nimble", THROUGH, "1 2/1 3 4 5/1", 30.0, streams="dilworth"),
-    # Four operators without edges on a pool of three: the fourth is on stream 0 again, 10 us behind the first.
-    "nimble, a pool of streams": by_hand(
-        "nimble", numbered("", 4), "1 2/1 3/2 4", 20.0, search={"chains": 4, "streams": 3}, max_streams=3),
 }  # fmt: skip
 
 
