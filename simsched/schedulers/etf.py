@@ -8,7 +8,7 @@ from simsched.base.kinds import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.graph.structure import longest_from
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.listing import by_priority, place_of, readers, sources
+from simsched.schedulers.listing import by_priority, place_of, turns
 
 
 def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:
@@ -72,10 +72,9 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
                 heappop(heap)
         return (idle, *arrived[d][0][1:]) if arrived[d] else waiting[d][0]
 
-    consumers, missing = readers(graph), [len(row) for row in sources(graph)]
-    ready = [i for i, n in enumerate(missing) if n == 0]
-    for _ in missing:
-        for i in ready:
+    unplaced = turns(graph)
+    while unplaced.is_active():
+        for i in unplaced.get_ready():
             read = edges[ptr[i] : ptr[i + 1]]
             home = slot[graph.src[read]] // draft.streams
             there = finish[graph.src[read]][:, None] + draft.moving(read[:, None], home[:, None], devices)
@@ -85,7 +84,5 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
         stream = next(k for k, us in enumerate(free[d]) if us <= start_us)
         slot[i], start[i] = d * draft.streams + stream, start_us
         finish[i] = free[d][stream] = start_us + times[d][i]
-        for j in consumers[i]:
-            missing[j] -= 1
-        ready = [j for j in consumers[i] if missing[j] == 0]
+        unplaced.done(i)
     return draft.schedule()

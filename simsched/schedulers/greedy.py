@@ -2,7 +2,7 @@
 
 from simsched.base.kinds import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
-from simsched.schedulers.listing import readers, sources
+from simsched.schedulers.listing import turns
 
 
 def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | None = None) -> Schedule:  # noqa: ARG001
@@ -38,25 +38,17 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size |
     .. [1] Ding, Zhu, Jia, Pekhimenko, Han, "IOS: inter-operator scheduler for CNN acceleration",
        MLSys 2021, arXiv:2011.01302.
     """
-    consumers = readers(graph)
-    missing = [len(producers) for producers in sources(graph)]
-    ready = [i for i in range(len(graph)) if missing[i] == 0]  # in the order in which they became so
+    waiting = turns(graph)
+    ready = sorted(waiting.get_ready())  # in the order in which they became so
     most = len(graph) if streams is None else streams
     stages: list[int] = []
     groups: list[int] = []
-    stage = 0
     while len(stages) < len(ready):
         taken = ready[len(stages) : len(stages) + most]
-        released = []
-        for group, i in enumerate(taken):
-            stages.append(stage)
-            groups.append(group)
-            for j in consumers[i]:
-                missing[j] -= 1
-                if missing[j] == 0:
-                    released.append(j)
-        ready += sorted(released)
-        stage += 1
+        stages += [1 + stages[-1] if stages else 0] * len(taken)
+        groups += range(len(taken))
+        waiting.done(*taken)
+        ready += sorted(waiting.get_ready())
     return Schedule.from_columns(
         graph, ready, [cluster.devices[0].name], stream=groups, stage=stages, group=groups,
         execution="stages", scheduler="greedy",

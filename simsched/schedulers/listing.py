@@ -1,6 +1,7 @@
 """What schedulers share: adjacency and ways as arrays, and schedules of one device or of others."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from math import isfinite
 from typing import Any
@@ -54,6 +55,13 @@ def readers(graph: OpGraph) -> list[list[int]]:
 def sources(graph: OpGraph) -> list[list[int]]:
     """Return the producers that each operator reads from, in graph order, each once."""
     return _others(*graph.incoming, graph.src)
+
+
+def turns(graph: OpGraph) -> TopologicalSorter[int]:
+    """Return what gives the operators that are ready, one after the other, and is told of those that are done."""
+    found = TopologicalSorter(dict(enumerate(sources(graph))))
+    found.prepare()
+    return found
 
 
 def _others(ptr: Ints, edges: Indices, ends: Indices) -> list[list[int]]:

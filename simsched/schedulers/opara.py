@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.base.errors import SchedulerError
 from simsched.base.kinds import Among, Size
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
-from simsched.schedulers.listing import captured, readers, sources
+from simsched.schedulers.listing import captured, turns
 from simsched.schedulers.options import Mode
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
@@ -194,26 +194,19 @@ def launch_order(
     -----
     Starts with compute. Ready together: in graph order. O(V log V + E log E).
     """
-    consumers = readers(graph)
-    missing = [len(row) for row in sources(graph)]
+    waiting, turn = turns(graph), 0
     ready: tuple[list[tuple[float, int, int]], ...] = ([], [])  # compute, memory
-    turn = 0
-    for v in range(len(graph)):
-        if missing[v] == 0:
-            heappush(ready[memory[v]], (need[v], turn, v))
-            turn += 1
     order: list[int] = []
     wanted = 0
-    while len(order) < len(graph):
+    while waiting.is_active():
+        for v in sorted(waiting.get_ready()):
+            heappush(ready[memory[v]], (need[v], turn, v))
+            turn += 1
         taken = wanted if ready[wanted] else 1 - wanted
         v = heappop(ready[taken])[2]
         order.append(v)
+        waiting.done(v)
         wanted = len(order) % 2 if by_parity else 1 - taken
-        for w in consumers[v]:
-            missing[w] -= 1
-            if missing[w] == 0:
-                heappush(ready[memory[w]], (need[w], turn, w))
-                turn += 1
     return order
 
 
