@@ -46,7 +46,7 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
 
     What a trace ran is the first one.
     """
-    from simsched.experiments.comparison import SETS, scheduler_set
+    from simsched.experiments.comparison import scheduler_set
 
     names: list[str] = []
     for name in (part.strip() for part in text.split(",")):
@@ -54,7 +54,7 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
             raise SchedulerError(
                 f"--schedulers {text!r}: a name is empty; give fast, all, or a list such as lios,greedy"
             )
-        names += scheduler_set(name, graph) if name in SETS else [name]
+        names += map(str, scheduler_set(name, graph))
     found = [read_scheduler(name) for name in dict.fromkeys(names)]
     if traced:
         from workloads.formats.kineto_replay import traced as as_traced

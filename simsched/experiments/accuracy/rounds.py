@@ -12,9 +12,10 @@ from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.accuracy.accuracy import RANDOM, Accuracy, Outcome, Round
 from simsched.experiments.accuracy.measurements import Measurements, digest
-from simsched.experiments.comparison import SETS, compare, scheduler_set
+from simsched.experiments.comparison import compare, scheduler_set
 from simsched.model import OpGraph, Schedule
 from simsched.model.backend import Backend, prepared, require_counts
+from simsched.model.graph.derived import with_times
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
@@ -81,8 +82,7 @@ def validate(
     """
     require_counts(1, rounds=rounds, repeats=repeats)
     require_counts(0, training=training, random_held_out=random_held_out)
-    asked = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
-    asked = [asked] if isinstance(asked, str) else list(asked)
+    asked = scheduler_set(schedulers, graph)
     for scheduler in asked:
         resolve(scheduler)  # a slip is found before anything is measured
     tell: Progress = progress or (lambda _what, _doing: None)
@@ -131,9 +131,8 @@ def _as_given(scheduled: OpGraph, graph: OpGraph) -> OpGraph:
     """Return the graph of a schedule with the times that operators came with, not those of a calibration."""
     if scheduled.names == graph.names:
         return graph
-    times = {op.name: op.time for op in graph.operators}  # of what a scheduler added nothing is known
-    operators = [replace(op, time=times.get(op.name)) for op in scheduled.operators]
-    return OpGraph(operators, scheduled.edges, scheduled.name)
+    times = dict(zip(graph.names, graph.time.tolist(), strict=True))  # of what a scheduler added nothing is known
+    return with_times(scheduled, np.array([times.get(name, np.nan) for name in scheduled.names]))
 
 
 @dataclass

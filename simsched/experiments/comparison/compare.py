@@ -24,9 +24,14 @@ if TYPE_CHECKING:
 SETS: Final = ("fast", "all")
 
 
-def scheduler_set(name: str, graph: OpGraph) -> list[str]:
-    """Return the schedulers of a set: ``"all"``, or ``"fast"``: those that answer within a second on this graph."""
-    return [s for s in SCHEDULERS if name == "all" or len(graph) <= FAST_UP_TO.get(s, len(graph))]
+def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> list[str | Scheduler]:
+    """Return the schedulers that are asked for on a graph.
+
+    Those of a set, ``"all"`` or ``"fast"``, which answer within a second on this graph; or one or several by name.
+    """
+    if isinstance(asked, str) and asked in SETS:
+        return [s for s in SCHEDULERS if asked == "all" or len(graph) <= FAST_UP_TO.get(s, len(graph))]
+    return [asked] if isinstance(asked, str) else list(asked)
 
 
 def compare(
@@ -77,15 +82,13 @@ def compare(
         raise SimulationError("jitter is in samples alone: say how many with `samples` (--samples)")
     sampling = None if samples is None else Sampling.of(samples, jitter, rng, workers)
     graph, alone = upon(cluster, graph)
-    names = scheduler_set(schedulers, graph) if isinstance(schedulers, str) and schedulers in SETS else schedulers
-    asked: list[str | Scheduler] = [names] if isinstance(names, str) else list(names)
     seed = None if sampling is None else int(np.random.default_rng(rng).integers(2**63))
     conditions = Conditions(jitter, seed, samples, workers)
     yardstick = Yardstick(graph, cluster, cost)
     rows: list[Row] = []
     found: dict[str, Evaluation] = {}
     plans: dict[str, Schedule] = {}
-    for scheduler in asked:
+    for scheduler in scheduler_set(schedulers, graph):
         name = unused(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
             progress(name, "")
