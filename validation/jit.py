@@ -61,7 +61,10 @@ def module_of(source: str, name: str) -> dict[str, Any]:
 
 
 def _result(way: Callable[[State], object], number: int, random: Random) -> list[tuple[str, str]]:
-    """Return what is in a random table after a program has worked on it, floats as text; any NaN is one."""
+    """Return what is in a random table after a program has worked on it, floats as text.
+
+    Any NaN is one, and zero has no sign: LLVM takes ``min(-0.0, min(x, -0.0))`` for ``min(x, -0.0)``.
+    """
     state = State(which=number, i=_number(random, "i8"), x=_number(random, "f8"), y=_number(random, "f8"))
     if random.random() < 0.5:
         state["perhaps"] = np.array([_number(random, "i8") for _ in range(8)], np.int64)
@@ -74,8 +77,8 @@ def _result(way: Callable[[State], object], number: int, random: Random) -> list
         array[:] = [_number(random, array.dtype.str[1:]) for _ in range(len(array))]
     way(state)
     arrays |= {name: state[name] for name in ("found_ints", "found_floats")}
-    numbers = [(name, repr(getattr(state, name))) for name in ("i", "j", "x", "y")]
-    return numbers + [(name, repr(array.tolist())) for name, array in arrays.items()]
+    numbers = [(name, repr(getattr(state, name) + 0)) for name in ("i", "j", "x", "y")]
+    return numbers + [(name, repr((array + 0).tolist())) for name, array in arrays.items()]
 
 
 def _number(random: Random, code: str) -> float:

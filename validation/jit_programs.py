@@ -136,34 +136,32 @@ def source_of(number: int, seed: int) -> str:
     helpers: list[_Kernel] = []
     for k in range(rng.randrange(4)):
         parameters = tuple(rng.choices(_KINDS, k=rng.randrange(4)))
-        several = rng.random() < 0.4
-        results = rng.choices(_KINDS[:3], k=rng.choice((0, 2, 3))) if several else [rng.choice(_KINDS)]
-        helpers.append(_Kernel(rng, f"helper_{number}_{k}", parameters, tuple(results), helpers))
-    return "".join(each.text for each in (*helpers, _Kernel(rng, f"program_{number}", (), (), helpers)))
+        result = None if rng.random() < 0.2 else rng.choice(_KINDS)
+        helpers.append(_Kernel(rng, f"helper_{number}_{k}", parameters, result, helpers))
+    return "".join(each.text for each in (*helpers, _Kernel(rng, f"program_{number}", (), None, helpers)))
 
 
 class _Kernel:
     """A kernel, which may call `helpers`; its first parameter is the table."""
 
     def __init__(
-        self, rng: Random, name: str, parameters: tuple[str, ...], results: tuple[str, ...], helpers: "list[_Kernel]"
+        self, rng: Random, name: str, parameters: tuple[str, ...], result: str | None, helpers: "list[_Kernel]"
     ) -> None:
-        self.name, self.parameters, self.results, self.work = name, parameters, results, 0
+        self.name, self.parameters, self.result, self.work = name, parameters, result, 0
         self._rng, self._helpers = rng, [*helpers]
         self._locals = [(f"p{k}", kind) for k, kind in enumerate(parameters)]
         self._steady: list[str] = []  # counters, which loops must not change
         self._lines: list[str] = []
         self._times, self._count = 1, 0
         given = ", ".join(f"{name}: {kind}" for name, kind in [("s", "State"), *self._locals])
-        shown = ", ".join(results) or "None"
         self._block("    ", rng.randint(3, 8))
-        if results or not self._lines:
+        if result or not self._lines:
             self._return("    ")
         else:
             for k, (local, kind) in enumerate(self._locals[:40]):
                 if kind in _LEAVES:
                     self._add(f"s.found_{'floats' if kind == 'float' else 'ints'}[{k}] = {local}", "    ")
-        head = f"def {name}({given}) -> {f'tuple[{shown}]' if len(results) > 1 else shown}:\n"
+        head = f"def {name}({given}) -> {result}:\n"
         self.text = head + "".join(f"{line}\n" for line in self._lines) + "\n\n"
 
     # --- expressions
@@ -173,7 +171,7 @@ class _Kernel:
         names = [name for name, other in self._locals if other == kind]
         if names and self._maybe(0.35):
             return self._rng.choice(names)
-        found = [helper for helper in self._helpers if helper.results == (kind,)]
+        found = [helper for helper in self._helpers if helper.result == kind]
         if found and depth > 0 and self._maybe(0.15) and (call := self._call(self._rng.choice(found), depth - 1)):
             return call
         if kind in _LEAVES and (kind not in _GRAMMAR or depth <= 0):
@@ -217,7 +215,7 @@ class _Kernel:
             self._locals = before
 
     def _return(self, indent: str) -> None:
-        self._add(f"return {', '.join(self._text(kind, 2) for kind in self.results)}".rstrip(), indent)
+        self._add(f"return {self._text(self.result, 2) if self.result else ''}".rstrip(), indent)
 
     def _fresh(self, kind: str) -> str:
         self._count += 1
@@ -245,13 +243,9 @@ class _Kernel:
             self._add(self._filled(template.replace("{v}", name), 2), indent)
 
     def _use(self, indent: str) -> None:
-        """Call a kernel for what it does, or for several results."""
-        if self._helpers and (call := self._call(helper := self._rng.choice(self._helpers), 2)):
-            targets = []
-            for kind in helper.results if len(helper.results) > 1 else ():
-                place = {"int": "i8", "bool": "i8", "float": "f8"}[kind]
-                targets.append(self._text(place, 1) if self._maybe(0.3) else self._fresh(kind))
-            self._add(f"{', '.join(targets)} = {call}" if targets else call, indent)
+        """Call a kernel for what it does."""
+        if self._helpers and (call := self._call(self._rng.choice(self._helpers), 2)):
+            self._add(call, indent)
 
     def _if(self, indent: str, in_loop: bool) -> None:
         if self._maybe(0.2):  # a local that begins in each branch

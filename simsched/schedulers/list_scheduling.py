@@ -61,6 +61,7 @@ class Lists(Table):
     gap: f8
     hop: f8
     busy: f8
+    tried: f8
     # the best place for an operator so far
     best: f8
     start: f8
@@ -164,8 +165,8 @@ def become(gap: Gap, other: Gap) -> None:
     gap.start, gap.end = other.start, other.end
 
 
-def charged_start(s: Lists, i: int, slot: int) -> tuple[float, float]:
-    """Return when an operator starts on a stream if launches and events cost time, and when the host has issued it."""
+def charged_start(s: Lists, i: int, slot: int) -> float:
+    """Return when an operator starts on a stream if launches and events cost time; `tried` is when it is issued."""
     issued, latest, visit = s.busy, -inf, i * s.n_streams + slot + 1
     for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
         producer = s.ops[s.inputs[q].op]
@@ -176,8 +177,8 @@ def charged_start(s: Lists, i: int, slot: int) -> tuple[float, float]:
                 issued += s.wait
                 if not producer.waited_for:
                     issued += s.record
-    start = max(issued + s.launch, s.streams[slot].free + s.gap, latest)
-    return start, issued + s.launch * float(max(1, s.kernels[i]))
+    s.tried = issued + s.launch * float(max(1, s.kernels[i]))
+    return max(issued + s.launch, s.streams[slot].free + s.gap, latest)
 
 
 def charge(s: Lists, i: int) -> None:
@@ -269,7 +270,8 @@ def compare(s: Lists, i: int, d: int, first: int, last: int) -> None:
         if at >= 0:
             start = max(s.gaps[at].start, there)
         elif s.charged:
-            start, issued = charged_start(s, i, slot)
+            start = charged_start(s, i, slot)
+            issued = s.tried
         end = max(start + us, issued)
         if end + ahead < s.best or s.slot < 0:
             s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued

@@ -279,10 +279,13 @@ def skip_waves(work: Work, cohorts: Rows[Cohort]) -> bool:
 def undo_skip(work: Work, cohorts: Rows[Cohort], now: float) -> int:
     """Go back to wave by wave; return the blocks that end just now, which are taken off."""
     progress, n, ended = progress_of(work, now), work.n_cohorts, 0
+    tolerance = min(SAME_PLACE, TIE * max(1.0, min(now, TIE_LIMIT) * work.rate))
     work.n_cohorts = 0
     for j in range(n):
         due, count = cohorts[j].due, cohorts[j].count
-        waves, ends = waves_over(due, work.skipped, progress, now, work.rate)
+        since = progress - (due - 1.0 - work.skipped)  # the last of the refills passed over is over at `due`
+        waves = max(0, floor(since + tolerance))  # a late block takes longer than one wave
+        ends = waves >= 1 and since - waves <= tolerance
         pending = work.skipped - waves + ends
         work.unissued += pending * count
         if ends:
@@ -302,22 +305,6 @@ def _insert(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> None:
         i -= 1
     cohorts[i].due, cohorts[i].count = due, count
     work.n_cohorts += 1
-
-
-def waves_over(due: float, waves: int, progress: float, now: float, rate: float) -> tuple[int, bool]:
-    """Return how many waves a cohort has had since its refills were passed over, and if one ends just now.
-
-    Parameters
-    ----------
-    due
-        Progress at which the last of its `waves` passed-over refills is over.
-    progress, now, rate
-        Where the kernel is, when, and how fast.
-    """
-    tolerance = min(SAME_PLACE, TIE * max(1.0, min(now, TIE_LIMIT) * rate))
-    since = progress - (due - 1.0 - waves)
-    over = max(0, floor(since + tolerance))  # a late block takes longer than one wave
-    return over, over >= 1 and since - over <= tolerance
 
 
 def same_due(a: float, b: float) -> bool:

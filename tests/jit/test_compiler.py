@@ -36,7 +36,7 @@ REFUSED = {
         print(s.i) | len(s.longs) | round(s.x) | pow(s.i, 2) | max(s.i, s.x) | max(s.i) | max(True, False)
         max(s.i, 2, key=abs) | abs(s.i)
         sqrt(s.x) | floor(s.i) | math.floor(s.x) | bool(s.i) | int() | int(s.i, 2) | int(s.longs) | wrapped(s.x)
-        untyped(1) | anything(1) | endless(1)
+        untyped(1) | anything(1) | endless(1) | pair(1, 2.0) | return 1, 2
         s.longs.sum() | State() | +s.i | ~s.x | -s.longs | s.longs[1, 2] | s.longs["x"] | s.i < "x"
         (a, b), c = (1, 2), 3 | a += 1 | half(*s.longs)
         for i in range(3): pass|else: pass | while s.i: pass|else: pass | match s.i:| case 1: pass | s.i != None
@@ -89,11 +89,11 @@ REFUSED = {
     "'b' is int and becomes float; use two names": "b = 2.0",
     "'b' is int and becomes bool; use two names": "b = True | b = b < 2",
     "'s' is a row or table State and becomes a row or table Record; use two names": "s = s.rows[0]",
-    "2 values for 1 names; give as many": "a = (1, 2) | a = pair(1, 2.0) | a = c = pair(1, 2.0) | [a, c] = 1, 2",
+    "2 values for 1 names; give as many": "a = (1, 2) | [a, c] = 1, 2",
+    "1 values for 2 names; give as many": "a, c = half(1.0)",
     "3 values for 2 names; give as many": "a, c = 1, 2, 3",
-    "'a' cannot be (int, float); give each part a name": "a, c = pair(1, 2.0), 3",
-    "'a' cannot be None; give each part a name": "a = nothing(1)",
-    "the result is None; return that, everywhere": "return 1 | return pair(1, 2.0)",
+    "'a' cannot be None; call the kernel alone": "a = nothing(1)",
+    "the result is int, and has to be None": "return 1",
 }
 
 
@@ -127,7 +127,8 @@ def test_what_is_refused(message, code):
 KIND = "needs a type: int, float, bool, a row"
 SIGNATURES = {
     "(s: State) -> int: return 1.5": "the result is float, and has to be int; write int(...) or float(...)",
-    "(s: State) -> tuple[int, bool]: return 1": "the result is (int, bool); return that, everywhere",
+    "(s: State) -> int: return": "the result is None, and has to be int",
+    "(s: State) -> tuple[int, bool]: return 1, True": f"the result of entry {KIND}",
     "(s) -> None: pass": f"parameter 's' of entry {KIND}",
     "(s: object) -> None: pass": f"parameter 's' of entry {KIND}",
     "(s: State): pass": f"the result of entry {KIND}",

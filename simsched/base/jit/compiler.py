@@ -60,17 +60,13 @@ class _Value(NamedTuple):
 
 def _llvm(kind: Any) -> str:
     """Return a type in LLVM assembly."""
-    if isinstance(kind, str):
-        return kind
-    return f"{{ {', '.join(map(_llvm, kind))} }}" if type(kind) is tuple else "ptr"
+    return kind if isinstance(kind, str) else "ptr"
 
 
 def _shown(kind: Any) -> str:
     """Return a type as a reader of the kernel knows it."""
     if isinstance(kind, ColumnKind):
         return f"a column of {kind.element if isinstance(kind.element, str) else kind.element.__name__}"
-    if type(kind) is tuple:
-        return f"({', '.join(map(_shown, kind))})"
     return _NAMES[kind] if isinstance(kind, str) else f"a row or table {kind.__name__}"
 
 
@@ -176,7 +172,8 @@ class _Function:
             self._expr(node.value)
 
     def _do_assign(self, node: ast.Assign) -> None:
-        values = self._values(node.value)
+        given = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        values = [self._expr(each) for each in given]
         for target in node.targets:
             names = target.elts if isinstance(target, ast.Tuple) else [target]
             if len(names) != len(values):
@@ -187,16 +184,6 @@ class _Function:
                 else:
                     self._write(self._place(name), value)
 
-    def _values(self, node: ast.expr) -> list[_Value]:
-        """Return the values of a tuple, or the only one."""
-        if isinstance(node, ast.Tuple):
-            return [self._expr(each) for each in node.elts]
-        value = self._expr(node)
-        if type(value.kind) is not tuple:
-            return [value]
-        whole = f"extractvalue {_llvm(value.kind)} {value.text}"
-        return [self._emit(kind, f"{whole}, {k}") for k, kind in enumerate(value.kind)]
-
     def _do_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             new = self._operation(node.op, self._expr(node.target), self._expr(node.value))
@@ -206,16 +193,9 @@ class _Function:
             self._write(place, self._operation(node.op, self._read(place), self._expr(node.value)))
 
     def _do_return(self, node: ast.Return) -> None:
-        values = [] if node.value is None else self._values(node.value)
-        kinds = self._returns if type(self._returns) is tuple else (self._returns,) * (self._returns != NONE)
-        if len(values) != len(kinds):
-            self._refuse(f"the result is {_shown(self._returns)}; return that, everywhere")
-        values = [self._fitting(value, kind, "the result") for value, kind in zip(values, kinds, strict=True)]
-        found = values[0] if len(values) == 1 else _Value(self._returns, "undef" if values else "")
-        for k, value in enumerate(values if len(values) > 1 else []):
-            operands = f"{_llvm(found.kind)} {found.text}, {_llvm(value.kind)} {value.text}, {k}"
-            found = self._emit(found.kind, f"insertvalue {operands}")
-        self._code.append(f"  ret {_llvm(self._returns)} {found.text}")
+        value = self._expr(node.value) if node.value else _Value(NONE, "")
+        value = self._fitting(value, self._returns, "the result")
+        self._code.append(f"  ret {_llvm(self._returns)} {value.text}")
 
     def _do_if(self, node: ast.If) -> None:
         then, otherwise, end = self._labels(3)
@@ -276,8 +256,8 @@ class _Function:
     # --- places
 
     def _store_local(self, name: str, value: _Value) -> None:
-        if value.kind == NONE or type(value.kind) is tuple:
-            self._refuse(f"{name!r} cannot be {_shown(value.kind)}; give each part a name")
+        if value.kind == NONE:
+            self._refuse(f"{name!r} cannot be None; call the kernel alone")
         if name not in self._locals:
             self._locals[name] = self._slot(value.kind)
         place = self._locals[name]

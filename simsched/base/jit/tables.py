@@ -149,9 +149,6 @@ def kind_of(annotation: Any) -> Any:
         return _KINDS[annotation]
     if isinstance(annotation, type) and issubclass(annotation, Row | Table):
         return annotation
-    if get_origin(annotation) is tuple:
-        kinds = tuple(map(kind_of, get_args(annotation)))
-        return None if None in kinds else kinds
     return column_of(annotation)
 
 
