@@ -147,17 +147,13 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
         reads, places = others[start:end], range(start, end)
         for k in range(n_kinds):
             here, latest = over[k], least
-            if reads and n_kinds == 1:
-                latest = max(latest, max([here[i] for i in reads]) + step)
-            elif reads:
+            if reads:
                 away = [
                     min([ends[i] + move[p] for ends, move in zip(over, into[k], strict=True)])
                     for i, p in zip(reads, places, strict=True)
                 ]
                 latest = max(latest, max([min(here[i], t) for i, t in zip(reads, away, strict=True)]) + step)
             if work and len(reads) > 1:
-                if n_kinds == 1:
-                    away = [here[i] + into[0][0][p] for i, p in zip(reads, places, strict=True)]
                 late = [(t + step, here[i] + step, i) for i, t in zip(reads, away, strict=True) if t + step > latest]
                 if len(late) > 1:
                     late.sort(reverse=True)
