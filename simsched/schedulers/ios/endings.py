@@ -95,7 +95,7 @@ class Node(Row):
 
 
 class PartTable(Table):
-    """What the search works on; where a number `n_...` and `margin` exceed the room, it returns for more."""
+    """What the search works on; it returns for more where a number `n_...` is within `n_ops` of its room."""
 
     n_ops: i8
     n_words: i8
@@ -112,7 +112,6 @@ class PartTable(Table):
     n_merged_endings: i8
     n_stages: i8
     n_asked: i8
-    margin: i8
     n_states: i8
     states_room: i8
     n_cells: i8
@@ -204,7 +203,7 @@ def build_states(s: PartTable) -> None:
         state = s.states[s.state]
         s.cell = max(s.cell, state.start + state.offset)
         while s.cell < state.end:
-            if s.n_states + s.margin > s.states_room or s.n_cells + s.margin > s.cells_room:
+            if s.n_states + s.n_ops >= s.states_room or s.n_cells + s.n_ops >= s.cells_room:
                 return
             _take_off(s, s.cell)
             _point(s, s.cell, s.cell - state.start, s.n_states - 1)
@@ -225,7 +224,7 @@ _SPREAD: Final = 0x1E3779B97F4A7C15
 
 def has_room(s: PartTable) -> bool:
     """Return whether the nodes of another stage, and what is asked for it, can be added."""
-    return s.n_nodes + s.margin <= s.nodes_room and s.n_written + s.margin <= s.written_room
+    return s.n_nodes + s.n_ops < s.nodes_room and s.n_written + s.n_ops < s.written_room
 
 
 def _slot(s: PartTable, key: int) -> int:

@@ -125,7 +125,7 @@ class Part:
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in self._readers)
         self._run = run = endings.PartTable(
             n_ops=n, n_words=(n + 63) // 64, n_states=1, single_root=limits.single_root, most_ops=most,
-            most_groups=n if limits.s is None else min(n, limits.s), n_merges=len(self._merges), margin=n + 1,
+            most_groups=n if limits.s is None else min(n, limits.s), n_merges=len(self._merges),
             states_room=room, cells_room=room, nodes_room=1 << (room - 1).bit_length(), written_room=room,
             time=problem.times[ops], classes=self._classes.astype(np.int32),
             fewer=np.array([0, *accumulate(fewer)], np.int32), reader_ptr=reader_ptr, readers=readers,
@@ -158,7 +158,7 @@ class Part:
         run = self._run
         for what in growing:
             room = getattr(run, f"{what}_room")
-            if getattr(run, f"n_{what}") + run.margin <= room:
+            if getattr(run, f"n_{what}") + run.n_ops < room:
                 continue
             for name in ("masks", "states") if what == "states" else (what,):
                 old = run[name]
