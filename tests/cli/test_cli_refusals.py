@@ -58,7 +58,7 @@ REFUSED = {
     "compare graph.json --cluster calibration.json --gpu a40": "--gpu a40 is part of the preset that --cluster calib",
     "compare graph.json --cluster calibration.json --gpus 4096 --link x": "--link x is part of the preset",
     "compare graph.json --cluster mine.json --gpus 2":
-        "--gpus 2: mine.json: 2 devices: those of 'h200' are of no preset, 'mine'",
+        "--gpus 2: mine.json: 2 devices: how more of those of 'h200' are joined is not known: ",
     "convert profile.json a.dot": "a.dot: a profile cannot be written as dot, which holds a graph",
     "simulate long.json --perfetto t.json": "too long for Perfetto",
     "report profile.json -o r.html": "no report is made of a profile alone",

@@ -58,15 +58,6 @@ class Routes:
     known: npt.NDArray[np.bool_]
 
 
-class _Hop(NamedTuple):
-    """A link direction that leads somewhere."""
-
-    to: int
-    channel: int
-    latency: float
-    bandwidth: float
-
-
 _NOWHERE: Final = Route((), inf, 0.0)
 
 
@@ -84,18 +75,18 @@ class Router:
     def __init__(self, index: Mapping[str, int], links: Sequence[Wire]) -> None:
         self._n = len(index)
         numbers, channel = dict(index), 0  # devices come before switches
-        hops: dict[tuple[int, int], _Hop] = {}
+        hops: dict[tuple[int, int], tuple[int, Link]] = {}
         for a, b, link in links:
             u, v = (numbers.setdefault(end, len(numbers)) for end in (a, b))
             back = channel + link.duplex
             for way, number in (((u, v), channel), ((v, u), back)):
                 # of parallel links the one of least latency is used, of equal ones the first
-                if way not in hops or link.latency < hops[way].latency:
-                    hops[way] = _Hop(way[1], number, link.latency, link.bandwidth)
+                if way not in hops or link.latency < hops[way][1].latency:
+                    hops[way] = number, link
             channel = back + 1
-        self._hops: list[list[_Hop]] = [[] for _ in numbers]
-        for (u, _), hop in hops.items():
-            self._hops[u].append(hop)
+        self._hops: list[list[tuple[int, int, Link]]] = [[] for _ in numbers]  # where to, its channel, the link
+        for (u, v), (number, link) in hops.items():
+            self._hops[u].append((v, number, link))
         self._found: dict[int, list[Route]] = {}
 
     def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
@@ -127,13 +118,12 @@ class Router:
                 if done[at]:
                     continue
                 done[at], way = True, routes[at]
-                for to, channel, latency, bandwidth in self._hops[at]:
-                    cost = costs[at] + (latency + PER_LINK)
+                for to, channel, link in self._hops[at]:
+                    cost = costs[at] + (link.latency + PER_LINK)
                     if cost < costs[to]:
                         costs[to], turn = cost, turn + 1
-                        routes[to] = Route(
-                            (*way.channels, channel), way.latency + latency, min(way.bandwidth, bandwidth)
-                        )
+                        least = min(way.bandwidth, link.bandwidth)
+                        routes[to] = Route((*way.channels, channel), way.latency + link.latency, least)
                         if to >= self._n:  # copies pass through switches alone
                             heappush(fringe, (cost, turn, to))
             self._found[source] = routes[: self._n]

@@ -43,10 +43,10 @@ def widened(cluster: Cluster, n_gpus: int) -> Cluster:
     first = cluster.devices[0]
     wired = _preset_like(cluster, n_gpus)
     if wired is None:
-        why = "differ" if len(cluster.kinds) > 1 else f"are {first.model!r}, joined as no preset is"
-        if len(cluster) == 1:
-            why = f"are of no preset, {first.model!r}"
-        raise ClusterError(f"{n_gpus} devices: those of {cluster.name!r} {why}, and how more are joined is not known")
+        raise ClusterError(
+            f"{n_gpus} devices: how more of those of {cluster.name!r} are joined is not known: they differ, are of no "
+            f"preset ({first.model!r}), or are wired as none is"
+        )
     devices = [*cluster.devices]
     taken = [device.name for device in devices]
     fresh = (name for name in (f"gpu{i}" for i in count()) if name not in taken)

@@ -39,14 +39,9 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
-def index_type(end: int) -> type[np.signedinteger[Any]]:
-    """Return the type of indices below `end`: 32 bits where sums of a few of them still fit."""
-    return np.int32 if end <= _LAST_NARROW else np.int64
-
-
 def narrow(values: npt.NDArray[Any], end: int) -> Indices:
-    """Return a copy of indices below `end`, as small as they may be."""
-    return values.astype(index_type(end))
+    """Return a copy of indices below `end`: in 32 bits where sums of a few of them still fit."""
+    return values.astype(np.int32 if end <= _LAST_NARROW else np.int64)
 
 
 def optional(value: float) -> float | None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.numeric import frozen
-from simsched.model.graph.columns import Indices, Ints, index_type, narrow
+from simsched.model.graph.columns import Indices, Ints, narrow
 
 _LONGEST_CYCLE_SHOWN = 12
 
@@ -25,7 +25,7 @@ def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list
     Among the vertices that are ready the lowest comes first. O(V + E) if the vertices are
     numbered topologically, else O(V log V + E).
     """
-    order = np.arange(n, dtype=index_type(n))
+    order = narrow(np.arange(n), n)
     if (src < dst).all():
         return order, []
     ptr, by_src = grouped(src, n)

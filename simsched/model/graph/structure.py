@@ -8,7 +8,9 @@ from simsched.model.graph.columns import Floats, spread
 from simsched.model.graph.dag import Dag
 
 
-def longest_to(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+def longest_to(
+    graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None, *, backwards: bool = False
+) -> Floats:
     """Return, per operator, the length of the longest path that ends with it (itself included), shape (n_ops,).
 
     Parameters
@@ -17,23 +19,13 @@ def longest_to(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike |
         Weight of each operator, shape (n_ops,).
     edge_weights
         Weight of each edge, shape (n_edges,); None for zero.
+    backwards
+        Whether paths start with the operator instead, see `longest_from`.
 
     Notes
     -----
     O(V + E), or O(V + E log E) if the edges are not given by rising producer.
     """
-    return _sweep(graph, weights, edge_weights, backwards=False)
-
-
-def longest_from(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
-    """Return, per operator, the length of the longest path that starts with it (itself included), shape (n_ops,).
-
-    With operator times and transfer times this is the upward rank of list schedulers. See `longest_to`.
-    """
-    return _sweep(graph, weights, edge_weights, backwards=True)
-
-
-def _sweep(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None, backwards: bool) -> Floats:
     weight = np.asarray(weights, np.float64)
     place = np.empty(len(graph), graph.order_index.dtype)
     place[graph.order_index] = np.arange(len(graph))
@@ -48,6 +40,14 @@ def _sweep(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | Non
         if through > before[j]:
             before[j] = through
     return longest + weight
+
+
+def longest_from(graph: Dag, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+    """Return, per operator, the length of the longest path that starts with it (itself included), shape (n_ops,).
+
+    With operator times and transfer times this is the upward rank of list schedulers. See `longest_to`.
+    """
+    return longest_to(graph, weights, edge_weights, backwards=True)
 
 
 def longest_path(graph: Dag, weights: npt.ArrayLike | None = None) -> tuple[float, tuple[str, ...]]:
