@@ -31,7 +31,7 @@ REFUSED = {
     "nonsense": "No such command 'nonsense'",
     "compare": "Missing argument 'GRAPH'",
     "compare graph.json --gpus 0": "--gpus",
-    "compare graph.json --jitter nan": "jitter of 'a' must be finite",
+    "compare graph.json --jitter nan --samples 2": "sampling: jitter must be a finite number",
     "compare graph.json --schedulers=": "a name is empty",
     "compare graph.json --box b.png": "--box draws samples: say how many with --samples",
     "list schedulers": "unknown kind 'schedulers'; known are: workloads, gpus, formats, backends",
