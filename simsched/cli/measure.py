@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
-from simsched.base.errors import FormatError
+from simsched.base.errors import ClusterError, FormatError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.inputs import read_plan, read_schedulers
@@ -114,12 +114,15 @@ def replay(
     With --cluster the prediction stands beside it.
     """
     from simsched.calibration import read_target
+    from simsched.model.calibrated import bare
     from simsched.show.facts import replay_facts
 
     found = read_plan(plan)
     if isinstance(found, ss.OpGraph):
         raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
     runner, upon = backend.make(), None if cluster is None else read_target(cluster)
+    if upon is not None and [d.sms for d in bare(upon).devices] != [d.sms for d in runner.cluster.devices]:
+        raise ClusterError(f"{cluster} is of other devices than those of the backend {runner.name!r}; calibrate these")
     with progress(1) as tell:
         tell("replay")
         run = runner.replay(found, repeats=repeats, warmup=warmup)

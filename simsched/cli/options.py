@@ -3,8 +3,9 @@
 Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
 """
 
+import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import simsched as ss
-from simsched.base.errors import ClusterError, FormatError, SchedulerError
+from simsched.base.errors import ClusterError, FileError, FormatError, SchedulerError
 from simsched.base.io import reading_once, require_writable
 from simsched.cli.inputs import read_name, read_options, read_plan, read_scheduler, read_schedulers, read_shapes
 from simsched.cli.progress import progress
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
+_written: list[str] = []  # what the running command was told to write
 Text = str | None
 Texts = list[str] | None
 USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to 2 %
@@ -33,7 +35,7 @@ USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the fields of dataclasses, where it takes such, in the place of each.
 
-    It reads pipes once.
+    It reads pipes once, and does not write a file that it names twice.
     """
     given = signature(command)
     groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
@@ -45,6 +47,7 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**values: Any) -> None:
+        _require_apart(values.values())
         made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
         with reading_once():
             command(**made, **values)
@@ -76,6 +79,7 @@ def drawn(text: str, *names: str) -> Any:
 def _writable(path: Text) -> Text:
     if path is not None:
         require_writable(path)
+        _written.append(path)
     return path
 
 
@@ -85,6 +89,18 @@ def _drawable(path: Text) -> Text:
 
         require_format(path)
     return _writable(path)
+
+
+def _require_apart(values: Iterable[Any]) -> None:
+    """Refuse a file that a command would write, and reads or writes besides."""
+    given = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    while _written:
+        from workloads.registry import split_path
+
+        path = _written.pop()
+        named = [split_path(each)[0] or each for each in given if isinstance(each, str)]
+        if [*map(os.path.realpath, named)].count(os.path.realpath(path)) > 1:
+            raise FileError(f"cannot write {path}: this command already uses the file")
 
 
 def argument(metavar: str, text: str) -> Any:

@@ -153,11 +153,15 @@ def _commands(best: Deployment, in_torch: bool, source: str, options: str) -> It
     yield "advise again", f"simsched advise {source} --cluster calibration.json"
 
 
+def _short(number: float) -> str:
+    return f"{number:.2g}" if number < 100 else f"{number:,.0f}"
+
+
 def _cells(row: Deployment, unit: float) -> Sequence[str]:
     if row.reason is not None:
         return (row.name,)
     low, high = row.latency_low_us, row.latency_high_us
-    latency = "" if low is None or high is None else f" ({low / unit:.2g}-{high / unit:.2g})"
+    latency = "" if low is None or high is None else f" ({_short(low / unit)}-{_short(high / unit)})"
     gain = "" if row.speedup_low in (None, row.speedup_high) else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
     return (
         row.name, row.scheduler, f"{(row.latency_us or 0.0) / unit:.3g}{latency}", f"{row.speedup:.2f}x{gain}",

@@ -64,7 +64,12 @@ REFUSED = {
     "report profile.json -o r.html": "no report is made of a profile alone",
     "report empty -o r.html": "empty: neither a study, as `simsched study run` writes one, nor a finished validation",
     "replay-trace graph.json": "graph.json: not a trace of torch.profiler",
+    "replay schedule.json --backend synthetic --cluster calibration.json": "calibration.json is of other devices than",
     # files that cannot be written
+    "schedule graph.json -o plan.json --program ./plan.json": "this command already uses the file",
+    "compare graph.json --cluster calibration.json -o calibration.json": "this command already uses the file",
+    "calibrate profile.json -o profile.json": "this command already uses the file",
+    "simulate missing.dot,batch=2 --perfetto missing.dot": "this command already uses the file",
     "schedule graph.json -o missing/t.json": "cannot write missing/t.json: No such file or directory",
     "schedule graph.json -o empty": "cannot write empty: it is a folder",
     "schedule graph.json --output=": "cannot write a file without a name",
