@@ -60,16 +60,6 @@ def needing(graph, cluster, cost, *, need):
     return one_by_one(graph, cluster, cost)
 
 
-class Nameless:
-    """All of a rule but its name."""
-
-    def matches(self, draft):
-        yield from ()
-
-    def apply(self, draft, match):
-        return draft
-
-
 def no_schedule(graph, cluster, cost):
     return {"a": 0}
 
@@ -115,8 +105,7 @@ KNOWN = len(SCHEDULERS) + 1  # and package.module:function
         ("autograph", {}, r"autograph: operator 'a' has no shapes.* give .*`output_shape`.*rules=\(\)"),
         ("autograph", {"rules": ["R99"]}, "autograph: rules has no 'R99'"),
         ("autograph", {"rules": "R1"}, "autograph: rules must be a list of names"),
-        ("autograph", {"rules": [3]}, "autograph: rules must hold names or rules"),
-        ("autograph", {"rules": [Nameless()]}, "autograph: rules must hold names or rules with `name`"),
+        ("autograph", {"rules": [3]}, "autograph: rules has no 3; known are: R1, R2, "),
         (
             "autograph",
             {"rules": (), "measure": lambda _: None},

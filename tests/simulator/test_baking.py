@@ -45,6 +45,6 @@ def test_what_is_written_in_needs_no_cost_model(graph, name):
 
 def test_copies_of_a_graph_stand_beside_each_other():
     found = side_by_side(made("a=5 b=5", "ab=4:2"), np.array([1.0, 2.0]), 2, np.array([7.0]))
-    assert (found.name, found.names) == ("2 x graph", ("a@0", "b@0", "a@1", "b@1", "begin 0"))
+    assert (found.name, found.names) == ("graph", ("a@0", "b@0", "a@1", "b@1", "begin 0"))
     assert found.time.tolist() == [1.0, 2.0, 1.0, 2.0, 7.0]
     assert list(found.edges) == edges("a@0-b@0=4:2 a@1-b@1=4:2")

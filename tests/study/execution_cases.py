@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
+
 from simsched.experiments.study.execution import Batches, TimeLimitReached, call_within
 
 LATE = 600.0
@@ -64,7 +66,7 @@ def locked_rows(item):
 
 def allocate(item):
     """So many GB, none of which is touched."""
-    bytearray(item * 10**9)
+    np.empty(item * 10**9, np.uint8)
     return [{"item": item}]
 
 

@@ -144,7 +144,7 @@ def sensitivity(
     >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
     >>> cluster = ss.Cluster.preset("a100").without_overheads()
     >>> found = sensitivity(ss.schedule(graph, cluster, "lios"), cluster, per_operator=True)
-    >>> [(row.parameter, round(row.elasticity, 3)) for row in found.rows]
+    >>> [(row.parameter, round(row.elasticity, 3)) for row in found.rows[:3]]
     [('operators.speed', -1.0), ('operator.a.speed', -0.75), ('operator.b.speed', -0.25)]
     """
     asked = plan_or_whatif
