@@ -147,7 +147,10 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
         reads, places = others[start:end], range(start, end)
         for k in range(n_kinds):
             here, latest = over[k], least
-            if reads:
+            if reads and n_kinds == 1:
+                latest = max(latest, max([here[i] for i in reads]) + step)
+                away = [here[i] + into[0][0][p] for i, p in zip(reads, places, strict=True)]
+            elif reads:
                 away = [
                     min([ends[i] + move[p] for ends, move in zip(over, into[k], strict=True)])
                     for i, p in zip(reads, places, strict=True)

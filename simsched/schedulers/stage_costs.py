@@ -107,7 +107,7 @@ class StageCost:
         class_of: Mapping[str, Hashable] | None = None,
     ) -> None:
         self._scheduler, self._option, self._merged_time = scheduler, option, merged_time
-        self._class_of = class_of or dict(zip(graph.names, graph.names, strict=True))
+        self._class_of = class_of
         self.known: dict[tuple[Hashable, bool], float] = {}
         self._latency: Callable[[Groups], float] | None = None
         on = cluster.devices[0] if device is None else cluster[device]
@@ -143,7 +143,9 @@ class StageCost:
 
     def __call__(self, groups: Groups, merged: bool = False) -> float:
         """Return the latency in us of a stage."""
-        look = groups if merged else tuple(tuple(self._class_of[name] for name in group) for group in groups)
+        look: Hashable = groups
+        if self._class_of is not None and not merged:
+            look = tuple(tuple(self._class_of[name] for name in group) for group in groups)
         key = look, merged
         if key not in self.known:
             answer = self._ask(groups, merged)

@@ -112,13 +112,12 @@ class Lowering:
         in stages alone. The program is the caller's; nothing that later candidates do changes it.
         """
         table = self._table
-        table["op"][:], table["device"][:], table["stream"][:] = op, device, stream
-        table["by_device"][:] = np.argsort(table["device"], kind="stable")
-        table["by_lane"][:] = np.lexsort((table["stream"], table["device"]))
+        homes, lanes = table["device"], table["stream"]
+        table["op"][:], homes[:], lanes[:] = op, device, stream
+        table["by_device"][:] = homes.argsort(kind="stable")
+        table["by_lane"][:] = ((homes.astype(np.int64) << 32) + lanes).argsort(kind="stable")
         if self.execution == "stages":
-            table["barrier"][:] = barrier_before(
-                table["device"], np.broadcast_to(stage, len(self.graph)), table["stream"]
-            )
+            table["barrier"][:] = barrier_before(homes, np.full(len(self.graph), stage), lanes)
         self._plan()
         n_copies, n_rows = table.n_copies, table.n_rows
         table["thread_ptr"] = thread_ptr = np.zeros(self._threads + 1, np.int64)

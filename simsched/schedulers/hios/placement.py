@@ -170,20 +170,25 @@ def put_path(t: Mapping, d: int) -> None:
 @piece("HIOS schedulers")
 def map_paths(t: Mapping) -> None:
     """Map path after path, each to the device of least makespan, for a while."""
-    work = 0
+    work, before = 0, -1.0
     while t.n_open > 0 and work < BUDGET:
         if t.released:
             take_path(t, find_first(t))
         else:
             find_path(t)
-        best, on = inf, 0
+        best, on, tried = inf, 0, NONE
         for d in range(t.n_devices if t.n_paths > 0 or t.released else 1):
+            tried = d
             put_path(t, d)
             latest = makespan(t, inf if t.released else best)
             if latest < best or (t.released and latest == best):
                 best, on = latest, d
-        put_path(t, on)
-        makespan(t, inf)
+                if best == before and not t.released:
+                    break  # behind what is there, more operators end nothing sooner
+        if tried != on:
+            put_path(t, on)
+            makespan(t, inf)
+        before = best
         t.n_paths += 1
         work += t.n_ops * (1 + t.n_devices)
 
