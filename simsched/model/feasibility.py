@@ -34,7 +34,7 @@ def barrier_before(device: Indices, stage: Indices, stream: Indices) -> Bools:
     """
     rows = np.argsort(device, kind="stable")  # launch order within each device
     device, stage, stream = device[rows], stage[rows], stream[rows]
-    starts = np.flatnonzero(np.r_[True, (device[1:] != device[:-1]) | (stage[1:] != stage[:-1])])
+    starts = np.flatnonzero(np.concatenate([[True], (device[1:] != device[:-1]) | (stage[1:] != stage[:-1])]))
     lowest, highest = np.minimum.reduceat(stream, starts), np.maximum.reduceat(stream, starts)
     single = lowest == highest  # groups of a stage have streams of their own
     follows = device[starts][1:] == device[starts][:-1]
@@ -78,7 +78,7 @@ def _check_stages(schedule: Plan) -> None:
         _refuse(
             schedule, schedule.op[rows[at + 1]], f"it is of stage {stage[at + 1]} but launched after stage {stage[at]}"
         )
-    begins = np.r_[False, ~same_device | (stage[1:] != stage[:-1])]
+    begins = np.concatenate([[False], ~same_device | (stage[1:] != stage[:-1])])
     number = np.cumsum(begins, dtype=np.int32)  # of the stage, over all devices
     group, stream = schedule.group[rows], schedule.stream[rows]
     if (group != stream).any():

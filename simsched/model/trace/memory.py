@@ -31,9 +31,9 @@ def peak_memory(trace: Timeline) -> dict[str, float]:
     weights = np.bincount(placed % n_devices, graph.weight_nbytes[placed // n_devices], n_devices)
     device, born, dead, nbytes = (np.concatenate(pair) for pair in zip(*_lifetimes(trace, kernels), strict=True))
 
-    owner, time = np.r_[device, device], np.r_[born, dead]
-    change, is_birth = np.r_[nbytes, -nbytes], np.r_[np.ones(len(born)), np.zeros(len(dead))]
-    order = np.lexsort((is_birth, time, owner))
+    # deaths stand first, and so come first at one instant
+    owner, time, change = map(np.concatenate, ((device, device), (dead, born), (-nbytes, nbytes)))
+    order = np.lexsort((time, owner))
     bounds = np.searchsorted(owner[order], np.arange(n_devices + 1))
     live = [np.cumsum(change[order[a:b]]).max(initial=0.0) for a, b in pairwise(bounds.tolist())]
     return {name: float(weights[d] + live[d]) for d, name in enumerate(trace.program.devices)}

@@ -263,6 +263,6 @@ def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
         return 0.0
     order = np.argsort(start, kind="stable")
     start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])  # of each connected piece
-    last = np.r_[first[1:], len(start)] - 1
+    first = np.flatnonzero(np.concatenate([[True], start[1:] > reach[:-1]]))  # of each connected piece
+    last = np.concatenate([first[1:], [len(start)]]) - 1
     return float((reach[last] - start[first]).sum())
