@@ -40,7 +40,6 @@ OPTIONAL = {
     "cupy": ("hwbackend.cupy",),
     "cupyx": ("hwbackend.cupy",),
     "ortools": ("simsched.optimum",),
-    "cloudpickle": ("simsched.experiments.study.execution.cluster",),
     "dask": ("simsched.experiments.study.execution.cluster",),
     "distributed": ("simsched.experiments.study.execution.cluster",),
     "plotly": ("simsched.show.report",),
