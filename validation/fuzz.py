@@ -47,7 +47,7 @@ from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, parse_json
 from simsched.calibration import read_target
 from simsched.cli.run import run as run_command
-from simsched.experiments.accuracy.accuracy import Accuracy
+from simsched.experiments.accuracy import Accuracy
 from simsched.experiments.documents import DOCUMENTS, schema
 from simsched.experiments.study import Results, Study
 from simsched.model.program import Program

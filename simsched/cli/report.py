@@ -95,7 +95,7 @@ def read_results(source: str, cluster: "calibrated.Target", *, predicts: bool) -
 
 def _folder(source: str) -> Any:
     """Return the study or the validation of a folder."""
-    from simsched.experiments.accuracy.accuracy import NAME, Accuracy
+    from simsched.experiments.accuracy import NAME, Accuracy
     from simsched.experiments.study.store import STUDY
 
     if Path(source, STUDY).exists():

@@ -16,7 +16,7 @@ DOCUMENTS: Final = Imported[type[Document]](
         "simsched.replay": "simsched.model.profile:Replay",
         "simsched.calibration": "simsched.calibration:Calibration",
         "simsched.study": "simsched.experiments.study.store:StudyFile",
-        "simsched.accuracy": "simsched.experiments.accuracy.accuracy:Accuracy",
+        "simsched.accuracy": "simsched.experiments.accuracy:Accuracy",
         "simsched.comparison": "simsched.experiments.comparison:Comparison",
         "simsched.whatif": "simsched.experiments.whatif:Answer",
         "simsched.sweep": "simsched.experiments.whatif:Sweep",

@@ -15,9 +15,7 @@ import simsched as ss
 import workloads
 from simsched.base.codec import write
 from simsched.base.errors import BackendError, FileError, SchedulerError, UnknownNameError
-from simsched.experiments.accuracy import Accuracy, Outcome, Round, validate
-from simsched.experiments.accuracy.accuracy import FIGURES
-from simsched.experiments.accuracy.measurements import digest
+from simsched.experiments.accuracy import FIGURES, Accuracy, Outcome, Round, digest, validate
 from simsched.model import LAUNCH, Schedule
 from simsched.model.backend import prepared
 from simsched.show.looks import looks_of
@@ -41,8 +39,8 @@ def at_once(monkeypatch):
         learned.append([run.name for run in replays])
         return measured(calibration.graph, calibration.cluster, 1.35)
 
-    monkeypatch.setattr("simsched.experiments.accuracy.rounds.calibrate", calibrate)
-    monkeypatch.setattr("simsched.experiments.accuracy.rounds.recalibrate", recalibrate)
+    monkeypatch.setattr("simsched.experiments.accuracy.calibrate", calibrate)
+    monkeypatch.setattr("simsched.experiments.accuracy.recalibrate", recalibrate)
     return learned
 
 
@@ -200,7 +198,7 @@ def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_measured
     def refuse(dir):
         raise PermissionError(13, "Permission denied", str(dir))
 
-    monkeypatch.setattr("simsched.experiments.accuracy.measurements.TemporaryFile", refuse)
+    monkeypatch.setattr("simsched.experiments.accuracy.TemporaryFile", refuse)
     backend = SimulatedBackend()
     with pytest.raises(FileError, match=r"cannot write .*microbenchmarks-.*\.json: Permission denied"):
         validate(graph, backend, ["heft"], folder=tmp_path, **QUICK)

@@ -16,7 +16,7 @@ from stand_ins import TINY, SimulatedBackend
 
 import hwbackend
 from simsched.base.errors import BackendError, FormatError
-from simsched.experiments.accuracy.measurements import digest
+from simsched.experiments.accuracy import digest
 from simsched.model.profile import Profile
 from simsched.model.program import EXECUTIONS
 from validation.hardware.campaign import AGAIN, MOST_ATTEMPTS, Campaign, DeviceLostError, main, opened, prepare

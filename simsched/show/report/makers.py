@@ -223,7 +223,7 @@ def _study(results: "study.Results") -> Sequence[Section]:
 
 def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     """Return how well predictions met measurements, with the charts of the simulator's first choices."""
-    from simsched.experiments.accuracy.accuracy import percent
+    from simsched.experiments.accuracy import percent
 
     last, n = found.rounds[-1], len(found.rounds)
     lead = (

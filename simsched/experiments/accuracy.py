@@ -1,24 +1,36 @@
-"""What a validation consists of: predicted and measured makespans, round by round, and what follows from them."""
+"""How well the simulator predicts a backend: calibrate, schedule, predict, replay, compare, recalibrate.
+
+Measurements are kept in a folder, so that a run that was killed goes on where it stopped.
+"""
 
 import os
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Final
+from tempfile import TemporaryFile
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 
 from simsched.base.codec import Checked, Document, aside, brief, write
-from simsched.base.errors import BackendError
+from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
+from simsched.base.io import dump_json, file_errors
 from simsched.base.kinds import Amount, Count, Filled
-from simsched.calibration import Calibration
+from simsched.calibration import Calibration, calibrate, recalibrate
+from simsched.calibration.training import training_schedule
+from simsched.experiments.comparison import compare, scheduler_set
 from simsched.experiments.result import Later, Result, printed, table_of, time_text, unit_of
-from simsched.model.cluster import Cluster
-from simsched.model.profile import Replay
-from simsched.model.program import Program
+from simsched.model import Cluster, OpGraph, Program, Schedule
+from simsched.model.backend import Backend, prepared, require_counts
+from simsched.model.graph.derived import with_times
+from simsched.model.profile import Profile, Replay
 from simsched.model.trace import Trace
+from simsched.schedulers import Scheduler, resolve
 from simsched.simulator import simulate
+
+__all__ = ["Accuracy", "Outcome", "Round", "validate"]
 
 NAME: Final = "accuracy.json"
 NOT_DEFINED = "-"
@@ -26,6 +38,12 @@ TRUSTED: Final = 0.1
 """Error of latencies, 9 of 10 within it, up to which they are trusted."""
 CHEAP: Final = 0.03
 """Regret up to which the simulator may choose a scheduler."""
+RANDOM: Final = "random-"
+"""What the names of schedules drawn at random begin with."""
+FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "kendall_tau", "regret")
+"""What is said of a round, fractions all."""
+Progress = Callable[[str, str], None]
+Measured = TypeVar("Measured", Profile, Replay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +112,6 @@ class Outcome(Checked):
         return relative_error(self.predicted_us, self.measured_us)
 
 
-RANDOM = "random-"
-"""What the names of schedules drawn at random begin with."""
-
-
 def relative_error(predicted: float | None, measured: float | None) -> float | None:
     """Return ``|predicted - measured| / measured``, or None where that is not defined.
 
@@ -105,10 +119,6 @@ def relative_error(predicted: float | None, measured: float | None) -> float | N
     0.1
     """
     return abs(predicted - measured) / measured if predicted is not None and measured else None
-
-
-FIGURES: Final = ("mean_error", "p90_error", "no_contention_error", "uncalibrated_error", "kendall_tau", "regret")
-"""What is said of a round, fractions all."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +138,13 @@ class Round(Checked):
     def of(cls, rows: Sequence[Outcome]) -> "Round":
         """Return a round with the ranks of its rows filled in."""
         done = [row for row in rows if row.measured_us is not None]
-        predicted, measured = (
-            sorted(row.predicted_us or 0.0 for row in done),
-            sorted(row.measured_us or 0.0 for row in done),
-        )
+
+        def rank(row: Outcome, of: str) -> int:
+            return 1 + sum(bool(getattr(other, of) < getattr(row, of)) for other in done)
+
         return cls(tuple(
             row if row.measured_us is None else
-            replace(row, rank_predicted=1 + bisect_left(predicted, row.predicted_us or 0.0),
-                    rank_measured=1 + bisect_left(measured, row.measured_us))
+            replace(row, rank_predicted=rank(row, "predicted_us"), rank_measured=rank(row, "measured_us"))
             for row in rows
         ))  # fmt: skip
 
@@ -144,31 +153,32 @@ class Round(Checked):
         """The rows whose errors count."""
         return tuple(row for row in self.schedules if row.held_out and row.error is not None)
 
-    def _errors(self, of: str) -> list[float]:
-        """Return the errors of a column of the rows that count, where they are defined."""
-        errors = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
-        return [error for error in errors if error is not None]
+    def _mean_error(self, of: str) -> float | None:
+        """Return the mean error of a column of the rows that count, where it is defined."""
+        found = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
+        errors = [error for error in found if error is not None]
+        return sum(errors) / len(errors) if errors else None
 
     @property
     def mean_error(self) -> float | None:
         """Mean error of the calibrated prediction."""
-        return _mean(self._errors("predicted_us"))
+        return self._mean_error("predicted_us")
 
     @property
     def p90_error(self) -> float | None:
         """90th percentile of the error, linear between two rows."""
-        errors = self._errors("predicted_us")
+        errors = [row.error or 0.0 for row in self.held_out]
         return float(np.quantile(errors, 0.9)) if errors else None
 
     @property
     def no_contention_error(self) -> float | None:
         """Mean error without contention."""
-        return _mean(self._errors("no_contention_us"))
+        return self._mean_error("no_contention_us")
 
     @property
     def uncalibrated_error(self) -> float | None:
         """Mean error before calibration."""
-        return _mean(self._errors("uncalibrated_us"))
+        return self._mean_error("uncalibrated_us")
 
     @property
     def kendall_tau(self) -> float | None:
@@ -185,10 +195,14 @@ class Round(Checked):
         return float((predicted * measured).sum() / pairs) if pairs else None  # scipy.stats takes seconds to import
 
     @property
+    def rivals(self) -> tuple[Outcome, ...]:
+        """The schedulers' rows that were measured."""
+        return tuple(row for row in self.schedules if row.measured_us is not None and not row.is_random)
+
+    @property
     def chosen(self) -> Outcome | None:
         """Of the schedulers' rows the one that is predicted to be the fastest, of equal ones the first."""
-        rows = [row for row in self.schedules if row.measured_us is not None and not row.is_random]
-        return min(rows, key=lambda row: row.predicted_us or 0.0, default=None)
+        return min(self.rivals, key=lambda row: row.predicted_us or 0.0, default=None)
 
     @property
     def regret(self) -> float | None:
@@ -196,13 +210,8 @@ class Round(Checked):
         chosen = self.chosen
         if chosen is None:
             return None
-        rows = [row for row in self.schedules if row.measured_us is not None and not row.is_random]
-        least = min(row.measured_us or 0.0 for row in rows)
+        least = min(row.measured_us or 0.0 for row in self.rivals)
         return (chosen.measured_us or 0.0) / least - 1.0 if least else None
-
-
-def _mean(errors: Sequence[float]) -> float | None:
-    return sum(errors) / len(errors) if errors else None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -321,10 +330,7 @@ class Accuracy(Result, Checked, Document):
         costs = f"its choice, {chosen.scheduler}, takes {percent(regret)} more than the fastest that was measured"
         said.append(f"{'Trust' if regret <= CHEAP else 'Do not trust'} it to choose a scheduler: {costs}.")
         most = (1 + p90) * (chosen.predicted_us or 0.0)
-        rivals = [
-            row for row in last.schedules if row.measured_us is not None and not row.is_random and row is not chosen
-        ]
-        near = [row.scheduler for row in rivals if (row.predicted_us or 0.0) <= most]
+        near = [row.scheduler for row in last.rivals if row is not chosen and (row.predicted_us or 0.0) <= most]
         worst = max(last.held_out, key=lambda row: row.error or 0.0)
         noise = ((worst.measured_p90_us or 0.0) - (worst.measured_p10_us or 0.0)) / (worst.measured_us or 1.0)
         again = ", whose runs vary by more: repeat them more often" if noise > (worst.error or 0.0) else ""
@@ -359,3 +365,193 @@ def percent(fraction: float | None) -> str:
     ('4.2 %', '-')
     """
     return NOT_DEFINED if fraction is None else f"{100 * fraction:.1f} %"
+
+
+def validate(
+    graph: OpGraph, backend: Backend, schedulers: str | Sequence[str | Scheduler] = "fast", *, rounds: int = 3,
+    training: int = 8, random_held_out: int = 8, repeats: int = 12, warmup: int = 3,
+    rng: np.random.Generator | int = 0, folder: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Accuracy:  # fmt: skip
+    """Calibrate a backend on training schedules, then predict and measure others, in rounds.
+
+    Parameters
+    ----------
+    graph, backend
+        What is run, and where.
+    schedulers
+        As in `compare`; they schedule for the calibrated cluster.
+    rounds
+        The first is predicted after `calibrate` from microbenchmarks and a profile of the graph, each later one after
+        `recalibrate` with the round before.
+    training
+        Schedules at random that the profile runs.
+    random_held_out
+        Schedules at random, others in each round, that are predicted and measured besides those of the schedulers.
+        They are what `recalibrate` learns from when their round is over.
+    repeats, warmup
+        As in `Backend.replay`.
+    rng
+        Generator or seed of what is random, whatever the backend adds.
+    folder
+        Where every measurement is kept as it is made. A run that is called again with the same arguments reads what
+        is there and measures only the rest. What came of it is written there too, see `Accuracy.load`.
+    progress
+        Called with what is measured and "" before it begins, and while schedulers run with what they are doing.
+
+    Returns
+    -------
+    Accuracy
+        Errors are over held-out schedules, those that no fit has seen. Nothing is ever fitted to the schedules of
+        schedulers, so they count in every round, unless one of them happens to be a training schedule: it stays in the
+        table and in the regret. One that cannot be made or run has a row with the reason.
+
+    Raises
+    ------
+    BackendError
+        If a number is out of range, or nothing could be run.
+    UnknownNameError
+        If a scheduler is not known.
+    CalibrationError
+        If the measurements do not suffice to fit the cluster.
+    FileError, FormatError
+        If `folder` cannot be written to, or a file there is damaged.
+
+    Notes
+    -----
+    A round replays each program once, also where two schedulers agree on it. Uncalibrated predictions are of the
+    cluster that the backend describes, with the times that the graph came with, else a roofline; those without
+    contention are of the calibrated cluster with every kernel at the speed it has alone.
+    """
+    require_counts(1, rounds=rounds, repeats=repeats)
+    require_counts(0, training=training, random_held_out=random_held_out)
+    asked = scheduler_set(schedulers, graph)
+    for scheduler in asked:
+        resolve(scheduler)  # a slip is found before anything is measured
+    tell: Progress = progress or (lambda _what, _doing: None)
+    seed = int(rng) if isinstance(rng, int | np.integer) else None
+    seeds = np.random.default_rng(rng).integers(2**62, size=rounds + 1).tolist()
+    measurements = _Measurements(backend, folder, repeats, warmup)
+    graph = backend.realise(graph)
+    tell("microbenchmarks", "")
+    _, micro = measurements.take(Profile, "microbenchmarks", backend.microbenchmarks)
+    tell("profile", "")
+    measure = partial(backend.profile, graph, in_situ=training, rng=seeds[0])
+    _, profile = measurements.take(Profile, "profile", measure, graph.to_dict(), training, seeds[0])
+    tell("profile", "calibrating")
+    calibration = calibrate(backend.cluster, (micro, profile), graph)
+    fitted = [digest(run.program) for run in profile.runs]
+    found: list[Round] = []
+    for number in range(1, rounds + 1):
+        drawn = np.random.default_rng(seeds[number])
+        at_random = {f"{RANDOM}{i + 1}": training_schedule(graph, backend.cluster, i, rng=drawn)
+                     for i in range(random_held_out)}  # fmt: skip
+        this, traces, files = _round(number, graph, calibration, asked, at_random, fitted, measurements, tell)
+        found.append(this)
+        learned = [replace(traces[name][1], name=f"round-{number}/{name}") for name in at_random if name in traces]
+        if number < rounds and learned:
+            tell(f"round {number}", "recalibrating")
+            calibration = recalibrate(calibration, learned)
+            fitted += [digest(replay.program) for replay in learned]
+    environment = next(iter(traces.values()))[1].environment
+    device = environment.get("device", backend.cluster.devices[0].model)
+    accuracy = Accuracy(graph.name, backend.name, device, environment, seed, tuple(found), files, calibration, traces)
+    if folder is not None:
+        accuracy.save(folder)
+    return accuracy
+
+
+class _Measurements:
+    """What a backend measures; with a folder, what is there already is read instead, and the rest is kept there.
+
+    The name of a file says what was measured: backend, cluster, program, repeats and round. A measurement that is kept
+    is used as it reads back, so an interrupted run ends like one that was not.
+    """
+
+    def __init__(self, backend: Backend, folder: str | os.PathLike[str] | None, repeats: int, warmup: int) -> None:
+        self.backend, self._counts = backend, (repeats, warmup)
+        self._folder = None if folder is None else Path(folder)
+        if self._folder is not None:
+            if not str(folder):
+                raise FileError("cannot keep measurements in a folder without a name")
+            with file_errors("make folder", folder):
+                self._folder.mkdir(exist_ok=True)
+
+    def take(
+        self, cls: type[Measured], kind: str, measure: Callable[[], Measured], *given: Any
+    ) -> tuple[str, Measured]:
+        """Return what is measured with what is `given`, JSON values, and the name of its file."""
+        name = f"{kind}-{_digest(self.backend.name, self.backend.cluster.to_dict(), *given)}.json"
+        if self._folder is None:
+            return name, measure()
+        path = self._folder / name
+        if not path.exists():
+            with file_errors("write", path):
+                TemporaryFile(dir=self._folder).close()  # no measurement is made in vain
+            measure().save(path)
+        return name, cls.load(path)
+
+    def replay(self, program: Program, number: int) -> tuple[str, Replay]:
+        """Return measured runs of a program in a round, and the name of their file."""
+        repeats, warmup = self._counts
+        measure = partial(self.backend.replay, program, repeats=repeats, warmup=warmup)
+        return self.take(Replay, f"round-{number}", measure, program.to_dict(), repeats, warmup)
+
+
+def digest(program: Program) -> str:
+    """Return a text that programs share which launch the same work in the same order on the same streams."""
+    return _digest(program.to_dict())
+
+
+def _digest(*values: Any) -> str:
+    return sha256(dump_json({"of": values}, indent=None).encode()).hexdigest()[:16]
+
+
+def _round(
+    number: int, graph: OpGraph, calibration: Calibration, schedulers: Sequence[str | Scheduler],
+    at_random: Mapping[str, Schedule], fitted: Sequence[str], measurements: _Measurements, tell: Progress,
+) -> tuple[Round, dict[str, tuple[Trace, Replay]], dict[str, str]]:  # fmt: skip
+    """Return a round: schedules made, predicted and measured; by scheduler what ran, and the file of that.
+
+    `fitted` are digests of programs that a fit has seen.
+    """
+
+    def scheduling(name: str, doing: str) -> None:
+        tell(f"round {number}, scheduler {name}", doing or "scheduling")
+
+    made = compare(graph, calibration, schedulers, progress=scheduling)
+    plans = [(row.scheduler, made.plans.get(row.scheduler), row.reason) for row in made.rows]
+    backend, rows, refused = measurements.backend, [], None
+    traces: dict[str, tuple[Trace, Replay]] = {}
+    files: dict[str, str] = {}
+    measured: dict[str, tuple[str, Replay]] = {}  # by digest of the program
+    for name, plan, reason in [*plans, *((name, plan, None) for name, plan in at_random.items())]:
+        tell(f"round {number}, {name}", "")
+        if plan is None:
+            rows.append(Outcome(name, reason=reason))
+            continue
+        try:
+            program = prepared(backend, plan.over(_as_given(plan.graph, graph)))
+            trace, key = simulate(program, calibration), digest(program)
+            if key not in measured:
+                measured[key] = measurements.replay(program, number)
+            files[name], replay = measured[key]
+            traces[name] = trace, replay
+            held_out = key not in fitted
+            rows.append(Outcome.of(name, program, trace, replay, calibration, backend.cluster, held_out=held_out))
+        except (FileError, FormatError):  # of the folder: nothing that a scheduler did
+            raise
+        except SimschedError as error:
+            refused = error
+            rows.append(Outcome(name, reason=str(error)))
+    if not traces:
+        raise refused or BackendError(f"no scheduler found a schedule of {graph.name!r}: nothing can be measured")
+    return Round.of(rows), traces, files
+
+
+def _as_given(scheduled: OpGraph, graph: OpGraph) -> OpGraph:
+    """Return the graph of a schedule with the times that operators came with, not those of a calibration."""
+    if scheduled.names == graph.names:
+        return graph
+    times = dict(zip(graph.names, graph.time.tolist(), strict=True))  # of what a scheduler added nothing is known
+    return with_times(scheduled, np.array([times.get(name, np.nan) for name in scheduled.names]))
