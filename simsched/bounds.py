@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from functools import cache, partial
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import WARP, Cluster, CostModel, Device, OpGraph, Target, default_cost, operator_times, upon
+from simsched.model import WARP, Cluster, CostModel, OpGraph, Target, default_cost, operator_times, upon
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
@@ -78,19 +78,16 @@ def least_moves(graph: OpGraph, cluster: Cluster, kind: Ints, n_pairs: int, row:
     n_kinds = int(kind.max()) + 1
     latency, rate = ways(cluster)
     other = ~np.eye(len(cluster), dtype=np.bool_)
-    known: dict[tuple[tuple[float, float], ...], Floats] = {}
+    longest = cache(partial(longest_of_pairs, graph, n_pairs, row))
 
     def moves(a: int, b: int) -> Floats:
         pairs = other & (kind[:, None] == a) & (kind == b)
-        between = tuple(sorted(set(zip(latency[pairs].tolist(), rate[pairs].tolist(), strict=True))))
-        if between not in known:
-            known[between] = longest_of_pairs(graph, between, n_pairs, row)
-        return known[between]
+        return longest(tuple(sorted(set(zip(latency[pairs].tolist(), rate[pairs].tolist(), strict=True)))))
 
     return [[moves(a, b) for b in range(n_kinds)] for a in range(n_kinds)]
 
 
-def longest_of_pairs(graph: OpGraph, ways: Sequence[tuple[float, float]], n_pairs: int, row: Ints) -> Floats:
+def longest_of_pairs(graph: OpGraph, n_pairs: int, row: Ints, ways: Sequence[tuple[float, float]]) -> Floats:
     """Return the least time of each pair over some (latency, rate); of parallel edges the longest counts."""
     if not ways:
         return np.full(n_pairs, inf)
@@ -100,8 +97,10 @@ def longest_of_pairs(graph: OpGraph, ways: Sequence[tuple[float, float]], n_pair
     return found
 
 
-def heads(setting: Setting) -> Floats:
-    """Return the time before which each operator cannot start on each kind of device, shape (n_kinds, n_ops).
+def reach(setting: Setting) -> tuple[Floats, Floats]:
+    """Return the heads and the tails of operators on each kind of device, shape (n_kinds, n_ops) each.
+
+    An operator cannot start before its head; its tail is the least time from its end to the end of all.
 
     Notes
     -----
@@ -112,17 +111,10 @@ def heads(setting: Setting) -> Floats:
     plus all of their work, by whichever resource they ask most of, bounds their ends. The others come
     late. Which are which is not known, but if the latest of the others is known, those that would come
     still later are all on the device, so it is enough to try the beginnings of the list by falling
-    arrival. This is done for graphs of up to 100,000 operators. O(kinds^2 E + V log V).
+    arrival. This is done for graphs of up to 100,000 operators. Tails are the mirror image, consumers in place of
+    producers. O(kinds^2 E + V log V).
     """
-    return _reach(setting, backwards=False)
-
-
-def tails(setting: Setting) -> Floats:
-    """Return the least time from the end of each operator on each kind to the end of all, shape (n_kinds, n_ops).
-
-    The mirror image of `heads`, consumers in place of producers.
-    """
-    return _reach(setting, backwards=True)
+    return _reach(setting, backwards=False), _reach(setting, backwards=True)
 
 
 def _reach(setting: Setting, backwards: bool) -> Floats:
@@ -167,7 +159,7 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
 
 
 def _joined(late: list[tuple[float, float, int]], found: list[float], work: list[list[float]], step: float) -> float:
-    """Return when the last of some producers can have delivered; see `heads`.
+    """Return when the last of some producers can have delivered; see `reach`.
 
     Parameters
     ----------
@@ -236,18 +228,14 @@ def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
     by_tail = np.argsort(-tail[able], kind="stable")
     head, work, tail = (column[able][by_tail] for column in (head, work, tail))
     best = 0.0
-    for threshold in _thresholds(head).tolist():
+    thresholds = distinct(head)
+    most = max(4, min(_MOST_THRESHOLDS, _MOST_STEPS // len(head)))
+    if len(thresholds) > most:
+        thresholds = thresholds[np.linspace(0, len(thresholds) - 1, most).astype(np.int64)]
+    for threshold in thresholds.tolist():
         chosen = head >= threshold
         best = max(best, threshold + float((np.cumsum(work[chosen]) / capacity + tail[chosen]).max()))
     return best
-
-
-def _thresholds(head: Floats) -> Floats:
-    values = distinct(head)
-    most = max(4, min(_MOST_THRESHOLDS, _MOST_STEPS // len(head)))
-    if len(values) <= most:
-        return values
-    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
 
 
 def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
@@ -256,7 +244,7 @@ def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
     Parameters
     ----------
     head, tail
-        As `heads` and `tails` return them, shape (n_kinds, n_ops).
+        As `reach` returns them, shape (n_kinds, n_ops).
 
     Returns
     -------
@@ -356,14 +344,14 @@ def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bo
     *Transfers* count where no choice of devices avoids them: if producer and consumer fit on different
     devices only, if the faster device is another one, or if several producers of one operator (or
     consumers) would take longer to share a device than to send their data; see
-    `heads`.
+    `reach`.
 
     *Work* counts between the least head and the least tail of any set of operators, see
     `area`. O(devices^2 E + V log V) with devices that differ.
     """
     graph, cluster = upon(cluster, graph)
     setting, asked = _setting(graph, cluster, cost)
-    head, tail = heads(setting), tails(setting)
+    head, tail = reach(setting)
     path = (head + setting.times + tail).min(axis=0).max()
     found = np.zeros(_RESOURCES)
     found[asked] = areas(setting, head, tail)
@@ -404,39 +392,33 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
 
 
 def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, single: npt.NDArray[np.bool_]) -> Floats:
-    """Return per operator the least time on a device, and 6 shares of the device x us, shape (7, n_ops)."""
-    ptr = graph.launch_ptr
-    solo = operator_times(graph, cluster.devices[d], cost)
+    """Return per operator the least time on a device, and 6 shares of the device x us, shape (7, n_ops).
+
+    The shares are of issue slots, DRAM and what an SM can hold.
+    """
+    device = cluster.devices[d]
+    solo = operator_times(graph, device, cost)
     asked = demand_on(graph, cluster, d, solo, refuse_unfit=False)
     runs = np.isfinite(asked["unit"])  # a kernel of which no block fits here has to run on another device
-    rows = np.stack(
-        [np.add.reduceat(np.where(runs, row, np.inf), ptr[:-1]) for row in _asked_of(cluster.devices[d], asked, runs)]
-    )
+    launches = [asked["solo"], *[np.zeros(len(runs))] * _RESOURCES]
+    if device.contention:
+        unit, gridded = np.where(runs, asked["unit"], 0.0), asked["blocks"] > 0
+        waves = np.maximum(1.0, asked["blocks"] / np.maximum(asked["residency"], 1))
+        second = _SECOND_WAVE - LATENESS * device.block_spread * LATE / (10 - LATE)
+        waves = np.where(waves > 1.0, np.maximum(waves, second), 1.0)
+        whole = np.maximum(asked["blocks"], 1) * unit
+        sm = whole * np.where(gridded, asked["sm_share"] / device.sms, asked["sm_share"]) * asked["alpha"]
+        dram = whole * asked["dram_share"] * asked["beta"]
+        latency = np.where(gridded, np.minimum(device.kernel_latency, asked["solo"]), 0.0)
+        launches = [np.maximum(waves * unit, np.maximum(sm, dram)) + latency, sm, dram]
+        for one, most in (
+            (asked["warps"], device.threads_per_sm // WARP), (np.sign(asked["blocks"]), device.blocks_per_sm),
+            (asked["registers"], device.registers_per_sm), (asked["shared_memory"], device.shared_memory_per_sm),
+        ):  # fmt: skip
+            launches.append(one * whole / (most * device.sms))
+    rows = np.stack([np.add.reduceat(np.where(runs, row, inf), graph.launch_ptr[:-1]) for row in launches])
     rows[0] = np.where(single & np.isfinite(rows[0]), solo, rows[0])
     return rows
-
-
-def _asked_of(device: Device, asked: npt.NDArray[Any], runs: npt.NDArray[np.bool_]) -> Iterator[Floats]:
-    """Yield, per launch, the least time, and the shares of issue slots, DRAM and what an SM can hold, x us."""
-    if not device.contention:
-        yield asked["solo"]
-        yield from repeat(np.zeros(len(runs)), _RESOURCES)
-        return
-    unit = np.where(runs, asked["unit"], 0.0)
-    waves = np.maximum(1.0, asked["blocks"] / np.maximum(asked["residency"], 1))
-    second = _SECOND_WAVE - LATENESS * device.block_spread * LATE / (10 - LATE)
-    waves = np.where(waves > 1.0, np.maximum(waves, second), 1.0)
-    whole = np.maximum(asked["blocks"], 1) * unit
-    of_device = np.where(asked["blocks"] > 0, asked["sm_share"] / device.sms, asked["sm_share"])
-    sm, dram = whole * of_device * asked["alpha"], whole * asked["dram_share"] * asked["beta"]
-    latency = np.where(asked["blocks"] > 0, np.minimum(device.kernel_latency, asked["solo"]), 0.0)
-    yield np.maximum(waves * unit, np.maximum(sm, dram)) + latency
-    yield sm
-    yield dram
-    per_sm = (device.threads_per_sm // WARP, device.blocks_per_sm, device.registers_per_sm, device.shared_memory_per_sm)
-    held = (asked["warps"], np.sign(asked["blocks"]), asked["registers"], asked["shared_memory"])
-    for one, all_of_it in zip(held, per_sm, strict=True):
-        yield one * whole / (all_of_it * device.sms)
 
 
 _SECOND_WAVE: Final = 1.75

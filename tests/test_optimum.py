@@ -18,9 +18,7 @@ from strategies import graphs
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.bounds import lower_bound
 from simsched.model import Cluster, Link, OpGraph, Schedule
-from simsched.optimum import optimal
-from simsched.optimum.instance import instance_of, whole_of
-from simsched.optimum.optimum import _run
+from simsched.optimum import _run, instance_of, optimal, whole_of
 from simsched.schedulers import schedule
 from workloads.random_dags import random_layered
 
@@ -140,7 +138,7 @@ def test_units(times, unit, exact):
     instance = instance_of(made("a={!r} b={!r}".format(*times)), ONE, None, 1)
     whole = whole_of(instance, sum(times))
     assert (float(whole.unit), whole.exact) == (unit, exact)
-    units = whole.instance.times[0] * unit
+    units = whole.times[0] * unit
     assert units == pytest.approx(times, rel=1e-15, abs=0 if exact else 1.1e-9)
     assert (units <= np.array(times) * (1 + 1e-15)).all()
 
@@ -158,7 +156,7 @@ def test_times_of_many_digits_are_feasible():
 
 def test_what_takes_longer_than_the_horizon_is_out_of_the_question():
     whole = whole_of(instance_of(made("a=1 b=2", "ab:1e15"), TWO, None, 1), 3.0)
-    assert whole.instance.moves[0].tolist() == [[0.0, inf], [inf, 0.0]]
+    assert whole.moves[0].tolist() == [[0.0, inf], [inf, 0.0]]
 
 
 # Starts, options, ends ---------------------------------------------------------------------------

@@ -2,20 +2,263 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from math import ceil, inf
-from typing import Any, Final
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import permutations
+from math import ceil, gcd, inf
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.base.errors import MissingDependencyError, SchedulerError
+from simsched.base.errors import MissingDependencyError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
 from simsched.base.kinds import Size
-from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, upon
-from simsched.optimum.instance import Instance, Listed, Whole, first_schedules, instance_of, list_schedule, whole_of
+from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
+from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
+from simsched.schedulers import schedule
 from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.listing import place_of
+from simsched.schedulers.listing import place_of, ways
 from simsched.schedulers.options import Rng, Seconds, taken
+from simsched.simulator.workload import demand_on
+
+__all__ = ["Optimum", "optimal"]
+
+_MOST_DIGITS: Final = 6
+_LARGEST_HORIZON: Final = 2**40
+_EQUAL: Final = 1e-9
+_ROUNDING: Final = 1e-5
+_POLL: Final = 0.02  # s between two looks at the clock and at Ctrl-C
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A graph on a cluster as the contention-free model sees it: devices of so many streams, and moves between them.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    streams
+        Operators that a device runs at a time.
+    times
+        Time of each operator on each device, shape (n_devices, n_ops); infinite where it does not fit.
+    moves
+        Time to move what each pair of producer and consumer needs, shape (n_pairs, n_devices, n_devices);
+        zero within a device, infinite where no links lead.
+    pairs
+        See `simsched.bounds.pairs_of`.
+    unit
+        In which times are, in us.
+    exact
+        Whether times are those in us, but for the rounding of floats; or rounded down.
+    """
+
+    graph: OpGraph
+    streams: int
+    times: Floats
+    moves: Floats
+    pairs: Ints
+    unit: Fraction = Fraction(1)
+    exact: bool = True
+
+    @cached_property
+    def n_devices(self) -> int:
+        """Number of devices."""
+        return len(self.times)
+
+    @cached_property
+    def producers(self) -> list[list[tuple[int, int]]]:
+        """For each operator what it reads from, and the row of the pair."""
+        found: list[list[tuple[int, int]]] = [[] for _ in range(len(self.graph))]
+        for row, (u, v) in enumerate(self.pairs.T.tolist()):
+            found[v].append((u, row))
+        return found
+
+    @cached_property
+    def rows(self) -> tuple[list[list[float]], list[list[list[float]]]]:
+        """`times` and `moves` as lists."""
+        return self.times.tolist(), self.moves.tolist()
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What bounds look at: each device a kind, its streams a resource of which an operator takes one."""
+        n = self.n_devices
+        moves = self.moves.transpose(1, 2, 0).copy()
+        moves[np.arange(n), np.arange(n)] = inf  # there is no other device of the kind
+        return Setting(
+            graph=self.graph, count=np.ones(n, np.int64), times=self.times, work=self.times[None],
+            capacity=np.array([float(self.streams)]), pairs=self.pairs, moves=list(moves),
+        )  # fmt: skip
+
+    @cached_property
+    def reach(self) -> tuple[Floats, Floats]:
+        """Heads and tails, shape (n_devices, n_ops) each."""
+        return reach(self.setting)
+
+    @cached_property
+    def bound(self) -> float:
+        """The largest of path and work bounds."""
+        head, tail = self.reach
+        path = float((head + self.times + tail).min(axis=0).max())
+        return max(path, float(areas(self.setting, head, tail).max()))
+
+
+def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, streams: int) -> Instance:
+    """Return the instance in us.
+
+    Raises
+    ------
+    SchedulerError
+        If an operator fits on no device.
+    """
+    times = np.stack(times_by_device(graph, cluster, cost))
+    if len(graph.kernel_blocks):
+        asked = [
+            demand_on(graph, cluster, cluster.index[kind.name], np.ones(len(graph)), refuse_unfit=False)["unit"]
+            for kind in cluster.kinds
+        ]
+        fits = np.logical_and.reduceat(np.isfinite(asked), graph.launch_ptr[:-1], axis=1)  # of every kernel a block
+        times = np.where(fits[cluster.kind], times, inf)
+        nowhere = np.flatnonzero(np.isinf(times).all(axis=0))
+        if len(nowhere):
+            raise SchedulerError(
+                f"optimal: operator {graph.names[nowhere[0]]!r} has a kernel of which no block fits on any device; "
+                "give it smaller blocks, or a cluster that holds them"
+            )
+    pairs, pair_of = pairs_of(graph)
+    n, (latency, rate) = len(cluster), ways(cluster)
+    moves = np.zeros((pairs.shape[1], n, n))
+    for a, b in permutations(range(n), 2):
+        moves[:, a, b] = longest_of_pairs(graph, pairs.shape[1], pair_of, [(latency[a, b], rate[a, b])])
+    return Instance(graph, streams, times, moves, pairs)
+
+
+def whole_of(instance: Instance, horizon: float) -> Instance:
+    """Return an instance in whole numbers.
+
+    Parameters
+    ----------
+    horizon
+        A time in us that no schedule of interest exceeds.
+
+    Notes
+    -----
+    What alone takes longer than the horizon is out of the question. Times of up to six decimals are exact in the
+    largest unit that divides them all, if the horizon is at most 2^40 of it. Others are rounded down to 2^-40 of the
+    horizon, or to 10^-9 us if that is more: then the optimum in units is a lower bound of the optimum in us.
+    """
+    longest = horizon * (1 + 1e-9)
+    times, moves = (np.where(column > longest, inf, column) for column in (instance.times, instance.moves))
+    values = np.unique(np.concatenate([times.ravel(), moves.ravel()]))
+    values = values[np.isfinite(values)]
+    unit, exact = max(Fraction(horizon) / _LARGEST_HORIZON, Fraction(1, 10**9)), False
+    for scale in (10**digits for digits in range(_MOST_DIGITS + 1)):
+        numbers = np.round(values * scale)
+        if horizon * scale <= _LARGEST_HORIZON and (numbers / scale == values).all():
+            unit, exact = Fraction(gcd(*map(int, numbers.tolist())) or 1, scale), True
+            break
+    times, moves = (column / float(unit) for column in (times, moves))
+    times, moves = (np.round(column) if exact else np.floor(column * (1 - 1e-12)) for column in (times, moves))
+    return replace(instance, times=times, moves=moves, unit=unit, exact=exact)
+
+
+class Listed(NamedTuple):
+    """A schedule of an instance: operators in launch order; the device, the stream and the end of each operator."""
+
+    makespan: float
+    order: list[int]
+    device: list[int]
+    stream: list[int]
+    ends: list[float]
+
+
+def _first(instance: Instance, cluster: Cluster, cost: CostModel | None, starts: Sequence[Schedule]) -> Listed:
+    """Return the best to start from: of schedules given, of those of list schedulers, and of some of our own.
+
+    Each is listed anew, operators in its launch order, each on the stream of its device that is free first.
+    """
+    graph, plans = instance.graph, []
+    for plan in starts if isinstance(starts, list | tuple) else (starts,):
+        if not isinstance(plan, Schedule) or plan.graph != graph:
+            raise SchedulerError(
+                "optimal: starts must be schedules of the graph itself, not of another or rewritten one"
+            )
+        plans.append(plan.check(cluster))
+    streams = {"streams": instance.streams}
+    for name, options in (("heft", streams), ("peft", streams), ("etf", streams), ("inter-lp", {})):
+        with suppress(SimschedError):  # where it does not suit the graph, others will
+            plans.append(schedule(graph, cluster, name, cost, **options))
+    found = []
+    for plan in plans:
+        number = np.array([cluster.index.get(name, -1) for name in plan.devices])
+        device = np.empty(len(graph), np.int64)
+        device[plan.op] = number[plan.device]
+        found.append(list_schedule(instance, place_of(plan.op).tolist(), device.tolist()))
+    head, tail = instance.reach
+    onward = (tail + instance.times).min(axis=0)
+    for rank in (-onward, head.min(axis=0), -instance.times.min(axis=0)):
+        found.append(list_schedule(instance, rank.tolist()))
+    for d in np.flatnonzero(np.isfinite(instance.times).all(axis=1)).tolist():
+        found.append(list_schedule(instance, (-onward).tolist(), [d] * len(graph)))
+    best = min(found, key=lambda plan: plan.makespan)
+    if best.makespan == inf:
+        raise SchedulerError(
+            "optimal: no list schedule can run, as operators fit on different devices that no links join; "
+            "give links, or a schedule in starts"
+        )
+    return best
+
+
+def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[int] | None = None) -> Listed:
+    """Return the list schedule of ready operators by rising rank, each where it ends first.
+
+    Parameters
+    ----------
+    rank
+        Of each operator; of equal ones the first in topological order comes first. The places in a topological order
+        keep that order.
+    device
+        Of each operator, or None for any.
+
+    Notes
+    -----
+    Equal ends: the first device, and its stream that is free first. A makespan of infinity says
+    that a place was given where an operator cannot be.
+    """
+    n, times, moves = len(rank), *instance.rows
+    turns = place_of(instance.graph.order_index).tolist()
+    readers: list[list[int]] = [[] for _ in range(n)]
+    missing = [len(row) for row in instance.producers]
+    for v, row in enumerate(instance.producers):
+        for u, _ in row:
+            readers[u].append(v)
+    waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
+    heapify(waiting)
+    free = [[0.0] * instance.streams for _ in range(instance.n_devices)]
+    found = Listed(inf, [], [0] * n, [0] * n, [0.0] * n)
+    while waiting:
+        i = heappop(waiting)[2]
+        best = (inf, instance.n_devices)
+        for d in range(instance.n_devices) if device is None else (device[i],):
+            start = min(free[d])
+            for p, row in instance.producers[i]:
+                start = max(start, found.ends[p] + moves[row][found.device[p]][d])
+            best = min(best, (start + times[d][i], d))
+        end, d = best
+        if end == inf:
+            return found
+        slot = free[d].index(min(free[d]))
+        found.ends[i] = free[d][slot] = end
+        found.order.append(i)
+        found.device[i], found.stream[i] = d, slot
+        for j in readers[i]:
+            missing[j] -= 1
+            if not missing[j]:
+                heappush(waiting, (rank[j], turns[j], j))
+    return found._replace(makespan=max(found.ends))
 
 
 class Model:
@@ -23,8 +266,10 @@ class Model:
 
     Parameters
     ----------
-    whole
+    instance
         The instance.
+    bound
+        A makespan that no schedule of it is below.
     hint
         A schedule of it; better ones are looked for.
     cp_model
@@ -42,13 +287,13 @@ class Model:
     is feasible.) That equal devices may be exchanged the solver sees for itself.
     """
 
-    def __init__(self, whole: Whole, hint: Listed, cp_model: Any) -> None:
-        self._instance = instance = whole.instance
+    def __init__(self, instance: Instance, bound: int, hint: Listed, cp_model: Any) -> None:
+        self._instance = instance
         self.program = model = cp_model.CpModel()
         n, n_devices = len(instance.graph), instance.n_devices
         hint = list_schedule(instance, place_of(np.array(hint.order)).tolist(), hint.device)
         most = int(hint.makespan)
-        self.makespan = model.new_int_var(min(whole.bound, most), most, "")
+        self.makespan = model.new_int_var(min(bound, most), most, "")
         model.add_hint(self.makespan, most)
         head, tail = (reach.min(axis=0) for reach in instance.reach)
         times = instance.times
@@ -126,11 +371,6 @@ class Model:
                         model.add_bool_or([~x, ~y])
                     else:
                         model.add(self.start[v] >= ready + int(moves[a, b])).only_enforce_if([x, y])
-
-
-_EQUAL: Final = 1e-9
-_ROUNDING: Final = 1e-5
-_POLL: Final = 0.02  # s between two looks at the clock and at Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -244,45 +484,35 @@ def optimal(
     seed = int(np.random.default_rng(rng).integers(2**31))
     began = running_time()
     with Deadline("optimal", time_limit) as deadline:
-        cp_model = _cp_model()
+        try:
+            from ortools.sat.python import cp_model
+        except ImportError:
+            raise MissingDependencyError("an exact optimum needs OR-tools: pip install 'simsched[exact]'") from None
         instance = instance_of(graph, cluster, cost, min(streams, len(graph)))
-        best = _best_start(instance, cluster, cost, starts)
+        best = _first(instance, cluster, cost, starts)
         search: dict[str, Any] = {"start_us": best.makespan, "bound_us": instance.bound, "branches": 0, "conflicts": 0}
         whole = whole_of(instance, best.makespan)
-        bound = max(instance.bound, whole.us(whole.bound))
+        least = ceil(whole.bound * (1 - 1e-12) - 1e-6)  # a time of whole numbers is no less than the next one
+        bound = max(instance.bound, float(least * whole.unit))
         if best.makespan > bound * (1 + _EQUAL) and not deadline.over():
-            model, solver = Model(whole, best, cp_model), cp_model.CpSolver()
+            model, solver = Model(whole, least, best, cp_model), cp_model.CpSolver()
             solver.parameters.random_seed, solver.parameters.num_workers = seed, workers
             solver.parameters.catch_sigint_signal = False
             if budget is not None:
                 solver.parameters.max_deterministic_time = budget
             found = _run(solver, model.program, deadline)
-            bound = max(bound, whole.us(ceil(solver.best_objective_bound - 1e-6)))
+            bound = max(bound, float(ceil(solver.best_objective_bound - 1e-6) * whole.unit))
             search |= {"branches": solver.num_branches, "conflicts": solver.num_conflicts}
             search |= {"unit_us": float(whole.unit), "exact": whole.exact}
             if found:
                 best = min(best, _read(solver, model, instance), key=lambda plan: plan.makespan)
     bound = min(bound, best.makespan)
     search |= {"proved_us": bound, "stopped": deadline.reason, "search_s": running_time() - began}
-    return Optimum(_schedule(instance, cluster, best, search), best.makespan, bound, search)
-
-
-def _cp_model() -> Any:
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError:
-        raise MissingDependencyError("an exact optimum needs OR-tools: pip install 'simsched[exact]'") from None
-    return cp_model
-
-
-def _best_start(instance: Instance, cluster: Cluster, cost: CostModel | None, starts: Sequence[Schedule]) -> Listed:
-    best = min(first_schedules(instance, cluster, cost, starts), key=lambda plan: plan.makespan)
-    if best.makespan == inf:
-        raise SchedulerError(
-            "optimal: no list schedule can run, as operators fit on different devices that no links join; "
-            "give links, or a schedule in starts"
-        )
-    return best
+    plan = Schedule.from_columns(
+        graph, best.order, [device.name for device in cluster.devices], device=[best.device[i] for i in best.order],
+        stream=[best.stream[i] for i in best.order], estimate=best.makespan, scheduler="optimal", search=search,
+    ).check(cluster)  # fmt: skip
+    return Optimum(plan, best.makespan, bound, search)
 
 
 def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
@@ -309,11 +539,3 @@ def _read(solver: Any, model: Model, instance: Instance) -> Listed:
     order = sorted(range(len(turn)), key=lambda i: (start[i], end[i], turn[i]))
     device = [next(d for d, x in enumerate(on) if x is not None and solver.boolean_value(x)) for on in model.on]
     return list_schedule(instance, place_of(np.array(order)).tolist(), device)
-
-
-def _schedule(instance: Instance, cluster: Cluster, plan: Listed, search: Mapping[str, Any]) -> Schedule:
-    return Schedule.from_columns(
-        instance.graph, plan.order, [device.name for device in cluster.devices],
-        device=[plan.device[i] for i in plan.order], stream=[plan.stream[i] for i in plan.order],
-        estimate=plan.makespan, scheduler="optimal", search=search,
-    ).check(cluster)  # fmt: skip
