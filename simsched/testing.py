@@ -135,26 +135,25 @@ def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES
     the function by its module and name, and so cannot try one of a notebook or a lambda.
     """
     resolve(scheduler)
-    name = scheduler_name(scheduler)
-    return Contract(name, tuple(_scheduler_promises(scheduler, sizes)))
+    checks: Mapping[str, Callable[[str | Scheduler], str | None]] = {
+        "its schedules are valid, and none is below the bound": _is_valid,
+        "the same call gives the same schedule, and leaves the graph alone": _is_the_same,
+        "it gives the same schedules whatever the seed of Python's hashes": _ignores_hashes,
+        "it refuses what no device can run": _refuses,
+        "time by size": partial(_timed, sizes=sizes),
+    }
+    return Contract(scheduler_name(scheduler), tuple(_tried(*promised, scheduler) for promised in checks.items()))
 
 
-def _scheduler_promises(scheduler: str | Scheduler, sizes: Sequence[int]) -> Iterator[Promise]:
-    yield _tried("its schedules are valid, and none is below the bound", lambda: _is_valid(scheduler))
-    yield _tried("the same call gives the same schedule, and leaves the graph alone", lambda: _is_the_same(scheduler))
-    path = _import_path(scheduler)
-    text = "it gives the same schedules whatever the seed of Python's hashes"
-    if path is None:
-        yield Promise(text, None, "not to be imported by module and name: put it into a module")
-    else:
-        yield _tried(text, lambda: _ignores_hashes(path))
-    yield _tried("it refuses what no device can run", lambda: _refuses(scheduler))
-    yield _tried("time by size", lambda: _timed(scheduler, sizes))
+class _Untried(Exception):  # noqa: N818 - nothing is wrong
+    """Why a promise cannot be tried."""
 
 
-def _tried(text: str, check: Callable[[], str]) -> Promise:
+def _tried(text: str, check: Callable[..., str | None], *given: Any) -> Promise:
     try:
-        return Promise(text, True, check())
+        return Promise(text, True, check(*given) or "")
+    except _Untried as reason:
+        return Promise(text, None, str(reason))
     except SimschedError as error:
         return Promise(text, False, str(error))
     except Exception as error:
@@ -215,7 +214,7 @@ def _is_valid(scheduler: str | Scheduler) -> str:
     return f"{len(refused)} graphs refused, {refused[0]}" if refused else ""
 
 
-def _is_the_same(scheduler: str | Scheduler) -> str:
+def _is_the_same(scheduler: str | Scheduler) -> None:
     for case, graph, cluster in _cases():
         before = graph.to_dict()
         try:
@@ -226,15 +225,6 @@ def _is_the_same(scheduler: str | Scheduler) -> str:
             raise ScheduleError(f"{case}: two calls give two schedules; draw random numbers from `rng`, with a seed")
         if graph.to_dict() != before:
             raise ScheduleError(f"{case}: the graph is not as it was")
-    return ""
-
-
-def _import_path(scheduler: str | Scheduler) -> str | None:
-    """Return what another process finds a scheduler by, None if nothing does."""
-    if isinstance(scheduler, str):
-        return scheduler
-    module, name = getattr(scheduler, "__module__", None), getattr(scheduler, "__qualname__", "<")
-    return None if module in (None, "__main__") or "<" in name else f"{module}:{name}"
 
 
 def digest(scheduler: str | Scheduler) -> str:
@@ -249,8 +239,13 @@ def digest(scheduler: str | Scheduler) -> str:
     return found.hexdigest()
 
 
-def _ignores_hashes(path: str) -> str:
-    found = set()
+def _ignores_hashes(scheduler: str | Scheduler) -> None:
+    path, found = scheduler, set()
+    if not isinstance(path, str):
+        module, name = getattr(scheduler, "__module__", None), getattr(scheduler, "__qualname__", "<")
+        if module in (None, "__main__") or "<" in name:
+            raise _Untried("not to be imported by module and name: put it into a module")
+        path = f"{module}:{name}"
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         line = "import sys; from simsched.testing import digest; print(digest(sys.argv[1]))"
@@ -263,17 +258,16 @@ def _ignores_hashes(path: str) -> str:
         found.add(ran.stdout.split()[-1])
     if len(found) > 1:
         raise ScheduleError("schedules differ from process to process: sets are iterated over, or `hash` is called")
-    return ""
 
 
-def _refuses(scheduler: str | Scheduler) -> str:
+def _refuses(scheduler: str | Scheduler) -> str | None:
     def cost(op: Operator, device: Device) -> float:
         raise CostError(f"{device.name} does not run {op.name!r}")
 
     try:
         schedule(_made("abc", "ab bc"), Cluster.preset("a100", 2), scheduler, cost)
     except SimschedError:
-        return ""
+        return None
     return "it does not ask for the cost of operators"
 
 
@@ -318,21 +312,20 @@ def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
 def _backend_promises(backend: Backend, clock: float) -> Iterator[Promise]:
     graph, plans, made = diamond(), schedules_of(backend), list[_Ran]()
 
-    def run() -> str:
+    def run() -> None:
         for plan in plans:
             found = backend.replay(plan, repeats=_REPEATS, warmup=1)
             made.append(_Ran(backend, plan, found, clock))
             well = len(found.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in found.latency)
             made[-1].require(well, f"{_REPEATS} repeats have latencies {found.latency}")
-        return ""
 
     yield _tried("every repeat has a latency", run)
     if len(made) == len(plans):
         for text, check in _OF_A_RUN.items():
-            yield _tried(text, partial(_all, check, made))
-        yield _tried("a graph is realised with kernels, and the same edges", lambda: _is_realised(backend, graph))
-        yield _tried("a profile has every operator, and schedules in place", lambda: _is_profiled(backend, graph))
-        yield _tried("what it cannot run is refused", lambda: _refuses_runs(backend, plans[0]))
+            yield _tried(text, _all, check, made)
+        yield _tried("a graph is realised with kernels, and the same edges", _is_realised, backend, graph)
+        yield _tried("a profile has every operator, and schedules in place", _is_profiled, backend, graph)
+        yield _tried("what it cannot run is refused", _refuses_runs, backend, plans[0])
 
 
 def _require(holds: Any, case: str, text: str) -> None:
@@ -360,10 +353,9 @@ class _Ran(NamedTuple):
         return times
 
 
-def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> str:
+def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> None:
     for each in ran:
         check(each)
-    return ""
 
 
 def diamond() -> OpGraph:
@@ -457,31 +449,26 @@ _OF_A_RUN: Final[Mapping[str, Callable[[_Ran], None]]] = {
 }
 
 
-def _is_realised(backend: Backend, graph: OpGraph) -> str:
+def _is_realised(backend: Backend, graph: OpGraph) -> None:
     made = backend.realise(graph)
     _require(made.names == graph.names, graph.name, "operators have other names")
-    _require(_ends(made) == _ends(graph), graph.name, "it has other edges")
+    same = np.array_equal(made.src, graph.src) and np.array_equal(made.dst, graph.dst)
+    _require(same, graph.name, "it has other edges")
     known = all(op.kernels and op.flops + op.nbytes > 0 for op in made.operators)
     _require(known, graph.name, "an operator has no kernels, or no work")
     _require(backend.realise(made) == made, graph.name, "what is realised is realised otherwise once more")
-    return ""
 
 
-def _ends(graph: OpGraph) -> list[tuple[str, str]]:
-    return [(edge.src, edge.dst) for edge in graph.edges]
-
-
-def _is_profiled(backend: Backend, graph: OpGraph) -> str:
+def _is_profiled(backend: Backend, graph: OpGraph) -> None:
     found = backend.profile(graph, in_situ=1, rng=0)
     _require([op.name for op in found.operators] == list(graph.names), graph.name, "it has other operators")
     _require(found.cluster == backend.cluster, graph.name, "it is of another cluster")
     for op in found.operators:
         _require(op.samples and all(isfinite(us) and us > 0 for us in op.samples), op.name, f"samples {op.samples}")
     _require(any(run.name.startswith("in-situ/") for run in found.runs), graph.name, "no schedule was run in place")
-    return ""
 
 
-def _refuses_runs(backend: Backend, plan: Schedule) -> str:
+def _refuses_runs(backend: Backend, plan: Schedule) -> None:
     missing = f"gpu{len(backend.cluster)}"
     one = Schedule(OpGraph([Operator("op", time=50.0, utilization=0.5)]), [Placement("op", missing)])
     cases: tuple[tuple[str, Schedule, Any, Any], ...] = (
@@ -495,4 +482,3 @@ def _refuses_runs(backend: Backend, plan: Schedule) -> str:
             _require("\n" not in str(error), case, "the refusal has more than a line")
             continue
         raise BackendError(f"{case}: it is not refused")
-    return ""
