@@ -13,8 +13,7 @@ from simsched.base.units import format_time, time_unit
 from simsched.model import LAUNCH, Floats, Ints
 from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import Trace
-from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT, lanes
 from simsched.show.looks import ink, kind_colours, paint
 from simsched.show.paper import new_figure, require_format, save_figure, style
 
@@ -357,7 +356,7 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
 
 def _loads(trace: Trace) -> list[dict[str, Any]]:
     """Return curves of SM and DRAM load of each device that anything loads."""
-    curves = [(name, load_curve(trace, name)) for name in trace.program.devices]
+    curves = [(name, trace.load_curve(name)) for name in trace.program.devices]
     return [_curve(name, load.time, np.stack([load.sm, load.dram]))
             for name, load in curves if load.sm.any() or load.dram.any()]  # fmt: skip
 

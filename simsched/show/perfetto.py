@@ -17,8 +17,7 @@ from simsched.base.errors import SimulationError
 from simsched.base.io import dump_json, write_file
 from simsched.base.numeric import grouped
 from simsched.model.graph.columns import Ints
-from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.timeline import COPY, HOST, KERNEL, KINDS
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, KINDS, lanes
 from simsched.model.trace.trace import Trace
 
 Event = dict[str, Any]
@@ -192,7 +191,7 @@ class _Export:
     def _counters(self) -> Iterator[Event]:
         trace = self._trace
         for d, device in enumerate(trace.program.devices):
-            curve = load_curve(trace, device)
+            curve = trace.load_curve(device)
             for name, values in (("SM", curve.sm), ("DRAM", curve.dram)):
                 changes = np.r_[True, values[1:] != values[:-1]] & values.any()
                 for time, value in zip(curve.time[changes].tolist(), values[changes].tolist(), strict=True):

@@ -7,8 +7,7 @@ import small
 from hand_spans import kernel, simulated
 
 from simsched.model import Cluster, Kernel, Operator
-from simsched.model.trace.metrics import lanes, load_curve
-from simsched.model.trace.timeline import Load, union_length
+from simsched.model.trace.timeline import Load, lanes, union_length
 
 
 def load(*pieces):
@@ -86,7 +85,7 @@ def test_nothing_ran():
 
 def test_load_curve_ends_at_the_makespan():
     """Pieces from 2 and 6, closed by a 0 at the makespan of 10."""
-    curve = load_curve(made([load((2, 0.5, 0.1, 8, 3), (6, 0.7, 0.2, 9, 4))]), "gpu0")
+    curve = made([load((2, 0.5, 0.1, 8, 3), (6, 0.7, 0.2, 9, 4))]).load_curve("gpu0")
     assert curve.time.tolist() == [2, 6, 10]
     assert (curve.sm.tolist(), curve.dram.tolist()) == ([0.5, 0.7, 0], [0.1, 0.2, 0])
     assert (curve.warps.tolist(), curve.active_sms.tolist()) == ([8, 9, 0], [3, 4, 0])

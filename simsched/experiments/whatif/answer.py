@@ -12,7 +12,7 @@ from simsched.base.units import MS
 from simsched.experiments.result import Result, table_of, unit_of
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.trace import Trace
-from simsched.model.trace.blame import CriticalPath
+from simsched.model.trace.trace import CriticalPath
 from simsched.simulator import simulate
 from simsched.simulator.baking import baked
 

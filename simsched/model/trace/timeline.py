@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any, Final, Self
 
 import numpy as np
@@ -222,11 +223,16 @@ class Timeline:
 
     def operator_times(self) -> dict[str, tuple[float, float]]:
         """Return start and end in us of every operator, over all its kernels, in graph order."""
+        start, end = (column.tolist() for column in self._bounds())
+        return dict(zip(self.graph.names, zip(start, end, strict=True), strict=True))
+
+    def _bounds(self) -> tuple[Floats, Floats]:
+        """Return start and end of every operator; infinity and 0 where it has no kernel here."""
         start, end = np.full(len(self.graph), np.inf), np.zeros(len(self.graph))
         kernels = self.kind == KERNEL
         np.minimum.at(start, self.op[kernels], self.start[kernels])
         np.maximum.at(end, self.op[kernels], self.end[kernels])
-        return dict(zip(self.graph.names, zip(start.tolist(), end.tolist(), strict=True), strict=True))
+        return start, end
 
 
 def _order(columns: Mapping[str, npt.NDArray[Any]]) -> Ints:
@@ -266,3 +272,26 @@ def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
     first = np.flatnonzero(np.concatenate([[True], start[1:] > reach[:-1]]))  # of each connected piece
     last = np.concatenate([first[1:], [len(start)]]) - 1
     return float((reach[last] - start[first]).sum())
+
+
+def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
+    """Return for each interval the lowest lane in which it overlaps no earlier one.
+
+    Parameters
+    ----------
+    starts, ends
+        Shape (n,), sorted by start. Intervals that only touch share a lane.
+
+    >>> lanes([0.0, 2.0, 4.0, 5.0], [5.0, 4.0, 6.0, 7.0]).tolist()
+    [0, 1, 1, 0]
+    """
+    start, end = np.asarray(starts), np.asarray(ends)
+    found = np.zeros(len(start), np.int64)
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []
+    for i, (begin, until) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        while busy and busy[0][0] <= begin:
+            heappush(free, heappop(busy)[1])
+        found[i] = heappop(free) if free else len(busy)
+        heappush(busy, (until, int(found[i])))
+    return found

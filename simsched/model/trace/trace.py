@@ -1,11 +1,67 @@
 """`Trace`: what ran when, simulated or measured, and what follows from it."""
 
 import os
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.errors import BackendError
 from simsched.base.shown import VIEWS, as_html, frame_of
-from simsched.model.trace import blame, memory, metrics
-from simsched.model.trace.timeline import Span, Timeline
+from simsched.base.units import format_bytes
+from simsched.model.cluster import WARP, Cluster, Device
+from simsched.model.graph.columns import Floats, Ints, distinct
+from simsched.model.program import COPY as DO_COPY
+from simsched.model.program import LAUNCH, Program
+from simsched.model.trace.timeline import COPY, HOST, KERNEL, Load, Span, SpanRow, Timeline
+
+BLAMES: Final = ("compute", "contention", "launch", "sync", "transfer", "dependency")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stretch of the critical path: from `start` to `end` in us, what it is blamed on, and the span."""
+
+    start: float
+    end: float
+    blame: str
+    span: str
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """The chain of stretches, without holes, from time 0 to the makespan.
+
+    Parameters
+    ----------
+    steps
+        In order of time.
+    blame
+        us by cause; they add up to the makespan. ``compute``: kernels, as long as they would take
+        alone; ``contention``: what sharing the device or a link adds, and waiting for block slots;
+        ``launch``: the host issuing kernels and copies, what passes before, and their way to the
+        device; ``sync``: the host issuing records, waits and barriers; ``transfer``: copies,
+        uncontended; ``dependency``: gaps on the device between a span and the one that waits for it.
+    operators
+        Names of the operators whose kernels lie on the path, in order.
+    spans
+        Numbers of the spans on the path in the trace, in order.
+    """
+
+    steps: tuple[Step, ...]
+    blame: dict[str, float]
+    operators: tuple[str, ...]
+    spans: tuple[int, ...]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The blame as parts of the makespan, in [0, 1]."""
+        total = sum(self.blame.values())
+        return {name: us / total if total else 0.0 for name, us in self.blame.items()}
 
 
 class Trace(Timeline):
@@ -33,15 +89,171 @@ class Trace(Timeline):
 
     def sm_utilization(self, device: str | None = None) -> float:
         """Return the mean over the makespan of the issue slots in use, in [0, 1]; None: over all devices."""
-        return metrics.mean_share(self, "sm", device, 1.0)
+        return self._mean_share(device, lambda _, load: load.sm)
 
     def sm_efficiency(self, device: str | None = None) -> float:
         """Return the mean share of SMs with at least one resident block over the makespan, in [0, 1]."""
-        return metrics.mean_share(self, "active_sms", device, None)
+        return self._mean_share(device, lambda each, load: load.active_sms / each.sms)
 
-    active_warps, achieved_occupancy = metrics.active_warps, metrics.achieved_occupancy
-    peak_memory, memory_warnings = memory.peak_memory, memory.memory_warnings
-    critical_path = blame.critical_path
+    def active_warps(self, device: str | None = None) -> float:
+        """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
+        found = self._loads(device)
+        sms = sum(each.sms for each, _ in found)
+        return sum(_integral(load, load.warps) for _, load in found) / (self.makespan * sms) if self.makespan else 0.0
+
+    def achieved_occupancy(self, device: str | None = None) -> float:
+        """Return the resident warps over the most that the active SMs could hold, in [0, 1].
+
+        Notes
+        -----
+        Operators without a grid keep SMs active by their `utilization` but have no warps that anyone
+        knows of: they lower the result. It is 0 if no operator has a grid.
+        """
+        warps = room = 0.0
+        for each, load in self._loads(device):
+            warps += _integral(load, load.warps)
+            room += _integral(load, load.active_sms) * (each.threads_per_sm // WARP)
+        return warps / room if room > 0 else 0.0
+
+    def load_curve(self, device: str) -> Load:
+        """Return the load of a device from the first change to the makespan, where it ends with 0.
+
+        Raises
+        ------
+        UnknownNameError
+            If the cluster has no such device.
+        """
+        load = self.loads[self.cluster.index[self.cluster[device].name]]
+        n = int(np.searchsorted(load.time, self.makespan))
+        columns = (np.append(column[:n], 0.0) for column in (load.sm, load.dram, load.warps, load.active_sms))
+        return Load(np.append(load.time[:n], self.makespan), *columns)
+
+    def _loads(self, device: str | None) -> list[tuple[Device, Load]]:
+        """Return a device, or all of the cluster, idle ones too, each with its load."""
+        devices = self.cluster.devices if device is None else [self.cluster[device]]
+        return [(each, self.load_curve(each.name)) for each in devices]
+
+    def _mean_share(self, device: str | None, share: Callable[[Device, Load], Floats]) -> float:
+        """Return the mean over devices and the makespan of a share, of which more than 1 counts as 1."""
+        areas = [_integral(load, np.minimum(1.0, share(each, load))) for each, load in self._loads(device)]
+        return float(np.mean([area / self.makespan for area in areas])) if self.makespan else 0.0
+
+    def peak_memory(self) -> dict[str, float]:
+        """Return the most bytes each device held at once: its weights and the live activations.
+
+        An operator's output lives from its start to the end of its last reader on that device or
+        of its last copy from it; a copied tensor lives at its destination from the start of the
+        copy to the end of its last reader there. Outputs of the graph live to the end. The
+        graph's own inputs are not counted.
+
+        Notes
+        -----
+        Lifetimes are half-open: what is freed at an instant makes room for what starts at it, since
+        an operator holds its inputs until its end and its output from its start on. An operator
+        whose kernels ran on several devices keeps its weights on each and its output on the device
+        of its first kernel. Two copies of one tensor to one device both live to its last reader
+        there. O(V * devices + (V + E) log(V + E)).
+        """
+        n_devices, kernels = len(self.program.devices), np.flatnonzero(self.kind == KERNEL)
+        placed = distinct(self.op[kernels] * n_devices + self.device[kernels])
+        weights = np.bincount(placed % n_devices, self.graph.weight_nbytes[placed // n_devices], n_devices)
+        device, born, dead, nbytes = (np.concatenate(pair) for pair in zip(*self._lifetimes(kernels), strict=True))
+
+        # deaths stand first, and so come first at one instant
+        owner, time, change = map(np.concatenate, ((device, device), (dead, born), (-nbytes, nbytes)))
+        order = np.lexsort((time, owner))
+        bounds = np.searchsorted(owner[order], np.arange(n_devices + 1))
+        live = [np.cumsum(change[order[a:b]]).max(initial=0.0) for a, b in pairwise(bounds.tolist())]
+        return {name: float(weights[d] + live[d]) for d, name in enumerate(self.program.devices)}
+
+    def _lifetimes(self, kernels: Ints) -> list[tuple[Ints, Floats, Floats, Floats]]:
+        """Return device, birth, death and bytes of the operators' outputs, and of the copies at their destinations."""
+        graph, n_devices = self.graph, len(self.program.devices)
+        home = np.full(len(graph), -1, np.int64)
+        home[self.op[kernels][::-1]] = self.device[kernels][::-1]  # the first kernel is written last
+        start, end = self._bounds()
+        both_ran = (home[graph.src] >= 0) & (home[graph.dst] >= 0)
+        u, v = graph.src[both_ran], graph.dst[both_ran]
+        read = np.zeros((len(graph), n_devices))  # when the last reader of an operator's output on a device ended
+        np.maximum.at(read, (u, home[v]), end[v])
+
+        copies = np.flatnonzero(self.kind == COPY)
+        copied, to = self.op[copies], self.program.copies.device[self.item[copies]].astype(np.int64)
+        gone = np.maximum(end, read[np.arange(len(graph)), home])  # an output lives at least until its operator ends
+        np.maximum.at(gone, copied, self.end[copies])
+        gone[np.diff(graph.outgoing[0]) == 0] = self.makespan
+        arrived = np.maximum(self.end[copies], read[copied, to])  # a copy lives at least until it has arrived
+        ran = np.flatnonzero(home >= 0)
+        return [
+            (home[ran], start[ran], gone[ran], graph.output_nbytes[ran]),
+            (to, self.start[copies], arrived, self.program.copies.nbytes[self.item[copies]]),
+        ]
+
+    def memory_warnings(self) -> list[str]:
+        """Return a line such as ``"gpu0 needs 51.0 GiB but a40 has 48.0 GiB"`` for each device that is too small."""
+        lines = []
+        for name, need in self.peak_memory().items():
+            device = self.cluster[name]
+            if need > device.memory:
+                lines.append(f"{name} needs {format_bytes(need)} but {device.model} has {format_bytes(device.memory)}")
+        return lines
+
+    def critical_path(self) -> CriticalPath:
+        """Return the chain of spans that determined the makespan, and what its time went to.
+
+        Walks back from the span that ends last (of equal ones the first in the trace) to the span
+        that released it, and so on to time 0. O(length of the path).
+        """
+        steps: list[Step] = []
+        operators: list[str] = []
+        spans: list[int] = []
+
+        def step(start: float, end: float, blame: str, span: str) -> None:
+            if end > start:
+                steps.append(Step(start, end, blame, span))
+
+        work = self.kind <= COPY
+        i = int((self.end * work).argmax()) if work.any() else -1
+        while i >= 0:
+            spans.append(i)
+            name, kind = self.name(i), self.kind[i]
+            start, end, ready = float(self.start[i]), float(self.end[i]), float(self.ready[i])
+            if kind <= COPY:
+                alone = min(float(self.solo[i]), end - start)
+                middle = start + alone if alone < end - start else end
+                step(middle, end, "contention", name)
+                step(start, middle, "compute" if kind == KERNEL else "transfer", name)
+                step(ready, start, "contention", name)
+                if kind == KERNEL:
+                    operators.append(name)
+            elif kind == HOST:
+                issues = self.program.execution == "graph" or self.program.action[self.item[i]] in (LAUNCH, DO_COPY)
+                step(start, end, "launch" if issues else "sync", name)
+            else:
+                ready = end  # a host that was held up: what released it accounts for the time
+            cause = int(self.cause[i])
+            before = float(self.end[cause]) if cause >= 0 else 0.0
+            known = min(ready, before + self._on_the_way(i, cause))
+            step(known, ready, "dependency", name)
+            step(before, known, "launch", name)
+            i = cause
+        steps.reverse()
+        blame = dict.fromkeys(BLAMES, 0.0)
+        for part in steps:
+            blame[part.blame] += part.end - part.start
+        return CriticalPath(tuple(steps), blame, tuple(dict.fromkeys(reversed(operators))), tuple(spans[::-1]))
+
+    def _on_the_way(self, i: int, cause: int) -> float:
+        """Return how long in us, behind the host span that released a span, host or way to the device may take."""
+        if self.program.execution == "graph" or (cause >= 0 and self.kind[cause] <= COPY):
+            return 0.0
+        if self.program.lead is not None:  # calls that take no time have no span, but something may come before them
+            return inf
+        device: Device = self.cluster.devices[self.device[i]]
+        if self.kind[i] == KERNEL:
+            return device.on_the_way(device.launch)
+        return device.on_the_way(device.copy) if self.kind[i] == COPY else 0.0
+
     _repr_html_ = as_html
 
     def to_pandas(self) -> Any:
@@ -56,3 +268,74 @@ class Trace(Timeline):
     def gantt(self, path: str | os.PathLike[str] | None = None, *, measured: "Trace | None" = None) -> Any:
         """Draw the trace, above a measured one, and return matplotlib axes; with a path, write it (PNG, SVG, PDF)."""
         return VIEWS["gantt"](self, path, measured=measured)
+
+
+def _integral(load: Load, value: Floats) -> float:
+    """Return the integral to the end of a load curve of what has each value from its time on."""
+    return float(np.diff(load.time) @ value[:-1])
+
+
+def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, copies: npt.ArrayLike = ()) -> Trace:
+    """Return the trace of a measured run.
+
+    Parameters
+    ----------
+    program, cluster
+        What ran, and on what.
+    launches
+        Start and end in us of each launch, shape (n_launches, 2), time 0 being when the host began.
+    copies
+        The same of each copy, shape (n_copies, 2).
+
+    Raises
+    ------
+    BackendError
+        If there are more or fewer times than launches or copies, one is not finite, negative, or ends before it starts.
+
+    Notes
+    -----
+    The cause of a span is the one of those before it that ended last: on its stream, or what its operator reads.
+    Waits, what the hosts did and loads are not measured, so such a trace has none.
+    """
+    graph, spans = program.graph, list[SpanRow]()
+    for kind, action, what, times, ops in (
+        (KERNEL, LAUNCH, "launches", launches, program.launch_op), (COPY, DO_COPY, "copies", copies, program.copies.op)
+    ):  # fmt: skip
+        given = np.asarray(times, np.float64).reshape(-1, 2)
+        if len(given) != len(ops):
+            raise BackendError(f"{graph.name}: {len(ops)} {what} ran, but {len(given)} were measured")
+        good = (given[:, 0] >= 0) & (given[:, 0] <= given[:, 1]) & (given[:, 1] < inf)
+        if not good.all():
+            i = int(np.argmin(good))
+            name, (start, end) = graph.names[ops[i]], given[i]
+            raise BackendError(f"{graph.name}: {name!r} was measured from {start:g} to {end:g} us")
+        place = np.empty(len(ops), np.int64)
+        at = np.flatnonzero(program.action == action)
+        place[program.argument[at]] = at
+        columns = (ops, program.device[place], program.stream[place], *given.T)
+        for i, (op, device, stream, start, end) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+            spans.append((kind, i, op, device, stream, start, end, start, end - start, -1))
+    spans.sort(key=lambda row: (row[6], row[5]))
+    none = np.zeros(1)
+    loads = [Load(none, none, none, none, none) for _ in program.devices]
+    return Trace(program, cluster, _with_causes(program, spans), loads)
+
+
+def _with_causes(program: Program, spans: list[SpanRow]) -> list[SpanRow]:
+    """Return spans that are in order of their ends, each with the row of the one that let it start."""
+    wrote: dict[tuple[int, int], int] = {}  # what last wrote the output of an operator on a device
+    behind: dict[tuple[int, int, int], int] = {}
+    graph = program.graph
+    ptr, incoming = graph.incoming
+    found: list[SpanRow] = []
+    for row, (kind, item, op, device, stream, start, end, ready, solo, _) in enumerate(spans):
+        before = [behind.get((kind, device, stream), -1)]
+        if kind == KERNEL:
+            before += [wrote.get((p, device), -1) for p in graph.src[incoming[ptr[op] : ptr[op + 1]]].tolist()]
+        else:
+            before.append(wrote.get((op, device), -1))
+        cause = max((b for b in before if b >= 0 and spans[b][6] <= start), default=-1)
+        found.append((kind, item, op, device, stream, start, end, ready, solo, cause))
+        behind[kind, device, stream] = row
+        wrote[op, device if kind == KERNEL else int(program.copies.device[item])] = row
+    return found
