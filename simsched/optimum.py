@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from simsched.base.codec import Size
 from simsched.base.errors import MissingDependencyError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
-from simsched.base.kinds import Size
 from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
 from simsched.schedulers import schedule

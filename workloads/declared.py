@@ -5,9 +5,8 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from simsched.base.codec import kind_of
+from simsched.base.codec import Refused, kind_of
 from simsched.base.errors import GraphError
-from simsched.base.kinds import Refused
 from simsched.model.graph import OpGraph
 
 P = ParamSpec("P")
@@ -30,7 +29,7 @@ def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Co
 
     Notes
     -----
-    Where a hint has limits (`simsched.base.kinds`), what does not fit is refused by a `GraphError`.
+    Where a hint has limits (`simsched.base.codec`), what does not fit is refused by a `GraphError`.
     """
 
     def declare(function: Callable[Concatenate[S, P], OpGraph]) -> Workload:

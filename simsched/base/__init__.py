@@ -1,1 +1,1 @@
-"""What everything stands on: errors, units, files, limits, machine code."""
+"""What everything stands on: errors, units, files, the codec of types, machine code."""

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
 from simsched.base.errors import BackendError, DeadlockError, FileError, FormatError
-from simsched.base.limits import limits
 
+MOST_BYTES: Final = 16 << 30
+"""Of a file or pipe, and of a compressed file after it was inflated."""
 _CHUNK: Final = 1 << 24
 _MOST_OF_DEVICES: Final = 64 << 20  # bytes; some, such as /dev/zero, have no end
 NAMED: Final = (ValueError, BackendError, DeadlockError)  # errors that are made of a text alone
@@ -105,7 +106,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
     Raises
     ------
     FileError
-        If the file cannot be read, or is larger than `simsched.base.limits` allows.
+        If the file cannot be read, or has more than `MOST_BYTES`.
     """
     given, name = _given.get(), os.fspath(path)
     if given is not None and name in given:
@@ -119,7 +120,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
 
 def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
     """Return what a file holds, looking at its size first; what has none is read piece by piece."""
-    found, limit = os.fstat(file.fileno()), limits().file_nbytes
+    found, limit = os.fstat(file.fileno()), MOST_BYTES
     if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
         limit = min(limit, _MOST_OF_DEVICES)
     if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
@@ -129,9 +130,7 @@ def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     if not left:
-        raise FileError(
-            f"cannot read {path}: it has more than {limit:,} bytes, a limit that `simsched.base.limits` sets"
-        )
+        raise FileError(f"cannot read {path}: it has more than {limit:,} bytes")
     return b"".join(pieces)
 
 

@@ -8,9 +8,8 @@ from weakref import ref
 
 import numpy as np
 
-from simsched.base.codec import Checked, Document
+from simsched.base.codec import Amount, Checked, Document
 from simsched.base.errors import CalibrationError
-from simsched.base.kinds import Amount
 from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual
 from simsched.calibration.file import RunColumns
 from simsched.calibration.matching import SYNTH, is_made_of, same_time

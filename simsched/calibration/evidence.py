@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Among
 from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
-from simsched.base.kinds import Among
 from simsched.base.numeric import frozen
 from simsched.model import LAUNCH, Cluster, Floats, OpGraph, Program
 from simsched.model.profile import Replay

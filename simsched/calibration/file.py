@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from simsched.base.codec import Checked, brief
+from simsched.base.codec import Among, Checked, Count, Gaps, brief
 from simsched.base.errors import CalibrationError
-from simsched.base.kinds import Among, Count, Gaps
 from simsched.calibration.evidence import MeasuredRun
 from simsched.model import EXECUTIONS, Cluster, Floats, Ints, OpGraph, Program
 from simsched.model.profile.measured import Times

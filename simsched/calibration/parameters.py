@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import exp, hypot, inf, isfinite, log
 from typing import Annotated, Final, NamedTuple
 
-from simsched.base.kinds import Among
+from simsched.base.codec import Among
 from simsched.model.cluster import Cluster
 
 SMALLEST: Final = 1e-3

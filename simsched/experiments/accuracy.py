@@ -14,10 +14,9 @@ from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 
-from simsched.base.codec import Checked, Document, aside, brief, write
+from simsched.base.codec import Amount, Checked, Count, Document, Filled, aside, brief, write
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
 from simsched.base.io import dump_json, file_errors
-from simsched.base.kinds import Amount, Count, Filled
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.comparison import compare, scheduler_set

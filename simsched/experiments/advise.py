@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.codec import Checked, aside
+from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import WhatIfError
-from simsched.base.kinds import Amount, Count
 from simsched.base.units import format_bytes
 from simsched.experiments.comparison import Comparison, compare
 from simsched.experiments.comparison.row import Doubt

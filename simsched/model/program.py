@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Checked, Document, brief
+from simsched.base.codec import Among, Amount, Checked, Count, Document, Range, brief
 from simsched.base.errors import ProgramError
 from simsched.base.io import naming
-from simsched.base.kinds import Among, Amount, Count, Range
 from simsched.base.numeric import freeze, same_columns, twice
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Floats, Ints, optional

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from simsched.base.codec import Document
-from simsched.base.kinds import Amount, Count
+from simsched.base.codec import Amount, Count, Document
 from simsched.base.shown import as_html, frame_of
 from simsched.model import feasibility
 from simsched.model.calibrated import Target, bare

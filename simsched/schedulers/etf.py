@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from simsched.base.kinds import Size
+from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.graph.structure import longest_from
 from simsched.schedulers.list_scheduling import Draft

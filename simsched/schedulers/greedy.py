@@ -1,6 +1,6 @@
 """Every operator that is ready runs in the next stage."""
 
-from simsched.base.kinds import Size
+from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.listing import turns
 

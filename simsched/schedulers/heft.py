@@ -1,6 +1,6 @@
 """HEFT: operators by falling upward rank, each where it ends first."""
 
-from simsched.base.kinds import Size
+from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.list_scheduling import Draft
 

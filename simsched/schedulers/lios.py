@@ -4,7 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
-from simsched.base.kinds import Among, Size
+from simsched.base.codec import Among, Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.list_scheduling import Draft
 from simsched.schedulers.options import Rng

@@ -5,8 +5,8 @@ from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
+from simsched.base.codec import Among
 from simsched.base.errors import SchedulerError
-from simsched.base.kinds import Among
 from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
 from simsched.schedulers.listing import captured, place_of, reduced
 from simsched.schedulers.options import Mode

@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
-from simsched.base.kinds import Among, Size
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
 from simsched.schedulers.listing import captured, turns
 from simsched.schedulers.options import Mode

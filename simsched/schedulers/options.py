@@ -8,9 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from simsched.base.codec import kind_of
+from simsched.base.codec import Among, Range, Refused, Seed, kind_of
 from simsched.base.errors import SchedulerError
-from simsched.base.kinds import Among, Range, Refused, Seed
 
 Mode = Annotated[str, Among(("paper", "impl"))]
 """As a paper has it, or as its released code does."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simsched.base.kinds import Size
+from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
 from simsched.schedulers.instance import Instance
 from simsched.schedulers.list_scheduling import Draft

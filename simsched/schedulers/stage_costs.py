@@ -7,9 +7,8 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from simsched.base.codec import Checked
+from simsched.base.codec import Amount, Checked
 from simsched.base.errors import SchedulerError, UnknownNameError
-from simsched.base.kinds import Amount
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, CostModel, Device, OpGraph, operator_times
 from simsched.schedulers.protocol import Tools

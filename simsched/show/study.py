@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from simsched.base.codec import Checked, read
+from simsched.base.codec import Among, Checked, Filled, Name, Range, Rate, read
 from simsched.base.errors import FormatError, StudyError, UnknownNameError
 from simsched.base.io import file_errors
-from simsched.base.kinds import Among, Filled, Name, Range, Rate
 from simsched.base.numeric import grouped, is_number, twice
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.show.chart import Axis, Chart

@@ -12,9 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from simsched.base.codec import Checked, Document, brief, fields_of, kind_of, read, schema_of
+from simsched.base.codec import (
+    Among,
+    Amount,
+    Bytes,
+    Checked,
+    Count,
+    Document,
+    Gaps,
+    Name,
+    Part,
+    Range,
+    Rate,
+    Refused,
+    Share,
+    Size,
+    brief,
+    fields_of,
+    kind_of,
+    read,
+    schema_of,
+)
 from simsched.base.errors import FormatError, GraphError
-from simsched.base.kinds import Among, Amount, Bytes, Count, Gaps, Name, Part, Range, Rate, Refused, Share, Size
 from simsched.base.numeric import LARGEST_COUNT
 
 NAN, INF = float("nan"), float("inf")

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, NamedTuple
 
-from simsched.base.codec import Record
+from simsched.base.codec import Among, Range, Record
 from simsched.base.errors import FormatError, GraphError, shown
-from simsched.base.kinds import Among, Range
 from simsched.base.numeric import is_count
 from simsched.model import Device
 from workloads.checks import whole

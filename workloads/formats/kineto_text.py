@@ -16,8 +16,7 @@ from io import BytesIO
 from typing import Any, Final, NoReturn
 
 from simsched.base.errors import FormatError
-from simsched.base.io import decode_text, json_errors, read_bytes
-from simsched.base.limits import limits
+from simsched.base.io import MOST_BYTES, decode_text, json_errors, read_bytes
 from simsched.base.signals import without_collector
 
 EVENTS: Final = "traceEvents"
@@ -46,7 +45,7 @@ def read_trace(path: str | os.PathLike[str]) -> str:
 
 
 def _inflate(data: bytes, source: str) -> bytes:
-    most = min(max(_SMALL, _MOST_INFLATED * len(data)), limits().file_nbytes)
+    most = min(max(_SMALL, _MOST_INFLATED * len(data)), MOST_BYTES)
     try:
         with gzip.open(BytesIO(data)) as file:
             found = file.read(most + 1)

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.base.codec import read
+from simsched.base.codec import Amount, Range, read
 from simsched.base.errors import FormatError
 from simsched.base.io import read_bytes
-from simsched.base.kinds import Amount, Range
 from simsched.calibration import ALONE
 from simsched.model import LAUNCH, Cluster, Edge, Kernel, Operator, OpGraph, Program, Schedule
 from simsched.model.profile import MeasuredOperator, Profile, Provenance, Replay

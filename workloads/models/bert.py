@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from simsched.base.kinds import Range
+from simsched.base.codec import Range
 from simsched.model.graph import OpGraph
 from workloads.declared import workload
 from workloads.models.network import Network, Tensor

@@ -5,10 +5,9 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from simsched.base.codec import read
+from simsched.base.codec import Range, read
 from simsched.base.errors import FormatError, GraphError
 from simsched.base.io import read_json
-from simsched.base.kinds import Range
 from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.declared import workload

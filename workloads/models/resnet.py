@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Final
 
-from simsched.base.kinds import Among
+from simsched.base.codec import Among
 from simsched.model.graph import OpGraph
 from workloads.declared import workload
 from workloads.models.network import Network, Tensor

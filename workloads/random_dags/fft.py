@@ -4,8 +4,8 @@ from typing import Annotated
 
 import numpy as np
 
+from simsched.base.codec import Among, Range
 from simsched.base.errors import GraphError
-from simsched.base.kinds import Among, Range
 from simsched.model.graph import OpGraph
 from workloads.declared import workload
 from workloads.random_dags.weights import MOST_OPS, Weights

@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 import numpy as np
 
+from simsched.base.codec import Among, Range
 from simsched.base.errors import GraphError
-from simsched.base.kinds import Among, Range
 from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.declared import workload

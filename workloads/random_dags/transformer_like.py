@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from simsched.base.kinds import Range
+from simsched.base.codec import Range
 from simsched.model.graph import OpGraph
 from workloads.declared import workload
 from workloads.random_dags.weights import FLOP_PER_MOVED_ELEMENT, WORK_TIME, Count, Weights

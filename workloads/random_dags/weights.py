@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Amount, Range, Share
 from simsched.base.errors import GraphError
-from simsched.base.kinds import Amount, Range, Share
 from simsched.model.graph import Numbered, OpGraph
 from workloads.checks import generator
 from workloads.random_dags.edges import Floats, Ints, ends_of

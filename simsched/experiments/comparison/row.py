@@ -6,9 +6,8 @@ from typing import Annotated
 
 import numpy as np
 
-from simsched.base.codec import Checked
+from simsched.base.codec import Amount, Checked, Count, Range, Seed
 from simsched.base.errors import SimulationError
-from simsched.base.kinds import Amount, Count, Range, Seed
 from simsched.base.numeric import is_count
 from simsched.simulator.workload import Jitter
 

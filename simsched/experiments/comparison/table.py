@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.codec import Document, aside, write
+from simsched.base.codec import Count, Document, aside, write
 from simsched.base.errors import FormatError
-from simsched.base.kinds import Count
 from simsched.base.units import format_bytes
 from simsched.experiments.comparison.row import Doubt, Row, Sampling
 from simsched.experiments.result import Later, Result, table_of, time_text, unit_of

@@ -6,9 +6,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
-from simsched.base.codec import kind_of
+from simsched.base.codec import (
+    Among,
+    Amount,
+    Either,
+    Kind,
+    Many,
+    Name,
+    Number,
+    Range,
+    Refused,
+    Size,
+    Text,
+    Truth,
+    kind_of,
+)
 from simsched.base.errors import StudyError
-from simsched.base.kinds import Among, Amount, Either, Kind, Many, Name, Number, Range, Refused, Size, Text, Truth
 from simsched.model.cluster import DEVICES, LINKS
 from simsched.model.lowering.lowering import OPTIONS
 

@@ -10,10 +10,9 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from simsched.base.codec import kind_of
+from simsched.base.codec import Count, Either, Many, Seed, Size, kind_of
 from simsched.base.errors import StudyError
 from simsched.base.io import read_text
-from simsched.base.kinds import Count, Either, Many, Seed, Size
 from simsched.base.shown import VIEWS
 from simsched.experiments.study.choices import choices, require_different, scheduler_entry
 from simsched.experiments.study.fields import (

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Final, get_type_hints
 
+from simsched.base.codec import Kind, Many, Number, Range, Refused, Text, Truth
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.base.kinds import Kind, Many, Number, Range, Refused, Text, Truth
 from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link

@@ -6,9 +6,8 @@ from typing import Annotated, Any, Final, cast
 
 import numpy as np
 
-from simsched.base.codec import Checked
+from simsched.base.codec import Checked, Filled
 from simsched.base.errors import SimulationError, WhatIfError
-from simsched.base.kinds import Filled
 from simsched.base.units import format_time
 from simsched.experiments.comparison.row import Sampling, unused
 from simsched.experiments.evaluate import Conditions, evaluate

@@ -6,10 +6,9 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
-from simsched.base.codec import Checked
+from simsched.base.codec import Checked, Count, Gaps
 from simsched.base.errors import WhatIfError
 from simsched.base.io import json_copy
-from simsched.base.kinds import Count, Gaps
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Checked, Document
+from simsched.base.codec import Amount, Checked, Document, Rate
 from simsched.base.errors import ClusterError, UnknownNameError
-from simsched.base.kinds import Amount, Rate
 from simsched.base.numeric import frozen, is_count, twice
 from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Annotated, Final
 
-from simsched.base.codec import Checked
+from simsched.base.codec import Amount, Bytes, Checked, Fraction, Name, Part, Range, Rate, Size
 from simsched.base.errors import ClusterError
-from simsched.base.kinds import Amount, Bytes, Fraction, Name, Part, Range, Rate, Size
 
 LARGEST_SPREAD: Final = 0.5
 """Most that the times of a kernel's blocks may vary by: the early ones end after some time."""

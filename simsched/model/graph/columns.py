@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import LONGEST_TEXT, Range
 from simsched.base.errors import GraphError
-from simsched.base.kinds import Range
-from simsched.base.limits import limits
 from simsched.base.numeric import twice, whole_numbers
 from simsched.model.graph.names import Numbered
 from simsched.model.graph.operator import Edge, Kernel
@@ -167,8 +166,8 @@ def require_names(names: Sequence[str]) -> None:
     if bad is not None:
         raise GraphError(f"an operator's name must be a text that is not empty, not {bad!r}")
     longest = max(names, key=len, default="")
-    if len(longest) > limits().text_length:
-        raise GraphError(f"operator {longest!r}: its name has more than {limits().text_length:,} characters")
+    if len(longest) > LONGEST_TEXT:
+        raise GraphError(f"operator {longest!r}: its name has more than {LONGEST_TEXT:,} characters")
 
 
 def edge_ends(names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike) -> tuple[Indices, Indices]:

@@ -6,9 +6,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
-from simsched.base.codec import Checked, brief
+from simsched.base.codec import Among, Amount, Checked, Count, Name, Range, Share, Size, brief
 from simsched.base.errors import GraphError
-from simsched.base.kinds import Among, Amount, Count, Name, Range, Share, Size
 
 INTENSITIES: Final = ("compute", "memory")
 DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(

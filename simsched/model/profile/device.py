@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from simsched.base.codec import Checked, brief
+from simsched.base.codec import Checked, Name, Rate, Size, brief
 from simsched.base.errors import CostError
-from simsched.base.kinds import Name, Rate, Size
 from simsched.model.cluster import DEVICES, Device
 from simsched.model.cluster.presets import make_device
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from math import floor
 from typing import Annotated, Final
 
-from simsched.base.codec import Checked, brief
+from simsched.base.codec import Among, Amount, Checked, Count, Filled, Name, brief
 from simsched.base.errors import CostError
-from simsched.base.kinds import Among, Amount, Count, Filled, Name
 from simsched.model.graph import Kernel
 
 COPY_KINDS: Final = ("memcpy", "memset")

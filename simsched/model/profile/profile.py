@@ -6,9 +6,8 @@ from functools import cached_property
 from math import fsum
 from typing import Any
 
-from simsched.base.codec import Checked, Document, brief
+from simsched.base.codec import Checked, Count, Document, Name, brief
 from simsched.base.errors import CostError
-from simsched.base.kinds import Count, Name
 from simsched.base.numeric import twice
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Kernel, Operator, OpGraph

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.codec import Checked, Document
+from simsched.base.codec import Amount, Checked, Count, Document, Name
 from simsched.base.errors import CostError, FormatError
 from simsched.base.io import naming
-from simsched.base.kinds import Amount, Count, Name
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile.measured import Times, quantile

@@ -5,9 +5,9 @@ from itertools import accumulate
 from math import inf
 from typing import Annotated, Final, NamedTuple
 
+from simsched.base.codec import Among, Amount, Range, Size
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
-from simsched.base.kinds import Among, Amount, Range, Size
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.rewriting import RULES, Draft, Rule

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simsched.base.kinds import Size
+from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.hios.placement import Mapping, map_paths, record
 from simsched.schedulers.hios.stages import Ranked, scheduled

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
+from simsched.base.codec import Among, Size
 from simsched.base.jit import running_time
-from simsched.base.kinds import Among, Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.model.graph.ordering import topological_order
 from simsched.rewriting import merge

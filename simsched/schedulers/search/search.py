@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.codec import Among, Size
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
-from simsched.base.kinds import Among, Size
 from simsched.model import EXECUTIONS, Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of
