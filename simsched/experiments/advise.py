@@ -10,9 +10,8 @@ from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import WhatIfError
 from simsched.base.units import format_bytes
 from simsched.experiments.comparison import Comparison, compare
-from simsched.experiments.comparison.row import Doubt
 from simsched.experiments.ranges import Ranged, ranges
-from simsched.experiments.result import Finding, table_of, unit_of
+from simsched.experiments.result import Doubt, Finding, table_of, unit_of
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.calibrated import Target, bare, upon, with_cluster

@@ -1,8 +1,9 @@
 """`evaluate`: what a schedule comes to: made, lowered, simulated, drawn from, and held against a lower bound."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from simsched.base.errors import SimschedError
 from simsched.base.jit import running_time
@@ -12,33 +13,6 @@ from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, schedule
 from simsched.simulator import Makespans, simulate, simulate_many
 from simsched.simulator.workload import Jitter
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """How schedules are simulated.
-
-    Parameters
-    ----------
-    jitter, seed
-        As in `simulate`.
-    samples, workers
-        As in `simulate_many`: with samples jitter is in them alone, the trace is without. None draws none.
-    engine
-        As in `simulate`.
-    lowering
-        Options of `Schedule.lower`; None leaves it to `simulate`.
-    """
-
-    jitter: Jitter | None = None
-    seed: int | None = None
-    samples: int | None = None
-    workers: int = 1
-    engine: str = "auto"
-    lowering: Mapping[str, Any] | None = None
-
-
-USUAL: Final = Conditions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +42,10 @@ class Evaluation:
 
 
 def evaluate(
-    what: OpGraph | Schedule | Program, cluster: Target, cost: CostModel | None = None,
-    conditions: Conditions = USUAL, *, scheduler: str | Scheduler = "lios", options: Mapping[str, Any] | None = None,
-    bound: Callable[[OpGraph], float] | None = None,
+    what: OpGraph | Schedule | Program, cluster: Target, cost: CostModel | None = None, *,
+    scheduler: str | Scheduler = "lios", options: Mapping[str, Any] | None = None,
+    bound: Callable[[OpGraph], float] | None = None, jitter: Jitter | None = None, seed: int | None = None,
+    samples: int | None = None, workers: int = 1, engine: str = "auto", lowering: Mapping[str, Any] | None = None,
 ) -> Evaluation:  # fmt: skip
     """Schedule a graph, or take a schedule as it is, and find what it comes to.
 
@@ -78,12 +53,16 @@ def evaluate(
     ----------
     what, cluster, cost
         As in `schedule` and `simulate`.
-    conditions
-        How it is simulated.
     scheduler, options
         Who schedules a graph, and how.
     bound
         Gives the lower bound of a graph in us, such as `Yardstick.bound`; None if there is no need of it.
+    jitter, seed, engine
+        As in `simulate`.
+    samples, workers
+        As in `simulate_many`: with samples jitter is in them alone, the trace is without. None draws none.
+    lowering
+        Options of `Schedule.lower`; None leaves it to `simulate`.
 
     Raises
     ------
@@ -93,22 +72,16 @@ def evaluate(
     start = running_time()
     plan = schedule(what, cluster, scheduler, cost, **(options or {})) if isinstance(what, OpGraph) else what
     scheduled = running_time()
-    trace = _simulated(plan, cluster, cost, conditions)
-    drawn = None
-    if conditions.samples is not None:
-        how: dict[str, Any] = {"jitter": conditions.jitter, "rng": conditions.seed}  # None is refused
-        drawn = simulate_many(trace.program, cluster, conditions.samples, cost, workers=conditions.workers, **how)
+    lowered = plan if lowering is None or isinstance(plan, Program) else plan.lower(cluster, **lowering)
+    varied: dict[str, Any] = {"jitter": jitter, "rng": seed}  # None is refused where samples are asked for
+    if samples is None:
+        trace, drawn = simulate(lowered, cluster, cost, engine=engine, **varied), None
+    else:
+        trace = simulate(lowered, cluster, cost, engine=engine)
+        drawn = simulate_many(trace.program, cluster, samples, cost, workers=workers, **varied)
     end = running_time()
-    return Evaluation(
-        plan, trace, drawn, None if bound is None else bound(plan.graph), scheduled - start, end - scheduled
-    )
-
-
-def _simulated(plan: Schedule | Program, cluster: Target, cost: CostModel | None, conditions: Conditions) -> Trace:
-    if conditions.lowering is not None and isinstance(plan, Schedule):
-        plan = plan.lower(cluster, **conditions.lowering)
-    jitter = conditions.jitter if conditions.samples is None else None
-    return simulate(plan, cluster, cost, jitter=jitter, rng=conditions.seed, engine=conditions.engine)
+    bound_us = None if bound is None else bound(plan.graph)
+    return Evaluation(plan, trace, drawn, bound_us, scheduled - start, end - scheduled)
 
 
 @dataclass(slots=True)
@@ -125,7 +98,7 @@ class Yardstick:
     cluster: Target
     cost: CostModel | None = None
     _bound_us: float | None = None
-    _sequential: list[tuple[Conditions, float | None]] = field(default_factory=list)
+    _sequential: list[tuple[Mapping[str, Any], float | None]] = field(default_factory=list)
 
     def bound(self, graph: OpGraph) -> float:
         """Return the lower bound in us of the graph that a schedule runs, which may be a rewritten one."""
@@ -135,16 +108,22 @@ class Yardstick:
             self._bound_us = lower_bound(graph, self.cluster, self.cost)
         return self._bound_us
 
-    def sequential(self, conditions: Conditions, found: float | None = None) -> float | None:
-        """Return the makespan in us of one operator after the other, `found` if it just was; None if it cannot be."""
+    def sequential(self, conditions: Mapping[str, Any], found: float | None = None) -> float | None:
+        """Return the makespan in us of one operator after the other, None if there is none.
+
+        Parameters
+        ----------
+        conditions
+            How it is simulated, as in `evaluate`.
+        found
+            The makespan, if it was just found.
+        """
         for known, makespan in self._sequential:
             if known == conditions:
                 return makespan
-        try:
-            if found is None:
-                plan = schedule(self.graph, self.cluster, "sequential", self.cost)
-                found = _simulated(plan, self.cluster, self.cost, conditions).makespan
-        except SimschedError:  # a row of `sequential` says why
-            pass
+        if found is None:
+            with suppress(SimschedError):  # a row of `sequential` says why
+                trace = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", **conditions).trace
+                found = trace.makespan
         self._sequential.append((conditions, found))
         return found

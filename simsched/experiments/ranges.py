@@ -12,7 +12,7 @@ import numpy as np
 
 from simsched.calibration import Calibration
 from simsched.calibration.parameters import SMALLEST, with_values
-from simsched.experiments.comparison.row import Doubt
+from simsched.experiments.result import Doubt
 from simsched.model import Floats, Indices, Operator, OpGraph, Program
 from simsched.model.calibrated import Target, bare
 from simsched.model.cluster import PRIORS, Cluster, Device

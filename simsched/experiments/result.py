@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from simsched.base.codec import Checked, Document, write
-from simsched.base.errors import MissingDependencyError, WhatIfError
+from simsched.base.codec import Amount, Checked, Count, Document, write
+from simsched.base.errors import MissingDependencyError, SimulationError, WhatIfError
 from simsched.base.io import dump_json
 from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.units import MS
@@ -121,6 +121,41 @@ class Finding(Result, Checked, Document):
     def records(self) -> list[dict[str, Any]]:
         """Return plain values by column, a dict per row."""
         return [write(row) for row in vars(self)["rows"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt(Checked):
+    """What ranges come from, and what they depend on.
+
+    Parameters
+    ----------
+    draws
+        Worlds that were drawn.
+    basis
+        ``"uncalibrated"``, or ``"calibrated"`` and the date.
+    model_error
+        Standard deviation of simulated over true time that is added, as a fraction.
+    depends_on, correlation
+        The parameter with which the speedup of the best schedule goes, in rank correlation; None if with no single one.
+    settled_by
+        The measurement that would make the ranges narrower.
+    """
+
+    SUBJECT, ERROR = "doubt", SimulationError
+    draws: Count
+    basis: str
+    model_error: Amount
+    depends_on: str | None
+    correlation: float | None
+    settled_by: str
+
+    def __str__(self) -> str:
+        on = (
+            "no single parameter"
+            if self.depends_on is None
+            else f"{self.depends_on} (rank correlation {self.correlation:+.2f})"
+        )
+        return f"the speedup depends most on {on}; {self.settled_by} would settle it"
 
 
 class Later(Mapping[str, T]):

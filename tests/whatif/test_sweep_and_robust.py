@@ -7,7 +7,7 @@ from small import made, placements
 
 import simsched as ss
 from simsched.base.errors import SimschedError
-from simsched.experiments.comparison.row import Sampling
+from simsched.experiments.comparison import Sampling
 from simsched.experiments.documents import DOCUMENTS
 from simsched.experiments.whatif.robust import Robustness, robust
 from simsched.experiments.whatif.sweep import sweep

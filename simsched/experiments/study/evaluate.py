@@ -13,7 +13,7 @@ import numpy as np
 from simsched.base.errors import SimschedError
 from simsched.base.jit import running_time
 from simsched.experiments.comparison import row_of
-from simsched.experiments.evaluate import Conditions, Yardstick, evaluate
+from simsched.experiments.evaluate import Yardstick, evaluate
 from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, RowSpec, seed_of
 from simsched.experiments.study.keys import graph_digest, row_key, target_digest
@@ -151,14 +151,20 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     scheduler, options = spec.choice.scheduler, dict(spec.choice.options)
     if "rng" not in options and _draws(scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
-    conditions = _conditions(spec)
+    settings: Mapping[str, Any] = spec.simulation
+    how: dict[str, Any] = {
+        "engine": settings["engine"],
+        "lowering": {name: settings[name] for name in ("threads", "transfers", "events") if name in settings},
+    }
+    varied = {"jitter": settings.get("jitter"), "seed": seed_of(spec.root, spec.instance, JITTER)}
     found = evaluate(
-        yardstick.graph, yardstick.cluster, conditions=conditions, scheduler=scheduler, options=options,
-        bound=yardstick.bound if spec.simulation["bound"] else None,
+        yardstick.graph, yardstick.cluster, scheduler=scheduler, options=options, samples=settings.get("samples"),
+        bound=yardstick.bound if settings["bound"] else None, **how, **varied,
     )  # fmt: skip
     plan, trace, drawn = cast(Schedule, found.plan), found.trace, found.samples
     itself = trace.makespan if scheduler == "sequential" and not options else None
-    results = row_of("", found, yardstick.sequential(conditions, itself))
+    # with samples the makespan has no jitter
+    results = row_of("", found, yardstick.sequential(how | varied if drawn is None else how, itself))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
     row["bound_us"] = found.bound_us
     row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None
@@ -168,15 +174,6 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
     row |= {"wall.search_s": found.search_s, "wall.simulate_s": found.simulate_s}
     return {name: _plain(value) for name, value in row.items()}
-
-
-def _conditions(spec: RowSpec) -> Conditions:
-    settings: Mapping[str, Any] = spec.simulation
-    return Conditions(
-        settings.get("jitter"), seed_of(spec.root, spec.instance, JITTER), settings.get("samples"),
-        engine=settings["engine"],
-        lowering={name: settings[name] for name in ("threads", "transfers", "events") if name in settings},
-    )  # fmt: skip
 
 
 def _n_stages(plan: Schedule) -> int | None:

@@ -9,8 +9,8 @@ import numpy as np
 from simsched.base.codec import Checked, Filled
 from simsched.base.errors import SimulationError, WhatIfError
 from simsched.base.units import format_time
-from simsched.experiments.comparison.row import Sampling, unused
-from simsched.experiments.evaluate import Conditions, evaluate
+from simsched.experiments.comparison import Sampling, unused
+from simsched.experiments.evaluate import evaluate
 from simsched.experiments.result import Finding, table_of
 from simsched.model import CostModel, Schedule
 from simsched.model.calibrated import Target, bare
@@ -127,8 +127,9 @@ def robust(
     if not found:
         raise WhatIfError("there are no plans to compare: give one or more schedules")
     sampling = Sampling.of(samples, jitter, rng, workers)
-    conditions = Conditions(jitter, int(np.random.default_rng(rng).integers(2**63)), samples, workers)
-    drawn = {name: cast(Makespans, evaluate(plan, cluster, cost, conditions).samples) for name, plan in found.items()}
+    seed = int(np.random.default_rng(rng).integers(2**63))
+    how: dict[str, Any] = {"jitter": jitter, "seed": seed, "samples": samples, "workers": workers}
+    drawn = {name: cast(Makespans, evaluate(plan, cluster, cost, **how).samples) for name, plan in found.items()}
     return Robustness(
         next(iter(found.values())).graph.name, bare(cluster).name, sampling,
         {name: tuple(each.values.tolist()) for name, each in drawn.items()},

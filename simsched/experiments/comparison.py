@@ -1,0 +1,487 @@
+"""Several schedulers on one graph: scheduled, simulated, in a table."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated, Any, Final, cast
+
+import numpy as np
+
+from simsched.base.codec import Amount, Checked, Count, Document, Range, Seed, aside, write
+from simsched.base.errors import FormatError, ScheduleError, SimschedError, SimulationError
+from simsched.base.numeric import is_count
+from simsched.base.units import format_bytes
+from simsched.experiments.evaluate import Evaluation, Yardstick, evaluate
+from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
+from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, upon
+from simsched.model.graph.derived import with_times
+from simsched.model.schedule import NumberedPlan
+from simsched.model.trace import Trace
+from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes
+from simsched.simulator import Makespans, simulate
+from simsched.simulator.baking import placed_operator_times
+from simsched.simulator.workload import Jitter
+
+__all__ = ["Comparison", "Row", "Sampling", "compare", "operators_without_load", "row_of", "scheduler_set"]
+
+SETS: Final = ("fast", "all")
+_ALIKE: Final = {"round-robin": "sequential", "inter-lp": "sequential", "inter-mr": "sequential", "hios-mr": "hios-lp"}
+_MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Checked):
+    """What one scheduler came to.
+
+    Parameters
+    ----------
+    scheduler
+        Its name.
+    makespan_us
+        Simulated makespan in us, of sampled comparisons without jitter; None where there is no schedule.
+    p50_us, p95_us, p99_us
+        Percentiles of the sampled makespans in us; None if none were drawn.
+    estimate_us
+        The scheduler's own prediction in us, or None.
+    speedup
+        Makespan of ``sequential`` on the same cluster over this one.
+    makespan_low_us, makespan_high_us, speedup_low, speedup_high
+        Between what both lie with 90 %, see `simsched.experiments.ranges`; None where that was not found.
+    place
+        One more than the number of schedules that are faster with 90 %: those whose order is not certain share it.
+    over_bound
+        Makespan over the lower bound of the graph the schedule runs; None if the bound is 0.
+    streams, devices
+        In use.
+    syncs
+        Waits, barriers and host syncs of the program.
+    peak_memory_bytes
+        On the device that needs most.
+    sm_utilization, sm_efficiency
+        Means over the makespan and the devices, in [0, 1].
+    search_s
+        Wall time of the scheduler in s, without that of compiling it where it has not been yet.
+    warning
+        Such as more memory than the device has; None if there is nothing to say.
+    reason
+        Why there is no schedule; None if there is one.
+    """
+
+    SUBJECT, ERROR = "row of {0.scheduler!r}", SimulationError
+    scheduler: str
+    makespan_us: Amount | None = None
+    p50_us: Amount | None = None
+    p95_us: Amount | None = None
+    p99_us: Amount | None = None
+    estimate_us: Amount | None = None
+    speedup: Amount | None = None
+    makespan_low_us: Amount | None = None
+    makespan_high_us: Amount | None = None
+    speedup_low: Amount | None = None
+    speedup_high: Amount | None = None
+    place: Count | None = None
+    over_bound: Amount | None = None
+    streams: Count | None = None
+    devices: Count | None = None
+    syncs: Count | None = None
+    peak_memory_bytes: Amount | None = None
+    sm_utilization: Amount | None = None
+    sm_efficiency: Amount | None = None
+    search_s: Amount | None = None
+    warning: str | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        if (self.makespan_us is None) != (self.reason is not None):
+            raise self.refusal("there is either a makespan_us or a reason why there is none")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling(Checked):
+    """How makespans were sampled.
+
+    Parameters
+    ----------
+    n
+        Samples per schedule.
+    jitter
+        As in `simulate`.
+    seed
+        The one given; None if it was a generator.
+    """
+
+    SUBJECT, ERROR = "sampling", SimulationError
+    n: Annotated[int, Range(1, 100_000_000)]
+    jitter: float | Mapping[str, float]
+    seed: Seed | None
+
+    @classmethod
+    def of(cls, samples: int, jitter: Jitter | None, rng: np.random.Generator | int | None, workers: int) -> "Sampling":
+        """Return how samples are to be drawn.
+
+        Raises
+        ------
+        SimulationError
+            If there are fewer than one, or of `jitter` and `rng` one is missing.
+        """
+        for name, count in (("samples", samples), ("workers", workers)):
+            if not is_count(count, 1):
+                raise SimulationError(f"{name} must be a whole number of at least 1, not {count!r}")
+        if jitter is None:
+            raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
+        if rng is None:
+            raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+        plain = {k: float(x) for k, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
+        return cls(int(samples), plain, int(rng) if isinstance(rng, int | np.integer) else None)
+
+    def __str__(self) -> str:
+        jitter = "of each operator its own" if isinstance(self.jitter, Mapping) else f"{100 * self.jitter:g} %"
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"{self.n} {'sample' if self.n == 1 else 'samples'}, jitter {jitter}{seed}"
+
+
+@dataclass(kw_only=True)
+class _File:
+    """Several schedulers on one graph.
+
+    Parameters
+    ----------
+    cluster
+        What was compared on.
+    sampling
+        How makespans were sampled.
+    doubt
+        What ranges come from.
+    rows
+        One per scheduler, in the order asked for.
+    plans
+        The schedule of each scheduler that made one.
+    samples
+        Sampled makespans in us by scheduler.
+    graphs
+        What schedules run, each once; they name them by their place.
+    graph
+        The place of the one that was compared.
+    """
+
+    cluster: Cluster
+    sampling: Sampling | None = None
+    doubt: Doubt | None = None
+    rows: tuple[Row, ...]
+    plans: Mapping[str, NumberedPlan]
+    samples: Mapping[str, Floats]
+    graphs: tuple[OpGraph, ...]
+    graph: Count
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison(Result, Document):
+    """Rows of a comparison; prints as a table.
+
+    Parameters
+    ----------
+    graph, cluster
+        What was compared.
+    rows
+        One per scheduler, in the order asked for.
+    plans, traces
+        The schedule and its simulated trace by scheduler, where there is one.
+    samples
+        The sampled makespans by scheduler; empty if none were drawn.
+    sampling
+        How they were drawn; None if they were not.
+    cost
+        The cost model that was given; None for the times of the graph.
+    named
+        Whether each scheduler was asked for by name: then each has its row in the printed table, also where it is one
+        that does the same as another on one GPU.
+    doubt
+        What the ranges of the rows come from, and what they hang on; None if they were not found.
+    """
+
+    FORMAT, INDENT, FILE, RETIRED = "simsched.comparison", None, _File, ("draws",)
+    graph: OpGraph
+    cluster: Cluster
+    rows: tuple[Row, ...]
+    plans: Mapping[str, Schedule]
+    traces: Mapping[str, Trace]
+    samples: Mapping[str, Makespans] = field(default_factory=dict)
+    sampling: Sampling | None = None
+    cost: CostModel | None = None
+    named: bool = aside(True)
+    doubt: Doubt | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
+        return {
+            "graph": {"name": self.graph.name, "operators": len(self.graph), "edges": len(self.graph.src),
+                      "operators_without_load": operators_without_load(self.graph)},
+            "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
+            "sampling": None if self.sampling is None else write(self.sampling),
+            "doubt": None if self.doubt is None else write(self.doubt),
+            "rows": self.records(),
+        }  # fmt: skip
+
+    def to_file(self) -> _File:
+        """Return it as its file has it.
+
+        Graphs stand there once each, with the times that the schedules ran with where a calibration or a cost model
+        gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written.
+        """
+        graphs, numbers, plans = [self.graph], {(id(self.graph), b""): 0}, {}
+        for name, plan in self.plans.items():
+            graph = self.traces[name].graph  # with the times of a calibration
+            times = None if self.cost is None else placed_operator_times(plan.over(graph), self.cluster, self.cost)
+            key = (id(graph), b"" if times is None else times.tobytes())
+            if key not in numbers:
+                numbers[key] = len(graphs)
+                graphs.append(graph if times is None else with_times(graph, times))
+            plans[name] = NumberedPlan.of(plan, numbers[key])
+        samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
+        return _File(
+            cluster=self.cluster, sampling=self.sampling, doubt=self.doubt, rows=self.rows, plans=plans,
+            samples=samples, graphs=tuple(graphs), graph=0,
+        )  # fmt: skip
+
+    @classmethod
+    def from_file(
+        cls, cluster: Cluster, rows: Sequence[Row], plans: Mapping[str, NumberedPlan], samples: Mapping[str, Floats],
+        graphs: Sequence[OpGraph], graph: int, sampling: Sampling | None = None, doubt: Doubt | None = None,
+    ) -> "Comparison":  # fmt: skip
+        """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
+        done = [row.scheduler for row in rows if row.makespan_us is not None]
+        if len({row.scheduler for row in rows}) < len(rows) or sorted(done) != sorted(plans):
+            raise FormatError("'plans' must hold one schedule for each row with a makespan, under its name")
+        for name, values in samples.items():
+            if sampling is None or name not in plans or values.shape != (sampling.n,):
+                raise FormatError(f"samples[{name!r}] must be as many makespans of a schedule as 'sampling' says")
+        for number in (graph, *(plan.graph for plan in plans.values())):
+            if not 0 <= number < len(graphs):
+                raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
+        made = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
+        drawn = {name: Makespans(values) for name, values in samples.items()}
+        traces = Later(made, lambda name: simulate(made[name], cluster))
+        return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, doubt=doubt)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as plain values by column."""
+        return [write(row) for row in self.rows]
+
+    def best(self) -> Row | None:
+        """Return the row of least makespan, of equal ones the first; None if no scheduler had a schedule."""
+        done = [row for row in self.rows if row.makespan_us is not None]
+        return min(done, key=lambda row: row.makespan_us or 0.0) if done else None
+
+    def table(self) -> Any:
+        """Return the comparison as a table of texts."""
+        unit, name = unit_of(row.makespan_us for row in self.rows)
+        sampled = () if self.sampling is None else ("p50", "p99")
+        place = () if self.doubt is None else ("#",)
+        headings = ("scheduler", f"makespan {name}", *sampled, "estimate", "speedup", *place, "over bound", "streams",
+                    "devices", "syncs", "memory", "SM eff.", "search s")  # fmt: skip
+        shown = [row for row in self.rows if row.scheduler not in self._repeats()]
+        best = next((i for i, row in enumerate(shown) if row is self.best()), -1)
+        return table_of(
+            f"{self.graph.name} on {self.cluster.name}", headings, [self._cells(row, unit) for row in shown],
+            note=self._caption(), best=best,
+        )  # fmt: skip
+
+    def _cells(self, row: Row, unit: float) -> Sequence[str]:
+        if row.reason is not None:
+            return (row.scheduler,)
+        return (
+            row.scheduler,
+            time_text(row.makespan_us, unit),
+            *(time_text(us, unit) for us in (row.p50_us, row.p99_us) if self.sampling is not None),
+            time_text(row.estimate_us, unit),
+            "-" if row.speedup is None else f"{row.speedup:.2f}x{_between(row)}",
+            *(() if self.doubt is None else (str(row.place or "-"),)),
+            "-" if row.over_bound is None else f"{row.over_bound:.2f}",
+            *map(str, (row.streams, row.devices, row.syncs)),
+            format_bytes(row.peak_memory_bytes or 0.0),
+            f"{100 * (row.sm_efficiency or 0):.0f} %",
+            f"{row.search_s:.3f}",
+        )
+
+    def _repeats(self) -> dict[str, str]:
+        """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
+        if self.named or len(self.cluster) > 1:
+            return {}
+        us = {row.scheduler: row.makespan_us for row in self.rows if row.makespan_us is not None}
+        return {name: other for name, other in _ALIKE.items() if name in us and us[name] == us.get(other)}
+
+    def _caption(self) -> str:
+        notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
+        notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
+        notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
+        if self.doubt is not None:
+            text = "speedup: its range with 90 %, {}; #: its place, shared where the order is not certain"
+            notes += [text.format(self.doubt.basis), str(self.doubt)]
+        repeats = self._repeats()
+        for other in dict.fromkeys(repeats.values()):
+            notes.append(f"{', '.join(name for name in repeats if repeats[name] == other)}: as {other} on one GPU")
+        unknown = operators_without_load(self.graph)
+        if unknown:
+            notes.append(
+                f"{unknown} of {len(self.graph)} operators have neither kernels nor utilization: they load nothing"
+            )
+        return "\n".join(notes)
+
+
+def _between(row: Row) -> str:
+    same = row.speedup_low is None or row.speedup_low == row.speedup_high
+    return "" if same else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
+
+
+def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> list[str | Scheduler]:
+    """Return the schedulers that are asked for on a graph.
+
+    Those of a set, ``"all"`` or ``"fast"``, which answer within a second on this graph; or one or several by name.
+    """
+    if isinstance(asked, str) and asked in SETS:
+        return [s for s in SCHEDULERS if asked == "all" or len(graph) <= FAST_UP_TO.get(s, len(graph))]
+    return [asked] if isinstance(asked, str) else list(asked)
+
+
+def compare(
+    graph: OpGraph, cluster: Target, schedulers: str | Sequence[str | Scheduler] = "fast",
+    cost: CostModel | None = None, *, jitter: Jitter | None = None, rng: np.random.Generator | int | None = None,
+    samples: int | None = None, workers: int = 1, ranges: bool = True,
+    progress: Callable[[str, str], None] | None = None,
+) -> Comparison:  # fmt: skip
+    """Schedule a graph in several ways and simulate each.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    schedulers
+        ``"fast"`` (those that answer within a second), ``"all"``, or names and functions as
+        `schedule` takes them.
+    cost
+        Time of an operator alone on a device in us; by default its `time`, else a roofline.
+    samples
+        How many makespans to sample of each schedule; None samples none.
+    jitter, rng
+        Of the samples, as in `simulate_many`; every schedule gets the same draws. `makespan_us` and all that follows
+        from it are without.
+    workers
+        As in `simulate_many`; has no influence on the results.
+    ranges
+        Whether rows say between what makespans and speedups lie, by `simsched.experiments.ranges.ranges`.
+    progress
+        Called with the name of each scheduler and "" before it runs, then with what it is doing if it says.
+
+    Returns
+    -------
+    Comparison
+        `search` begins from the schedules of those before it, too. A scheduler that refuses the
+        graph has a row with the reason.
+
+    Raises
+    ------
+    UnknownNameError
+        If a scheduler is not known.
+    ScheduleError
+        If what a scheduler returns is no schedule, or cannot run.
+    SimulationError
+        If samples are asked for, but fewer than one, or without `jitter` or `rng`; or there is jitter without samples.
+    """
+    if samples is None and jitter is not None:
+        raise SimulationError("jitter is in samples alone: say how many with `samples` (--samples)")
+    sampling = None if samples is None else Sampling.of(samples, jitter, rng, workers)
+    graph, alone = upon(cluster, graph)
+    seed = None if sampling is None else int(np.random.default_rng(rng).integers(2**63))
+    bound = Yardstick(graph, cluster, cost).bound
+    baseline: Trace | None = None
+    with suppress(SimschedError):  # a row of `sequential` says why
+        baseline = evaluate(graph, cluster, cost, scheduler="sequential").trace
+    rows: list[Row] = []
+    found: dict[str, Evaluation] = {}
+    plans: dict[str, Schedule] = {}
+    for scheduler in scheduler_set(schedulers, graph):
+        name = unused(scheduler_name(scheduler), [row.scheduler for row in rows])
+        if progress is not None:
+            progress(name, "")
+        try:
+            watched = progress if takes(scheduler, "progress") else None
+            options: dict[str, Any] = {} if watched is None else {"progress": partial(watched, name)}
+            if takes(scheduler, "also"):
+                options["also"] = list(plans.values())
+            each = evaluate(
+                graph, cluster, cost, scheduler=scheduler, options=options, bound=bound, jitter=jitter, seed=seed,
+                samples=samples, workers=workers,
+            )  # fmt: skip
+        except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
+            raise
+        except SimschedError as error:
+            rows.append(Row(name, reason=str(error)))
+            continue
+        found[name], plans[name] = each, cast(Schedule, each.plan)
+        rows.append(row_of(name, each, None if baseline is None else baseline.makespan))
+    traces = {name: each.trace for name, each in found.items()}
+    drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
+    named = not (isinstance(schedulers, str) and schedulers in SETS)
+    ranged = None
+    if ranges and traces:
+        from simsched.experiments.ranges import ranges as ranges_of
+
+        programs = {name: trace.program for name, trace in traces.items()}
+        ranged = ranges_of(programs, cluster, cost, reference=None if baseline is None else baseline.program)
+    if ranged is not None:
+        rows = [_ranged(row, *ranged[0][row.scheduler]) if row.scheduler in found else row for row in rows]
+    doubt = None if ranged is None else ranged[1]
+    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, cost, named, doubt)
+
+
+def _ranged(row: Row, makespan: tuple[float, float], speedup: tuple[float, float] | None, place: int) -> Row:
+    """Return a row with between what its figures lie, and its place."""
+    slow, fast = speedup or (None, None)
+    return replace(row, makespan_low_us=makespan[0], makespan_high_us=makespan[1], speedup_low=slow,
+                   speedup_high=fast, place=place)  # fmt: skip
+
+
+def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:
+    """Return the row of a schedule.
+
+    Parameters
+    ----------
+    baseline
+        Makespan of ``sequential`` in us, None if it has none.
+    """
+    plan, trace, drawn = found.plan, found.trace, found.samples
+    assert isinstance(plan, Schedule)
+    peaks = trace.peak_memory()
+    full = any(need > trace.cluster[device].memory for device, need in peaks.items())
+    warnings = trace.memory_warnings() if full else []  # which finds the peaks once more
+    return Row(
+        scheduler=name,
+        makespan_us=trace.makespan,
+        estimate_us=plan.estimate,
+        speedup=None if baseline is None else baseline / trace.makespan if trace.makespan else 1.0,
+        p50_us=None if drawn is None else drawn.p50,
+        p95_us=None if drawn is None else drawn.p95,
+        p99_us=None if drawn is None else drawn.p99,
+        over_bound=trace.makespan / found.bound_us if found.bound_us else None,
+        streams=plan.n_streams,
+        devices=len(plan.devices_used),
+        syncs=trace.program.n_syncs,
+        peak_memory_bytes=max(peaks.values()),
+        sm_utilization=trace.sm_utilization(),
+        sm_efficiency=trace.sm_efficiency(),
+        search_s=found.search_s,
+        warning="; ".join(warnings) or None,
+    )
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number if it is taken."""
+    numbered = (name, *(f"{name} ({i})" for i in range(2, len(taken) + 2)))
+    return next(candidate for candidate in numbered if candidate not in taken)
+
+
+def operators_without_load(graph: OpGraph) -> int:
+    """Return how many operators have neither kernels nor a utilization, and so contend for nothing."""
+    return int((np.isnan(graph.utilization) & (np.diff(graph.kernel_ptr) == 0)).sum())
