@@ -156,7 +156,7 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         "engine": settings["engine"],
         "lowering": {name: settings[name] for name in ("threads", "transfers", "events") if name in settings},
     }
-    varied = {"jitter": settings.get("jitter"), "seed": seed_of(spec.root, spec.instance, JITTER)}
+    varied: dict[str, Any] = {"jitter": settings.get("jitter"), "seed": seed_of(spec.root, spec.instance, JITTER)}
     found = evaluate(
         yardstick.graph, yardstick.cluster, scheduler=scheduler, options=options, samples=settings.get("samples"),
         bound=yardstick.bound if settings["bound"] else None, **how, **varied,
