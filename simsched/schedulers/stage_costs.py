@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,14 +15,6 @@ from simsched.schedulers.protocol import Tools
 
 Groups = tuple[tuple[str, ...], ...]
 NAMES: Final = ("simulated", "hios-sim")
-
-
-class StageLatencyFunction(Protocol):
-    """Anything that answers how many us a stage takes, of a user's as well."""
-
-    def __call__(self, groups: Groups, merged: bool = False) -> float:
-        """Return the latency in us of groups side by side, or of all their operators merged into one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,9 @@ class StageFormula(Checked):
         return max(group_times) * (1 + self.slowdown * (len(group_times) - 1)) + self.constant
 
 
-StageLatencyOption = str | StageFormula | StageLatencyFunction | Mapping[Groups, float]
+StageLatencyOption = str | StageFormula | Callable[..., float] | Mapping[Groups, float]
+"""What `stage_latency` may be; a function of (groups, merged=False) says how many us groups take side by side, or all
+their operators merged into one."""
 
 
 class StageCost:
@@ -73,9 +67,9 @@ class StageCost:
     graph, cluster, cost, tools
         As the scheduler has them.
     device
-        Name of the device; None takes the first.
+        Where the stage runs.
     merged_time
-        Time in us of some operators merged into one, for all but functions and tables.
+        Time in us of the operators of a stage merged into one, for all but functions and tables.
     class_of
         By operator; stages of equal classes, group by group, take equally long. None: operators are not alike.
 
@@ -100,45 +94,38 @@ class StageCost:
         cluster: Cluster,
         cost: CostModel,
         tools: Tools,
+        device: Device,
         *,
-        device: str | None = None,
-        merged_time: Callable[[tuple[str, ...]], float] | None = None,
+        merged_time: Callable[[Groups], float] | None = None,
         class_of: Mapping[str, Hashable] | None = None,
     ) -> None:
-        self._scheduler, self._option, self._merged_time = scheduler, option, merged_time
-        self._class_of = class_of
+        self._scheduler, self._class_of = scheduler, class_of
         self.known: dict[tuple[Hashable, bool], float] = {}
-        self._latency: Callable[[Groups], float] | None = None
-        on = cluster.devices[0] if device is None else cluster[device]
-        if isinstance(option, StageFormula):
-            self._latency = _by_formula(option, graph, on, cost)
-        elif isinstance(option, str):
-            if option not in NAMES:
-                raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
-            simulated = option == "simulated"
-            self._latency = (
-                tools.stage_latency(graph, cluster, cost, device=device) if simulated else _hios_sim(graph, on, cost)
+        self._ask: Callable[[Groups, bool], Any] = self._look_up
+        if isinstance(option, str) and option not in NAMES:
+            raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
+        if isinstance(option, str | StageFormula):
+            latency = (
+                tools.stage_latency(graph, cluster, cost, device=device.name)
+                if option == "simulated"
+                else _of_times(option, graph, device, cost)
             )
-        elif not (isinstance(option, Mapping) or callable(option)):
+            self._ask = lambda groups, merged: merged_time(groups) if merged_time and merged else latency(groups)
+        elif callable(option):
+            self._ask = lambda groups, merged: option(groups, merged) if merged else option(groups)
+        elif isinstance(option, Mapping):
+            self._table = option
+        else:
             raise SchedulerError(
                 f"{scheduler}: stage_latency must be {', '.join(NAMES)}, a StageFormula, a function or a table, "
                 f"not {option!r}"
             )
 
-    def _ask(self, groups: Groups, merged: bool) -> Any:
-        option = self._option
-        if self._latency is not None:
-            if not merged:
-                return self._latency(groups)
-            assert self._merged_time is not None, "who merges knows how long that takes"
-            return self._merged_time(tuple(name for group in groups for name in group))
-        if callable(option):
-            return option(groups, merged) if merged else option(groups)
-        assert isinstance(option, Mapping)
-        if groups not in option:
+    def _look_up(self, groups: Groups, merged: bool) -> float:
+        if groups not in self._table:
             what = "merged stage" if merged else "stage"
             raise SchedulerError(f"{self._scheduler}: the stage_latency table has no {what} {groups!r}")
-        return option[groups]
+        return self._table[groups]
 
     def __call__(self, groups: Groups, merged: bool = False) -> float:
         """Return the latency in us of a stage."""
@@ -157,12 +144,8 @@ class StageCost:
         return self.known[key]
 
 
-def _by_formula(formula: StageFormula, graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
-    times = dict(zip(graph.names, operator_times(graph, device, cost).tolist(), strict=True))
-    return lambda groups: formula.latency([sum(times[name] for name in group) for group in groups])
-
-
-def _hios_sim(graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
+def _of_times(option: str | StageFormula, graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
+    """Return the latency of a stage by a formula, or as HIOS simulates it, from the times of the operators."""
     times = operator_times(graph, device, cost)
     time: dict[str, float] = dict(zip(graph.names, times.tolist(), strict=True))
     used = times * np.nan_to_num(graph.utilization, nan=1.0)
@@ -170,6 +153,8 @@ def _hios_sim(graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Grou
 
     def latency(groups: Groups) -> float:
         sums: list[float] = [sum(time[name] for name in group) for group in groups]
+        if isinstance(option, StageFormula):
+            return option.latency(sums)
         if len(sums) == 1:
             return sums[0]
         return 0.5 * sum(sums) + 0.5 * max(sum(busy[name] for group in groups for name in group), max(sums))

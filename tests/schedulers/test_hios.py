@@ -13,8 +13,7 @@ from strategies import edge_pairs
 import workloads
 from simsched.model import Cluster, Edge, Link, Operator, OpGraph, default_cost
 from simsched.schedulers import schedule
-from simsched.schedulers.hios import hios_lp, hios_mr, inter_lp, inter_mr
-from simsched.schedulers.hios.stages import Ranked, Stages
+from simsched.schedulers.hios import Ranked, Stages, hios_lp, hios_mr, inter_lp, inter_mr
 from simsched.simulator import simulate
 
 ONE, TWO, FOUR = (Cluster.preset("a40", n).without_overheads() for n in (1, 2, 4))

@@ -15,8 +15,7 @@ import simsched as ss
 import workloads
 from simsched.model.graph import Operator, OpGraph
 from simsched.schedulers import schedule
-from simsched.schedulers.ios import ios, part
-from simsched.schedulers.ios.scheduler import blocks_of
+from simsched.schedulers.ios import blocks_of, ios, part
 from simsched.schedulers.stage_costs import StageFormula
 
 ONE = ss.Cluster.preset("a100")

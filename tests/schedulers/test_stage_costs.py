@@ -19,7 +19,7 @@ CLUSTER = ss.Cluster.preset("a100")
 def stage_cost(option, simulated=lambda groups: 7.0, **options):
     """What a stage costs, where the simulator would say what `simulated` says."""
     tools = SimpleNamespace(stage_latency=lambda graph, cluster, cost, *, device=None: simulated)
-    return StageCost("ios", option, GRAPH, CLUSTER, default_cost, tools, **options)
+    return StageCost("ios", option, GRAPH, CLUSTER, default_cost, tools, CLUSTER.devices[0], **options)
 
 
 def test_formula():
@@ -53,7 +53,7 @@ def test_simulated_and_functions_are_asked_once_per_stage():
 
 def test_merged_operators_take_the_time_of_the_merged_one():
     for option in ("simulated", "hios-sim", StageFormula()):
-        cost = stage_cost(option, merged_time=lambda names: 100.0 + len(names))
+        cost = stage_cost(option, merged_time=lambda groups: 100.0 + len(groups[0]))
         assert cost((("a", "b"),), merged=True) == 102.0
 
 

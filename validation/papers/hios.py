@@ -14,7 +14,7 @@ from functools import cache, partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import product
 from statistics import median
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ import workloads
 from simsched.base.errors import ScheduleError
 from simsched.model.costmodel import default_cost, operator_times
 from simsched.model.graph.structure import longest_from
-from simsched.schedulers.hios.stages import Ranked, StageCosts, Stages
+from simsched.schedulers.hios import Ranked, Stages
 from validation.evidence import each, table
 from validation.hardware.graphs import convolutions
 from validation.papers import hios_simulated as simulated
@@ -261,14 +261,14 @@ def figure_5(_run: Run) -> Values:
         seen.append(stages.latency)
         return table[groups[0][0], groups[1][0]]
 
-    stages.parallelize(2, cast(StageCosts, lambda _: latency))
+    stages.parallelize(2, lambda _: latency)
     return {"one by one": seen[0], "v2 and v4 together": seen[2], "v5 and v7 as well": stages.latency}
 
 
 def deadlock(_run: Run) -> Values:
     """Return whether {A, B}, here v1 and v2, is refused as a stage by Algorithm 2, and, B first, as a schedule."""
     graph = drawn_graph("3 1 3 1", "1-3 4-2", transfer=1.0)
-    merged = _on_devices(graph, "12", "34").parallelize(2, cast(StageCosts, lambda _: lambda _groups: 0.1))
+    merged = _on_devices(graph, "12", "34").parallelize(2, lambda _: lambda _groups: 0.1)
     plan = ss.Schedule(
         graph,
         [ss.Placement("v2", "gpu0", stream=1, group=1), ss.Placement("v1", "gpu0", stream=0),

@@ -1,5 +1,414 @@
-"""HIOS: schedulers for several GPUs, by longest paths (LP) or recorded mappings (MR), with or without stages."""
+"""HIOS-LP, longest paths onto devices, and HIOS-MR, mappings recorded for each; with stages or without."""
 
-from simsched.schedulers.hios.schedulers import hios_lp, hios_mr, inter_lp, inter_mr
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
-__all__ = ["hios_lp", "hios_mr", "inter_lp", "inter_mr"]
+import numpy as np
+
+from simsched.base.codec import Size
+from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost
+from simsched.model.graph.ordering import grouped
+from simsched.schedulers.hios import kernels
+from simsched.schedulers.hios.kernels import NONE, Mapping, Stage
+from simsched.schedulers.instance import Instance
+from simsched.schedulers.listing import by_priority, place_of, require_finite
+from simsched.schedulers.options import Mode
+from simsched.schedulers.protocol import Tools
+from simsched.schedulers.stage_costs import Groups, StageCost, StageLatencyOption
+
+
+class Ranked(Instance):
+    """Operators numbered by falling priority.
+
+    The priority is the longest path to an output, with the mean time over devices and the mean transfer over pairs of
+    them; equal ones keep the topological order.
+
+    Attributes
+    ----------
+    order
+        The operators, shape (n_ops,).
+    """
+
+    def __init__(self, graph: OpGraph, cluster: Cluster, cost: CostModel) -> None:
+        super().__init__(graph, cluster, cost)
+        self.order = by_priority(graph, self.upward_rank())
+
+    def mapping(self, *, released: bool = False, **numbers: int) -> Mapping:
+        """Return a table of operators that are not mapped yet, and of `numbers`."""
+        n, number = len(self.graph), place_of(self.order).astype(np.int32)
+        src, dst = number[self.graph.src], number[self.graph.dst]
+        (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
+        ops = np.zeros(n, kernels.Operator.dtype)
+        ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
+        return Mapping(
+            **numbers, released=released, n_ops=n, n_devices=len(self.devices), ops=ops, in_ptr=in_ptr, inputs=inputs,
+            out_ptr=out_ptr, outputs=outputs, time=np.ascontiguousarray(self.times[:, self.order]),
+            latency=self.latency, bandwidth=self.bandwidth,
+            order=number if released else np.arange(n, dtype=np.int32),
+        )  # fmt: skip
+
+
+StageCosts = Callable[[int], Callable[[Groups], float]]
+"""What stages take on a device, by its position among those of the instance."""
+
+
+class Stages:
+    """Operators device by device, each a stage of its own at first.
+
+    Parameters
+    ----------
+    instance
+        What is scheduled.
+    found
+        Where its operators run; those of a device by priority.
+    """
+
+    def __init__(self, instance: Ranked, found: Mapping) -> None:
+        n, graph, by_priority = found.n_ops, instance.graph, found["ops"]["device"]
+        count = np.arange(n, dtype=np.int32)
+        by_device = np.argsort(by_priority, kind="stable")
+        self._instance, self._op, self._device = instance, instance.order[by_device], by_priority[by_device]
+        place, number = place_of(self._op), place_of(by_device).astype(np.int32)
+        src, dst = place[graph.src], place[graph.dst]
+        us = instance.moving(slice(None), self._device[src], self._device[dst])
+        ptr, edges = grouped(dst, n)
+        self._stages = stages = np.zeros(n, Stage.dtype)
+        stages["time"], stages["size"] = instance.times[self._device, self._op], 1
+        stages["first"], stages["place"][number] = count, count
+        stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
+        last = count[np.diff(self._device, append=len(instance.devices)) > 0]
+        self._windows = kernels.Windows(
+            n_ops=n, n_devices=len(last), stages=stages, ptr=ptr, source=src[edges].astype(np.int32), us=us[edges],
+            order=number.copy(), turns=number, last=last,  # order is topological, windows in turn by falling priority
+        )  # fmt: skip
+        kernels.run_alone(self._windows)
+
+    @property
+    def latency(self) -> float:
+        """The makespan in us."""
+        return self._windows.latency
+
+    def parallelize(self, w: int, costs: StageCosts) -> dict[str, int]:
+        """Join neighbours on a device to stages of up to `w` operators, by Algorithm 2; return what was done."""
+        windows, asked, names = self._windows, 0, self._instance.graph.names
+        op, on = self._op.tolist(), self._device.data
+        windows.width = min(w, len(op))
+        kernels.next_stage(windows)
+        while windows.turn < windows.n_ops:
+            first = windows.first
+            groups = tuple((names[i],) for i in op[first : first + windows.taken])
+            windows.answer = costs(on[first])(groups)
+            asked += 1
+            kernels.next_stage(windows)
+        return {"stages_tried": asked, "stages_merged": windows.n_merged, "stages_refused": windows.n_refused}
+
+    def schedule(self, scheduler: str, search: dict[str, Any]) -> Schedule:
+        """Return the stages as a schedule, their operators launched stage by stage in a topological order."""
+        instance, on, order = self._instance, self._device, self._windows["order"]
+        is_first = self._stages["first"] == np.arange(len(on))
+        heads = order[is_first[order]]  # those of a stage behind its first need not follow it in the order
+        sizes = self._stages["size"][heads]
+        group = np.arange(len(on)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        rows = np.repeat(heads, sizes) + group
+        opens = np.cumsum(is_first)  # stages up to an operator's own
+        before = opens[np.searchsorted(on, np.arange(len(instance.devices)))[on]]  # of the device's first stage
+        return Schedule.from_columns(
+            instance.graph, self._op[rows], [device.name for device in instance.cluster.devices],
+            device=np.array(instance.devices)[on[rows]], stream=group, stage=(opens - before)[rows], group=group,
+            execution="stages", estimate=self.latency, scheduler=scheduler, search=search,
+        )  # fmt: skip
+
+
+def scheduled(
+    scheduler: str,
+    map_all: Callable[[Ranked, bool], tuple[Mapping, dict[str, int]]],
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    mode: str,
+    w: int = 1,
+    stage_latency: StageLatencyOption = "simulated",
+    tools: Tools | None = None,
+) -> Schedule:
+    """Return the schedule of a mapping, after Algorithm 2 if there are `tools` to ask for latencies of stages.
+
+    Devices that differ in the name alone share a `StageCost`, unless a cost model of the user's may tell them apart.
+
+    Parameters
+    ----------
+    map_all
+        Maps all operators, if told so as the released code does; says what `search` holds.
+    """
+    instance = Ranked(graph, cluster, cost)
+    found, search = map_all(instance, mode == "impl")
+    stages = Stages(instance, found)
+    require_finite(scheduler, stages.latency)
+    if tools is not None:
+        kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
+
+        @cache
+        def of_kind(kind: int) -> StageCost:
+            device = cluster.devices[kinds.index(kind)]
+            return StageCost(scheduler, stage_latency, graph, cluster, cost, tools, device)
+
+        of_kind(kinds[0])  # an option of no use is refused even where no stage is asked for
+        search |= stages.parallelize(w, lambda position: of_kind(kinds[instance.devices[position]]))
+    return stages.schedule(scheduler, search)
+
+
+def hios_lp(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    stage_latency: StageLatencyOption = "simulated",
+    w: Size = 2,
+    mode: Mode = "paper",
+) -> Schedule:
+    """Map longest paths onto devices as `inter_lp` does, then run neighbours on a device side by side.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    stage_latency
+        What a stage of two operators or more takes, each a group of its own, see `StageCost`; an operator
+        alone takes its `cost`, and is not asked for. With ``"hios-sim"`` an operator without a
+        utilization counts as one that fills the device.
+    w
+        Operators in a window, at least 1; 1 leaves every operator a stage of its own.
+    mode
+        As in `inter_lp`.
+
+    Returns
+    -------
+    Schedule
+        ``execution="stages"``, the operators of a stage on streams 0, 1, ...; `estimate` is the
+        makespan if a stage starts when its device is free and all inputs of all its operators are there,
+        and takes its latency; without launch and synchronisation. `search` holds ``paths``, ``stages_tried``
+        (latencies asked for), ``stages_merged`` and ``stages_refused`` (operators that must not be one stage).
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range.
+
+    Notes
+    -----
+    HIOS [1]_, Algorithms 1 and 2. Algorithm 2: operators in falling priority; a window starts at each that is in no
+    stage of several yet and holds it and up to `w` - 1 that follow it on its device, as far as they
+    are in no such stage either. Its first 2, 3, ... `w` operators are tried as one stage; the one of
+    least makespan is kept if that is strictly less than without, of equal ones the smallest. The
+    order of a device never changes otherwise.
+
+    The operators of a stage must not depend on each other, and merging them must close no cycle. The
+    paper looks for one in the dependencies alone. That lets through stages for which an in-order
+    execution waits for ever: A, B on one device, C, D on another, A -> C, D -> B; {A, B} waits for D,
+    which is queued behind C, which waits for A. Here the orders of the devices count as well.
+
+    Each stage tried is evaluated from its place in the order on, until the makespan cannot be less any
+    more: O(V (V + E)) in all besides Algorithm 1, and up to V (w - 1) questions for a latency.
+
+    The released Algorithm 2 evaluates with the clock of a device instead of finish times and in the order of
+    numbers that are not topological, sums parallel edges between stages, accepts stages that gain
+    nothing and such as never finish. ``mode="impl"`` has none of that: its stages could not always run.
+
+    References
+    ----------
+    .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
+       Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
+
+    Examples
+    --------
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator(name, time=5.0, utilization=0.5) for name in "abc"])
+    >>> plan = ss.schedule(graph, ss.Cluster.preset("a40"), hios_lp, stage_latency="hios-sim")
+    >>> [row.stage for row in plan.placements], plan.estimate, dict(plan.search)
+    ([0, 0, 1], 12.5, {'paths': 3, 'stages_tried': 1, 'stages_merged': 1, 'stages_refused': 0})
+    """
+    return scheduled("hios-lp", _by_paths, graph, cluster, cost, mode, w, stage_latency, tools)
+
+
+def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
+    """Map the longest path of what is left onto the device that gives the least latency, until all is mapped.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    mode
+        ``"paper"``: the algorithm as printed; ``"impl"``: the mapping of the released code (see Notes),
+        with the stages, the order and the estimate of the paper.
+
+    Returns
+    -------
+    Schedule
+        One operator per stage, ``execution="stages"``; `estimate` is the makespan of the list schedule
+        below, without launch, synchronisation and contention. `search` holds ``paths``, their number.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range.
+
+    Notes
+    -----
+    HIOS [1]_, Algorithm 1 (HIOS-LP) without Algorithm 2. A path is valid if no operator of it but the
+    first and the last is next to a mapped one; its length counts operators, the edges between
+    them, and the longest edge from the mapped part to the first and from the last to the mapped part. The
+    longest is found by a dynamic program with two states (first operator or not), O(V + E), where the
+    paper says O(V^2 E). Each device is tried: mapped operators in falling priority (longest path to an
+    output, transfers included), each behind the others of its device
+    (the worked example has no insertion) and when its inputs are there. Only those from the
+    path's first operator on are evaluated again, and only until the device cannot be the best any more.
+    O(paths x devices x (V + E)) in all.
+
+    Ties: priorities by topological position; equal paths go on rather than end, and then take the operator of
+    higher priority, from their first on; equal latencies to the lowest device, the first path to device 0.
+
+    On unequal devices priorities and lengths use the mean time over devices and, where links differ, the
+    mean transfer over pairs of devices; the evaluation uses the times of the devices and links in
+    question. Devices that links do not join to those before them get no operator, unless all
+    transfers are given as exact times. On one device transfers count nothing.
+
+    The released code peels edges rather than operators, so that a path may lead through mapped ones, does not
+    count the first operator of a path, gives ties to the last device, tries devices for the first path
+    too, and evaluates in the order of the operators given, with the clock of a device in place of
+    the finish times on it; this is ``mode="impl"``. Its rounding of slack to whole ms, for which it
+    never ends on some graphs, and its operators without edges, which it maps nowhere, are not followed (the
+    latter go to device 0).
+
+    References
+    ----------
+    .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
+       Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
+
+    Examples
+    --------
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator(name, time=5.0) for name in "abc"])
+    >>> plan = ss.schedule(graph, ss.Cluster.preset("a40", 2), inter_lp)
+    >>> [row.device for row in plan.placements], plan.estimate
+    (['gpu0', 'gpu1', 'gpu0'], 10.0)
+    """
+    return scheduled("inter-lp", _by_paths, graph, cluster, cost, mode)
+
+
+def _by_paths(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
+    """Return the operators on their devices by Algorithm 1, and what to say of the search."""
+    found = instance.mapping(released=released, n_open=len(instance.graph.src if released else instance.graph))
+    while found.n_open:
+        kernels.map_paths(found)
+    if released:
+        found["ops"]["device"] = np.maximum(found["ops"]["device"], 0)  # those without edges
+    return found, {"paths": found.n_paths}
+
+
+def hios_mr(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    stage_latency: StageLatencyOption = "simulated",
+    w: Size = 2,
+    mode: Mode = "paper",
+) -> Schedule:
+    """Map operators by the mappings recorded for those before as `inter_mr` does, then join neighbours to stages.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    stage_latency, w
+        As in `hios_lp`.
+    mode
+        As in `inter_mr`.
+
+    Returns
+    -------
+    Schedule
+        As of `hios_lp`, without ``paths``.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range.
+
+    Notes
+    -----
+    HIOS [1]_, Algorithms 3 and 2: `inter_mr`, then the windows of `hios_lp`, which see.
+
+    References
+    ----------
+    .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
+       Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
+    """
+    return scheduled("hios-mr", _by_records, graph, cluster, cost, mode, w, stage_latency, tools)
+
+
+def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
+    """Map operators one by one, with a mapping of all before recorded for each device that the last is on.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    mode
+        ``"paper"``: the algorithm as printed; ``"impl"``: the mapping of the released code (see Notes),
+        with the order and the estimate of the paper.
+
+    Returns
+    -------
+    Schedule
+        One operator per stage, ``execution="stages"``; `estimate` is the makespan of the list schedule
+        of the mapping, without launch, synchronisation and contention.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range.
+
+    Notes
+    -----
+    HIOS [1]_, Algorithm 3 (HIOS-MR) without Algorithm 2. Operators in falling priority (see `inter_lp`);
+    the i-th may go to the first i devices. State (i, j) is the i-th operator on device j: of the mappings
+    recorded in the states (i - 1, k), that after which it ends first, behind all that this mapping has on
+    device j and when its inputs are there. Ties take the first k; of the last operator's states, the
+    mapping of least makespan is taken, of equal ones the first j (on a graph of one output this is
+    the earliest end of the last operator, as printed).
+
+    O(M^2 (V + E)) for the times, with M devices, and O(M V^2) for copying the recorded mappings.
+
+    On unequal devices and links as in `inter_lp`. In the released code only the first producer of an
+    operator counts, the first operator takes no time, the second may go to any device, and the earliest
+    end recorded for the last operator decides; this is ``mode="impl"``.
+
+    References
+    ----------
+    .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
+       Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
+    """
+    return scheduled("inter-mr", _by_records, graph, cluster, cost, mode)
+
+
+def _by_records(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
+    """Return the operators on their devices by Algorithm 3."""
+    found = instance.mapping(released=released, n_states=1)
+    while found.at < found.n_ops:
+        kernels.record(found)
+    n_devices = found.n_devices
+    free = found["free"].reshape(2, n_devices, n_devices)[found.at % 2, : found.n_states]
+    best = int(np.argmin(free.diagonal() if released else free.max(axis=1)))
+    found["ops"]["device"] = found["mapped"].reshape(2, n_devices, found.n_ops)[found.at % 2, best]
+    return found, {}

@@ -1,58 +1,151 @@
 """The dynamic program over one part of a graph: memory and calls of the compiled search."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, combinations
 from math import inf
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import OpGraph
+from simsched.base.errors import SchedulerError
+from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, operator_times
+from simsched.model.graph.columns import KERNELS
+from simsched.rewriting import Draft, can_merge, merge_key, merged_operators, merging_lacks
+from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios import endings
-from simsched.schedulers.ios.problem import Problem, StoppedError
-from simsched.schedulers.listing import reduced, require_finite
-from simsched.schedulers.stage_costs import Groups
+from simsched.schedulers.listing import place_of, reduced, require_finite
+from simsched.schedulers.protocol import Tools
+from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption
 
+_ALL_SUBSETS_OF: Final = 10
+"""Operators of one key up to which all subsets are merged; of more only those that stand next to each other."""
 _STEPS: Final = 2**21  # cells between two looks at the clock
 _FIRST_ROOM: Final = 1024
 _EXACT_BELOW: Final = 2.0**62
 _MOST_NBYTES: Final = 2**30  # of one column; so cells can be counted in 32 bits
 
-Stage = tuple[tuple[int, ...], ...]
+
+class StoppedError(Exception):
+    """The time is over, or the user has interrupted."""
 
 
 class TooLargeError(Exception):
     """A part has more endings, or more stages to ask for, than the budget it names, or needs too much "memory"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What limits the stages, and the search for them.
+class Problem:
+    """A graph, what the stages of it cost, and which of its operators can be merged.
 
     Parameters
     ----------
-    r, s
-        Most operators of a group and most groups of a stage.
-    single_root
-        Whether only one operator of a group may read from none in the stage.
-    max_transitions
-        Most endings to look at.
-    max_stages
-        Most stages to ask the cost of.
+    graph, cluster, cost, tools
+        As the scheduler has them.
+    option
+        Where latencies come from. Those that are named and the formula do not know operators by name:
+        operators of equal times, kernels, loads and traffic are of one class, and stages of equal
+        classes, group by group, are asked for once.
+    strategy
+        Whether operators can be merged: not with ``"parallel"``, and with ``"merge"`` there have to be some.
+    deadline
+        When nothing is asked any more.
+
+    Attributes
+    ----------
+    formula
+        The formula that answers, if it is one.
+    latency
+        Answers for a stage by names.
+    times
+        Of each operator alone in us, shape (n_ops,).
+    classes
+        Number of the class of each operator, shape (n_ops,); without equal ones by topological position.
+    lacking
+        Convolutions of which nobody knows whether they can be merged, and the field that is missing.
+
+    Raises
+    ------
+    SchedulerError
+        If operators have to be merged and none of the graph has what that needs.
     """
 
-    r: int | None
-    s: int | None
-    single_root: bool
-    max_transitions: int
-    max_stages: int
+    def __init__(
+        self,
+        graph: OpGraph,
+        cluster: Cluster,
+        cost: CostModel,
+        option: StageLatencyOption,
+        tools: Tools,
+        strategy: str,
+        deadline: Deadline,
+    ) -> None:
+        device = cluster.devices[0]
+        self.graph, self.deadline = graph, deadline
+        self.formula = formula = option if isinstance(option, StageFormula) else None
+        convolutions = strategy != "parallel" and "conv" in graph.labels("kind")[1]
+        self._draft = draft = Draft.from_graph(graph) if convolutions else Draft([])  # else there is nothing to look at
+        self._keys = {name: key for name in draft.rows if (key := merge_key(draft, name)) is not None}
+        self.lacking = {name: field for name in draft.rows if (field := merging_lacks(draft, name)) is not None}
+        if strategy == "merge" and not self._keys:
+            raise SchedulerError(
+                f"ios: strategy 'merge' finds nothing in {graph.name!r} that can be merged: it takes convolutions "
+                f"that read one operator, with input_shapes, output_shape and the attributes kernel, stride and "
+                f"padding; give those, or strategy='parallel'"
+            )
 
-    def share(self, n: int) -> "Limits":
-        """Return limits with an n-th of the budget."""
-        return replace(self, max_transitions=max(1, self.max_transitions // n), max_stages=max(1, self.max_stages // n))
+        def merged_time(groups: Groups) -> float:
+            us = sum(cost(op, device) for op in merged_operators(draft, groups[0]))  # the split included
+            return us if formula is None else formula.latency([us])
+
+        self.times = operator_times(graph, device, cost)
+        by_look = isinstance(option, str | StageFormula)
+        self.classes = _classes(graph, self.times) if by_look else place_of(graph.order_index)
+        class_of = dict(zip(graph.names, self.classes.tolist(), strict=True))
+        self.latency = StageCost(
+            "ios", option, graph, cluster, cost, tools, device, merged_time=merged_time, class_of=class_of
+        )
+
+    def check_time(self) -> None:
+        """Raise StoppedError if the deadline is over."""
+        if self.deadline.over():
+            raise StoppedError
+
+    def ask(self, groups: Groups, merged: bool = False) -> float:
+        """Return the latency of a stage in us, if there is time."""
+        self.check_time()
+        return self.latency(groups, merged)
+
+    def merges(self, ops: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the sets among some operators that can be merged, by their places in `ops`, each rising."""
+        names = [self.graph.names[i] for i in ops]
+        families: dict[Hashable, list[int]] = {}
+        for k, name in enumerate(names):
+            if name in self._keys:
+                families.setdefault(self._keys[name], []).append(k)
+        found: list[tuple[int, ...]] = []
+        for family in families.values():
+            for size in range(2, len(family) + 1):
+                sets: Iterable[tuple[int, ...]] = combinations(family, size)
+                if len(family) > _ALL_SUBSETS_OF:
+                    sets = zip(*(family[k:] for k in range(size)), strict=False)
+                found += [c for c in sets if can_merge(self._draft, [names[k] for k in c])]
+        return found
+
+
+def _classes(graph: OpGraph, times: Floats) -> Ints:
+    """Return equal numbers for operators that differ in nothing but names that a latency may depend on."""
+    columns = [getattr(graph, key).tolist() for key in ("flops", "nbytes", "weight_nbytes", "utilization", "intensity")]
+    kernels = list(zip(*(getattr(graph, key).tolist() for key in KERNELS), strict=True))
+    ptr = graph.kernel_ptr.tolist()
+    number: dict[tuple[object, ...], int] = {}
+    found = []
+    for i, time in enumerate(times.tolist()):
+        loads = repr([column[i] for column in columns])  # as text: what is unknown is NaN, which differs from itself
+        row = (time, graph.label("dtype", i), loads, *kernels[ptr[i] : ptr[i + 1]])
+        found.append(number.setdefault(row, len(number)))
+    return np.array(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +189,12 @@ class Part:
         What they are of.
     ops
         The operators, in topological order; below each is numbered by its place.
-    limits
-        What limits the search.
+    r, s
+        Most operators of a group and most groups of a stage.
+    single_root
+        Whether only one operator of a group may read from none in the stage.
+    max_transitions, max_stages
+        Most endings to look at, and most stages to ask the cost of.
 
     Raises
     ------
@@ -107,29 +204,40 @@ class Part:
         If the deadline is over.
     """
 
-    def __init__(self, problem: Problem, ops: Sequence[int], limits: Limits) -> None:
-        self._problem, self._limits = problem, limits
-        self._check_time()
+    def __init__(
+        self,
+        problem: Problem,
+        ops: Sequence[int],
+        r: int | None,
+        s: int | None,
+        single_root: bool,
+        max_transitions: int,
+        max_stages: int,
+    ) -> None:
+        self._problem, self._max_transitions, self._max_stages = problem, max_transitions, max_stages
+        problem.check_time()
         n, self._names = len(ops), [problem.graph.names[i] for i in ops]
         self._readers = readers_within(problem.graph, ops)
-        if least_transitions(self._readers) > limits.max_transitions:
+        if least_transitions(self._readers) > max_transitions:
             raise TooLargeError("max_transitions")  # known before anything is asked about operators to merge
         self._classes = np.unique(problem.classes[ops], return_inverse=True)[1]  # below n
-        self._merges = problem.merging.sets(ops)
+        self._merges = problem.merges(ops)
         merge_cost = [problem.ask(self._named((merge,)), merged=True) for merge in self._merges]
-        most = n if limits.r is None else min(n, limits.r)
+        most = n if r is None else min(n, r)
         room = _FIRST_ROOM + 2 * n
         reader_ptr, readers = _joined(self._readers)
-        source_ptr, sources = _joined(_turned(self._readers))
+        producers = np.repeat(np.arange(n), np.diff(reader_ptr))
+        by_reader = np.lexsort((-producers, readers))
         merge_ptr, merged = _joined([merge[::-1] for merge in self._merges])
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in self._readers)
         self._run = run = endings.PartTable(
-            n_ops=n, n_words=(n + 63) // 64, n_states=1, single_root=limits.single_root, most_ops=most,
-            most_groups=n if limits.s is None else min(n, limits.s), n_merges=len(self._merges),
+            n_ops=n, n_words=(n + 63) // 64, n_states=1, single_root=single_root, most_ops=most,
+            most_groups=n if s is None else min(n, s), n_merges=len(self._merges),
             states_room=room, cells_room=room, nodes_room=1 << (room - 1).bit_length(), written_room=room,
             time=problem.times[ops], classes=self._classes.astype(np.int32),
             fewer=np.array([0, *accumulate(fewer)], np.int32), reader_ptr=reader_ptr, readers=readers,
-            source_ptr=source_ptr, sources=sources, merge_ptr=merge_ptr, merged=merged,
+            source_ptr=np.searchsorted(readers[by_reader], np.arange(n + 1)).astype(np.int32),
+            sources=producers[by_reader].astype(np.int32), merge_ptr=merge_ptr, merged=merged,
             merge_cost=np.array(merge_cost, np.float64),
         )  # fmt: skip
         run["masks"][: run.n_words].view(np.uint8)[: (n + 7) // 8] = np.packbits(np.ones(n, bool), bitorder="little")
@@ -140,17 +248,13 @@ class Part:
         while run.state < run.n_states:
             self._make_room("states", "cells")
             endings.build_states(run)
-            self._check_time()
-            if run.n_cells > limits.max_transitions:  # each is an ending of one operator
+            problem.check_time()
+            if run.n_cells > max_transitions:  # each is an ending of one operator
                 raise TooLargeError("max_transitions")
         run["values"] = np.zeros(run.n_states, endings.Value.dtype)
         run["values"]["count"][-1] = run["values"]["count_modulo"][-1] = 1
 
-    def _check_time(self) -> None:
-        if self._problem.deadline.over():
-            raise StoppedError
-
-    def _named(self, stage: Stage) -> Groups:
+    def _named(self, stage: Sequence[Sequence[int]]) -> Groups:
         return tuple(tuple(self._names[k] for k in group) for group in stage)
 
     def _make_room(self, *growing: str) -> None:
@@ -173,7 +277,7 @@ class Part:
 
     def _search(self, mode: int) -> None:
         """Go through all endings."""
-        run, left = self._run, self._limits.max_transitions
+        run, left = self._run, self._max_transitions
         run.mode, run.state, run.depth, run.n_endings = mode, run.n_states - 2, -1, 0
         while run.state >= 0:
             if left == 0:
@@ -181,13 +285,13 @@ class Part:
             self._make_room("nodes", "written")
             run.left = steps = min(left, _STEPS)
             endings.search_endings(run)
-            self._check_time()
+            self._problem.check_time()
             left -= steps - run.left
-            if run.n_asked > self._limits.max_stages:
+            if run.n_asked > self._max_stages:
                 raise TooLargeError("max_stages")
 
-    def solution(self) -> Solution:
-        """Return a fastest sequence of stages.
+    def solution(self, reason: str | None) -> Solution:
+        """Return a fastest sequence of stages, with the reason why its block was cut.
 
         Raises
         ------
@@ -208,54 +312,40 @@ class Part:
             run["factor"] = 1.0 + formula.slowdown * (np.arange(run.n_ops + 1) - 1.0)
             run["factor"][0] = formula.constant
             self._search(endings.FORMULA)
-        return self._found()
-
-    def _asked(self) -> Iterator[Groups]:
-        """Yield the stages to ask the cost of."""
-        groups: list[tuple[int, ...]] = []
-        group: list[int] = []
-        for drafted in self._run["written"][: self._run.n_written].tolist():
-            if drafted == endings.END_OF_STAGE:
-                yield self._named(tuple(groups))
-                groups = []
-                continue
-            group.append(drafted >> 1)
-            if not drafted & 1:
-                groups.append(tuple(group))
-                group = []
-
-    def _found(self) -> Solution:
-        """Read the stages and the counts."""
-        run, whole = self._run, self._run.values[0]
+        whole, masks = run.values[0], run["masks"].reshape(-1, run.n_words)
         require_finite("ios", whole.cost)
         stages: list[tuple[Groups, bool]] = []
         state = 0
         while state < run.n_states - 1:
             value = run.values[state]
-            if value.merge >= 0:
-                stage: Stage = (self._merges[value.merge],)
-            else:
-                stage = self._groups(np.flatnonzero(self._held(state) > self._held(value.next)).tolist())
-            stages.append((self._named(stage), value.merge >= 0))
+            taken = np.unpackbits((masks[state] & ~masks[value.next]).view(np.uint8), bitorder="little")
+            groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(np.flatnonzero(taken).tolist())
+            stages.append((self._named(groups), value.merge >= 0))
             state = value.next
         transitions = run.n_endings + run.n_merged_endings
         # an upper bound of the rounding error: additions one after the other, stage after stage
-        error = whole.count * (run.n_ops + 1) * (transitions + 1) * 2.0**-52
-        exact = error < _EXACT_BELOW
-        schedules = None
-        if whole.count < inf:
-            schedules = _congruent(whole.count, whole.count_modulo) if exact else int(whole.count)
+        exact = whole.count * (run.n_ops + 1) * (transitions + 1) * 2.0**-52 < _EXACT_BELOW
+        schedules = int(whole.count) if whole.count < inf else None
+        if exact and schedules is not None:  # the closest number that is the same modulo 2^64
+            schedules += (whole.count_modulo - schedules + 2**63) % 2**64 - 2**63
         return Solution(
-            tuple(reversed(stages)), run.n_states - 1, transitions, run.n_merged_endings, schedules, exact, run.n_stages
-        )
+            tuple(reversed(stages)), run.n_states - 1, transitions, run.n_merged_endings, schedules, exact,
+            run.n_stages, reason,
+        )  # fmt: skip
 
-    def _held(self, state: int) -> npt.NDArray[np.uint8]:
-        """Return 1 for each operator that a state holds, 0 for others."""
-        words = self._run.n_words
-        mask = self._run["masks"][state * words : (state + 1) * words]
-        return np.unpackbits(mask.view(np.uint8), bitorder="little")
+    def _asked(self) -> Iterator[Groups]:
+        """Yield the stages to ask the cost of."""
+        stage: list[list[int]] = [[]]
+        for drafted in self._run["written"][: self._run.n_written].tolist():
+            if drafted == endings.END_OF_STAGE:
+                yield self._named(stage[:-1])
+                stage = [[]]
+                continue
+            stage[-1].append(drafted >> 1)
+            if not drafted & 1:
+                stage.append([])
 
-    def _groups(self, ops: Sequence[int]) -> Stage:
+    def _groups(self, ops: Sequence[int]) -> list[list[int]]:
         """Return the groups of a stage: rising operators that edges connect, by their classes, then first operators."""
         group_of: dict[int, list[int]] = {}
         for x in reversed(ops):
@@ -264,8 +354,8 @@ class Part:
                 if u in group_of and group_of[u] is not group:
                     group += group_of[u]
                     group_of |= dict.fromkeys(group_of[u], group)
-        groups = [tuple(sorted(group_of[x])) for x in ops if min(group_of[x]) == x]
-        return tuple(sorted(groups, key=lambda group: [self._classes[x] for x in group]))
+        groups = [sorted(group_of[x]) for x in ops if min(group_of[x]) == x]
+        return sorted(groups, key=lambda group: [self._classes[x] for x in group])
 
 
 def readers_within(graph: OpGraph, ops: Sequence[int]) -> list[list[int]]:
@@ -292,21 +382,6 @@ def least_transitions(readers: Sequence[Sequence[int]]) -> int:
             steps[u] = max(steps[u], steps[x] + 1)
     width = max(Counter(steps).values())
     return int(width * 2 ** (width - 1))
-
-
-def _congruent(near: float, modulo: int) -> int:
-    """Return the number closest to another of all that equal `modulo` modulo 2^64."""
-    whole = int(near)
-    return whole + (modulo - whole + 2**63) % 2**64 - 2**63
-
-
-def _turned(readers: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return what each operator reads from, falling."""
-    sources: list[list[int]] = [[] for _ in readers]
-    for x in reversed(range(len(readers))):
-        for u in readers[x]:
-            sources[u].append(x)
-    return sources
 
 
 def _joined(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
