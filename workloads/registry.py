@@ -8,8 +8,8 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
 from simsched.base.errors import GraphError, UnknownNameError, shown
-from simsched.base.imported import Imported
 from simsched.base.io import is_stream, reading_once
+from simsched.base.shown import Imported
 from simsched.model.graph import OpGraph
 from workloads.declared import Workload
 from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of

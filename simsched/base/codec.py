@@ -26,8 +26,6 @@ from simsched.base.numeric import LARGEST_COUNT, is_number
 
 LONGEST_TEXT: Final = 1 << 16
 """Characters of a name, or of any other text that is a field of a JSON document."""
-_BRIEF, _ASIDE = "brief", "aside"
-_SETTLED: Final = (bool, int, float, str, tuple, NoneType)
 T = TypeVar("T")
 D = TypeVar("D", bound="Document")
 
@@ -361,13 +359,13 @@ def or_null(found: dict[str, Any]) -> dict[str, Any]:
 
 def aside(default: Any = None) -> Any:
     """Return a field of a data class of which documents know nothing, and which is taken as it is."""
-    return field(default=default, compare=False, repr=False, metadata={_ASIDE: True})
+    return field(default=default, compare=False, repr=False, metadata={"aside": True})
 
 
 def brief(default: Any, **options: Any) -> Any:
     """Return a field of a data class that is left out of documents where it is at its default, or its ``default()``."""
     given = {"default_factory": default} if isinstance(default, type) else {"default": default}
-    return field(**given, metadata={_BRIEF: True}, **options)
+    return field(**given, metadata={"brief": True}, **options)
 
 
 def kind_of(hint: Any) -> Kind:
@@ -444,16 +442,15 @@ def fields_of(cls: Any) -> tuple[_Field, ...]:
     """Return the fields of a data class or a named tuple, by their hints."""
     hints = get_type_hints(cls, include_extras=True)
     if is_dataclass(cls):
-        asked = [each for each in fields(cls) if each.init and _ASIDE not in each.metadata]
-        defaults = {
-            each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in asked
-        }
-        briefs = [each.name for each in asked if _BRIEF in each.metadata]
+        asked = {each.name: each for each in fields(cls) if each.init and "aside" not in each.metadata}
+        made = {name: f.default if f.default_factory is MISSING else f.default_factory() for name, f in asked.items()}
+        briefs = [name for name in asked if "brief" in asked[name].metadata]
     else:
-        defaults, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
+        made, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
+    settled = {name: value for name, value in made.items() if isinstance(value, str | float | tuple | int | None)}
     return tuple(
-        _Field(name, kind_of(hints[name]), value, value if isinstance(value, _SETTLED) else MISSING, name in briefs)
-        for name, value in defaults.items()
+        _Field(name, kind_of(hints[name]), value, settled.get(name, MISSING), name in briefs)
+        for name, value in made.items()
     )
 
 
@@ -532,11 +529,11 @@ def read(cls: type[T], data: Any, where: str) -> T:
     data = _object(data, where)
     checks = issubclass(cls, Checked) and not hasattr(cls, "FILE")  # every field, when it is made
     for each in known:
-        value = data.get(each.name, MISSING)
-        if value is MISSING or (value is None and each.default is not MISSING):
-            if each.default is MISSING:
-                raise FormatError(f"{where}: field {each.name!r} is missing")
+        value = data.get(each.name)
+        if value is None and each.default is not MISSING:
             continue
+        if each.name not in data:
+            raise FormatError(f"{where}: field {each.name!r} is missing")
         try:
             found = each.kind.read(value, _inside(where, each.name))
             values[each.name] = found if checks else each.kind.take(found)
@@ -610,14 +607,13 @@ class Record:
 
 def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
     """Return a document without its format and version, both checked."""
-    for name, expected, phrase in (
-        ("format", kind, f"expected {kind!r}"), ("version", version, f"this release reads {kind} {version}")
-    ):  # fmt: skip
+    said = {"format": (kind, f"expected {kind!r}"), "version": (version, f"this release reads {kind} {version}")}
+    for name, (expected, phrase) in said.items():
         if name not in _object(data, where):
             raise FormatError(f"{where}: field {name!r} is missing")
         if data[name] != expected or type(data[name]) is not type(expected):
             raise FormatError(f"{where}: field {name!r} is {data[name]!r:.60}; {phrase}")
-    return {name: value for name, value in data.items() if name not in ("format", "version")}
+    return {name: value for name, value in data.items() if name not in said}
 
 
 class Document:

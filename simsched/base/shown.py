@@ -1,11 +1,48 @@
-"""How nouns show themselves: as data frames, and in the ways that `simsched.show` fills in."""
+"""Functions by name that are imported when they are asked for; by them nouns show themselves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from importlib import import_module
+from inspect import unwrap
+from typing import Any, Final, TypeVar
 
 from simsched.base.errors import MissingDependencyError
-from simsched.base.imported import Imported
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Imported(UserDict[str, F]):
+    """A dict of functions whose modules are imported when one is asked for.
+
+    Parameters
+    ----------
+    places
+        ``package.module:function`` of each name.
+    made
+        What becomes of a function when it was imported; by default it is as it was.
+    """
+
+    def __init__(self, places: Any, made: Callable[[F], F] = lambda function: function) -> None:
+        self._made = made
+        super().__init__(places)
+
+    def __getitem__(self, name: str) -> F:
+        place: Any = self.data[name]
+        if isinstance(place, str):
+            module, function = place.split(":")
+            self.data[name] = self._made(getattr(import_module(module), function))
+        return self.data[name]
+
+    def name_of(self, function: Callable[..., Any]) -> str | None:
+        """Return the name of a function, which may be wrapped; None if it has none."""
+        for name, place in self.data.items():
+            is_here = not isinstance(place, str) or place.split(":")[0] in sys.modules
+            if is_here and unwrap(self[name]) is unwrap(function):
+                return name
+        return None
+
 
 VIEWS: Final = Imported[Any]({})
 """Functions that draw or print a noun, by name. A graph knows nothing of pictures, which know all of graphs: so the

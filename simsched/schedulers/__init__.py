@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
-from simsched.base.imported import Imported
+from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
 from simsched.schedulers.options import taken
 from simsched.schedulers.protocol import Scheduler, Tools
@@ -39,21 +39,14 @@ def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
     return with_tools
 
 
-class _Equipped(Imported[Scheduler]):
-    """Schedulers that need no ``tools``."""
-
-    def _as_given(self, function: Scheduler) -> Scheduler:
-        return equipped(function)
-
-
 _MODULES: Final = {
     "sequential": "sequential", "round-robin": "round_robin", "greedy": "greedy", "lios": "lios", "lios-rand1": "lios",
     "lios-rand2": "lios", "lios-rand": "lios", "heft": "heft", "peft": "peft", "etf": "etf", "ios": "ios",
     "inter-lp": "hios", "hios-lp": "hios", "inter-mr": "hios", "hios-mr": "hios", "nimble": "nimble", "opara": "opara",
     "autograph": "autograph", "search": "search",
 }  # fmt: skip
-SCHEDULERS: Final = _Equipped(
-    {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}
+SCHEDULERS: Final = Imported[Scheduler](
+    {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}, equipped
 )
 """Schedulers by name; the module of one is imported when it is asked for."""
 FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph": 80, "search": 0})

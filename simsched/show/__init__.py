@@ -2,7 +2,7 @@
 
 from simsched.base.shown import VIEWS
 
-VIEWS.add(
+VIEWS.update(
     {
         "html": "simsched.show.notebook:html",
         "gantt": "simsched.show.gantt:gantt",
