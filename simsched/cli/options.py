@@ -248,7 +248,7 @@ class Target:
     def _widened(self, target: "calibrated.Target", path: str) -> "calibrated.Target":
         """Return a target with as many devices as are asked for, see `widened`."""
         from simsched.model.calibrated import bare, with_cluster
-        from simsched.model.cluster.widening import widened
+        from simsched.model.cluster import widened
 
         if self.gpus in (None, len(bare(target))):
             return target

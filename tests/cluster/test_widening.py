@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from simsched.base.errors import ClusterError
-from simsched.model.cluster import Cluster
-from simsched.model.cluster.widening import widened
+from simsched.model.cluster import Cluster, widened
 
 
 @pytest.mark.parametrize("gpu", ["a100", "a40", "v100", "h100"])

@@ -8,7 +8,7 @@ from kineto_traces import A100, CPU, KinetoTrace, forked, small_network
 
 from simsched import Cluster, Operator, OpGraph
 from simsched.base.errors import FormatError
-from simsched.model.cluster.occupancy import occupancy
+from simsched.model.cluster import occupancy
 from workloads.formats.kineto import read_kineto
 
 KINDS = {"conv1": "conv", "relu": "relu", "flatten": "flatten", "fc": "linear"}

@@ -96,7 +96,7 @@ def read_kineto(
     was launched.
 
     *What is not read.* Occupancy as estimated by the profiler (0 for kernels of more than 48 KiB
-    of shared memory; see `simsched.model.cluster.occupancy`), warps and blocks per SM, bandwidths; and the times of
+    of shared memory; see `simsched.model.cluster.device`), warps and blocks per SM, bandwidths; and the times of
     calls, which the profiler itself makes several times longer: overheads come from a calibration.
 
     *CPU.* In a trace without kernels the time of an operator is its own on the host.

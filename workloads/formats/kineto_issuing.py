@@ -13,7 +13,7 @@ import numpy as np
 
 from simsched.base.errors import ClusterError, FormatError, SimschedError
 from simsched.model import Cluster, Device, Floats, Ints, Kernel, OpGraph, Program
-from simsched.model.cluster.occupancy import occupancy
+from simsched.model.cluster import occupancy
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from simsched.model.trace import Trace, measured_trace
 from workloads.formats.kineto_device import measured_device, traced_device

@@ -13,9 +13,9 @@ from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, spe
 from simsched.experiments.whatif.rewiring import Rewiring, carried, fused, positions, removed
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule
 from simsched.model.calibrated import Target, bare, upon
+from simsched.model.cluster import widened
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.presets import make_device
-from simsched.model.cluster.widening import widened
 from simsched.model.costmodel import default_cost, operator_times, rooflines
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule

@@ -1,28 +1,70 @@
-"""`Cluster`: devices and the topology of links between them."""
+"""`Cluster`: devices and the topology of links between them, and which ways copies take."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from heapq import heappop, heappush
+from itertools import count
 from math import inf
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.codec import Amount, Checked, Document, Rate
 from simsched.base.errors import ClusterError, UnknownNameError
-from simsched.base.numeric import frozen, is_count, twice
+from simsched.base.numeric import frozen, is_count, twice, whole_numbers
 from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
-from simsched.model.cluster.routing import Route, Router, Routes, Wire
-from simsched.model.graph.columns import Ints
+from simsched.model.graph.columns import Floats, Ints
 
 Part = TypeVar("Part", Device, Link)
+Wire = tuple[str, str, Link]
+
+_PER_LINK: Final = 1e-6  # us: makes the shorter of two ways of equal latency the cheaper one
 
 
-@dataclass(frozen=True)
-class _Wired(Checked):
+class Route(NamedTuple):
+    """How a copy gets from one device to another.
+
+    Parameters
+    ----------
+    channels
+        Link directions it occupies, as indices into `Cluster.channels`.
+    latency
+        Sum of the latencies on the way, in us.
+    bandwidth
+        Least bandwidth on the way, in bytes per us.
+    """
+
+    channels: tuple[int, ...]
+    latency: float
+    bandwidth: float
+
+
+class Routes(NamedTuple):
+    """How copies get from devices to others, by columns (see `Route`), one row per pair.
+
+    Parameters
+    ----------
+    channel_ptr, channel
+        Pair p occupies ``channel[channel_ptr[p]:channel_ptr[p + 1]]``, in the order of the way.
+    latency, bandwidth
+        In us and in bytes per us; without links between the two infinity and zero, within a device the reverse.
+    known
+        Whether links lead from the one to the other.
+    """
+
+    channel_ptr: Ints
+    channel: Ints
+    latency: Floats
+    bandwidth: Floats
+    known: npt.NDArray[np.bool_]
+
+
+class _Wired(NamedTuple):
     """A link and what it joins.
 
     Parameters
@@ -37,7 +79,6 @@ class _Wired(Checked):
         Whether each direction has the bandwidth to itself.
     """
 
-    SUBJECT, ERROR = "link", ClusterError
     ends: tuple[str, str]
     bandwidth: Rate
     latency: Amount = 0.0
@@ -181,8 +222,8 @@ class Cluster(Checked, Document):
         ClusterError
             If no links lead there.
         """
-        found = self._router.from_device(self.index[self[src].name])[self.index[self[dst].name]]
-        if found.latency == inf:
+        found = self._routes_from(self[src].name).get(self[dst].name)
+        if found is None:
             raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
         return found
 
@@ -195,11 +236,55 @@ class Cluster(Checked, Document):
         >>> np.diff(found.channel_ptr).tolist(), found.latency.tolist()
         ([0, 2, 4], [0.0, 2.0, 12.0])
         """
-        return self._router.routes(src, dst)
+        a, b, names = whole_numbers(src), whole_numbers(dst), [*self.index]
+        if a is None or b is None or any(x.size and not 0 <= x.min() <= x.max() < len(names) for x in (a, b)):
+            raise ClusterError(f"src and dst must hold numbers of devices: there are {len(names)}")
+        if a.shape != b.shape or a.ndim != 1:
+            raise ClusterError(f"src and dst must have the same length, not {a.shape} and {b.shape}")
+        pairs = zip(a.tolist(), b.tolist(), strict=True)
+        found = [self._routes_from(names[u]).get(names[v], Route((), inf, 0.0)) for u, v in pairs]
+        ptr = np.cumsum([0, *(len(route.channels) for route in found)])
+        channel = np.array([number for route in found for number in route.channels], np.int64)
+        latency, bandwidth = (np.array([route[i] for route in found], np.float64) for i in (1, 2))
+        return Routes(ptr, channel, latency, bandwidth, known=latency < inf)
 
     @cached_property
-    def _router(self) -> Router:
-        return Router(self.index, self.links)
+    def _hops(self) -> Mapping[str, Mapping[str, tuple[int, Link]]]:
+        """Of each end those that links lead to from it, with the number of the channel and the link."""
+        hops: dict[str, dict[str, tuple[int, Link]]] = defaultdict(dict)
+        channel = 0
+        for a, b, link in self.links:
+            back = channel + link.duplex
+            for u, v, number in ((a, b, channel), (b, a, back)):
+                # of parallel links the one of least latency is used, of equal ones the first
+                if v not in hops[u] or link.latency < hops[u][v][1].latency:
+                    hops[u][v] = number, link
+            channel = back + 1
+        return hops
+
+    @cached_property
+    def _found(self) -> dict[str, dict[str, Route]]:
+        """What `_routes_from` found."""
+        return {}
+
+    def _routes_from(self, source: str) -> Mapping[str, Route]:
+        """Return the ways from a device, by Dijkstra; of equal costs the one that was found first."""
+        if source not in self._found:
+            routes, costs = {source: Route((), 0.0, inf)}, {source: 0.0}
+            fringe, turn = [(0.0, 0, source)], 0
+            while fringe:
+                _, _, at = heappop(fringe)
+                way = routes[at]
+                for to, (channel, link) in self._hops.get(at, {}).items():
+                    cost = costs[at] + (link.latency + _PER_LINK)
+                    if cost < costs.get(to, inf):
+                        costs[to], turn = cost, turn + 1
+                        least = min(way.bandwidth, link.bandwidth)
+                        routes[to] = Route((*way.channels, channel), way.latency + link.latency, least)
+                        if to not in self.index:  # copies pass through switches alone
+                            heappush(fringe, (cost, turn, to))
+            self._found[source] = routes
+        return self._found[source]
 
     @cached_property
     def kind(self) -> Ints:
@@ -254,9 +339,8 @@ class Cluster(Checked, Document):
     @classmethod
     def from_file(cls, devices: tuple[Device, ...], links: Sequence[_Wired] = (), name: str = "cluster") -> "Cluster":
         """Make one of what its file has."""
-        return cls(
-            devices, tuple((*each.ends, Link(each.bandwidth, each.latency, each.duplex)) for each in links), name
-        )
+        wires = tuple((*ends, Link(rate, latency, duplex)) for ends, rate, latency, duplex in links)
+        return cls(devices, wires, name)
 
 
 def _changed(part: Part, changes: Mapping[str, Any]) -> Part:
@@ -280,3 +364,60 @@ def _wire(members: list[str], name: str, suffix: str) -> list[Wire]:
         return [(a, b, link) for i, a in enumerate(members) for b in members[i + 1 :]]
     bridges = [(a, b, link) for a, b in zip(members[::2], members[1::2], strict=False)]
     return bridges + (_wire(members, BRIDGED_BUS, suffix) if len(members) > 2 else [])
+
+
+def widened(cluster: Cluster, n_gpus: int) -> Cluster:
+    """Return a cluster with another number of devices.
+
+    Parameters
+    ----------
+    cluster
+        What there is.
+    n_gpus
+        Devices in all, at least 1.
+
+    Returns
+    -------
+    Cluster
+        With fewer devices, the first ones and the links between what is left. With more, copies of its device
+        under new names ``gpu1, ...``, wired as a preset of so many such cards; devices that are wired like a
+        preset with another link keep that link.
+
+    Raises
+    ------
+    ClusterError
+        If devices differ from each other, are of no preset or are wired as none is: how more of them would be
+        joined is not known.
+
+    >>> [device.name for device in widened(Cluster.preset("a100"), 3).devices]
+    ['gpu0', 'gpu1', 'gpu2']
+    """
+    if n_gpus == len(cluster):
+        return cluster
+    if n_gpus < len(cluster):
+        gone = [device.name for device in cluster.devices[n_gpus:]]
+        links = tuple(wire for wire in cluster.links if wire[0] not in gone and wire[1] not in gone)
+        return Cluster(cluster.devices[:n_gpus], links, f"{n_gpus} of {cluster.name}")
+    first, wired = cluster.devices[0], None
+    if len(cluster.kinds) == 1 and first.model in DEVICES:
+        alike = (
+            link for link in (None, *LINKS)
+            if len(cluster) == 1 or _wires(Cluster.preset(first.model, len(cluster), link=link)) == _wires(cluster)
+        )  # fmt: skip
+        wired = next((Cluster.preset(first.model, n_gpus, link=link) for link in alike), None)
+    if wired is None:
+        raise ClusterError(
+            f"{n_gpus} devices: how more of those of {cluster.name!r} are joined is not known: they differ, are of no "
+            f"preset ({first.model!r}), or are wired as none is"
+        )
+    fresh = (name for name in (f"gpu{i}" for i in count()) if name not in cluster.index)
+    devices = (*cluster.devices, *(replace(first, name=next(fresh)) for _ in range(n_gpus - len(cluster))))
+    new_name = {old.name: new.name for old, new in zip(wired.devices, devices, strict=True)}
+    links = tuple((new_name.get(a, a), new_name.get(b, b), link) for a, b, link in wired.links)
+    name = f"{n_gpus} x {cluster.name}" if len(cluster) == 1 else f"{n_gpus} x {first.model}"
+    return Cluster(devices, links, name)
+
+
+def _wires(cluster: Cluster) -> list[tuple[object, ...]]:
+    """Return the links with devices by number."""
+    return [(cluster.index.get(a, a), cluster.index.get(b, b), link) for a, b, link in cluster.links]

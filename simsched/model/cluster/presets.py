@@ -12,34 +12,73 @@ whose first kernel has many waves none shared slots.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from simsched.base.units import GB_PER_S, GIB, KIB, MIB, TFLOP_PER_S, US
-from simsched.model.cluster.device import Device, Link
-from simsched.model.cluster.occupancy import WARP
-from simsched.model.cluster.priors import PRIORS
+from simsched.model.cluster.device import WARP, Device, Link
+
+
+class Prior(NamedTuple):
+    """A number that stands until it is measured: the truth is taken to lie from `low` to `high`."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+PRIORS: Final[Mapping[str, Prior]] = {
+    "compute_efficiency": Prior(
+        0.9, 0.75, 1.0, "Inception-v3 at batch 128 on a V100 by IOS: 13.5 of 15.7 TFLOP/s; fitted 0.8 to 1.0"),
+    "tensor_efficiency": Prior(0.6, 0.4, 0.85, "prior: large products reach 0.7 to 0.85, convolutions less"),
+    "memory_efficiency": Prior(0.8, 0.6, 0.9, "copies of 1 MiB or more within a device in published traces"),
+    "shortest_kernel": Prior(2.0, 1.2, 4.0, "us; profiler traces of a V100: least 1.2; tuned convolutions: 3.5"),
+    "saturating_cycles": Prior(
+        6.0, 4.0, 6.5, "CUDA guides: 4 cycles from a multiply-add to the next that needs it, from 7.0 on; by a "
+        "cycle-level simulator 5.7 [5.3, 6.5]; fitted 5 to 7"),
+    "saturating_cycles_3.7": Prior(16.5, 7.3, 16.5, "CUDA guide: 11 cycles, 1.5 times that as above; 44 warps"),
+    "dram_warps": Prior(
+        2.5, 0.6, 3.0, "900 GB/s at 450 ns (prior), 4 bytes a thread: 40 warps an SM of a V100; fitted 2 to 3; "
+        "low: 16 bytes a thread, the widest load"),
+    "operator": Prior(
+        1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
+        "that do the same: prior"),
+    "launch": Prior(4.0, 3.0, 10.0, "us; medians of launch calls in published traces of seven devices"),
+    "launch_latency": Prior(6.0, 5.4, 21.0, "us; the same, on an idle device: 5.4 on an H100 to 21"),
+    "record": Prior(1.0, 0.5, 2.0, "us; a published trace, twice either way: prior"),
+    "wait": Prior(1.3, 0.65, 2.6, "us; a published trace, twice either way: prior"),
+    "copy": Prior(4.5, 3.0, 10.0, "us; as a launch: prior"),
+    "barrier": Prior(10.0, 5.0, 20.0, "us; twice either way: prior"),
+    "gap": Prior(0.9, 0.5, 2.3, "us; back to back on a stream in published traces: 0.06 to 2.25"),
+    "hop": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
+    "graph_launch": Prior(6.0, 3.0, 12.0, "us; twice either way: prior"),
+    "graph_node": Prior(0.9, 0.45, 1.8, "us; twice either way: prior"),
+    "interference": Prior(0.06, 0.0, 0.12, "none seen by a cycle-level simulator: prior"),
+    "least_sm_share": Prior(0.1, 0.05, 0.2, "twice either way: prior"),
+    "block_spread": Prior(0.08, 0.0, 0.16, "0.16 fits pairs of kernels on a GTX 950; none: prior"),
+    "link.latency": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
+    "link.bandwidth": Prior(1.0, 0.7, 1.1, "of a preset's link: prior, but see pcie3 and pcie4"),
+    "pcie3": Prior(12.0, 6.2, 13.0, "GB/s; low: pinned host memory to a V100 in a published profiler trace"),
+    "pcie4": Prior(24.0, 7.1, 26.0, "GB/s; low: pinned host memory to an A100 in a published profiler trace"),
+}  # fmt: skip
+"""Ratios unless a unit is named; `docs/model.md` says where each is used."""
 
 _LIMITS = (
     "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_memory_per_sm",
     "shared_memory_per_block", "shared_memory_reserved", "shared_memory_granularity",
 )  # fmt: skip
-_CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
-    {
-        "3.7": (2048, 16, 131072, 112 * KIB, 48 * KIB, 0, 256),
-        "7.0": (2048, 32, 65536, 96 * KIB, 96 * KIB, 0, 256),
-        "7.5": (1024, 16, 65536, 64 * KIB, 64 * KIB, 0, 256),
-        "8.0": (2048, 32, 65536, 164 * KIB, 163 * KIB, 1 * KIB, 128),
-        "8.6": (1536, 16, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
-        "9.0": (2048, 32, 65536, 228 * KIB, 227 * KIB, 1 * KIB, 128),
-    }
-)
+_CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = {
+    "3.7": (2048, 16, 131072, 112 * KIB, 48 * KIB, 0, 256),
+    "7.0": (2048, 32, 65536, 96 * KIB, 96 * KIB, 0, 256),
+    "7.5": (1024, 16, 65536, 64 * KIB, 64 * KIB, 0, 256),
+    "8.0": (2048, 32, 65536, 164 * KIB, 163 * KIB, 1 * KIB, 128),
+    "8.6": (1536, 16, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
+    "9.0": (2048, 32, 65536, 228 * KIB, 227 * KIB, 1 * KIB, 128),
+}
 
 # Median us of a launch call, and from its beginning to the start of a kernel on an idle device, by compute capability:
 # ResNet on V100; DLRM on A100; OWLv2 on H100 (traces in HolisticTraceAnalysis and TraceLens). Others: prior.
-_HOST: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    {"7.0": (5.2, 6.8), "8.0": (6.0, 8.0), "8.6": (6.0, 8.0), "9.0": (4.5, 6.4)}
-)
+_HOST: Final = {"7.0": (5.2, 6.8), "8.0": (6.0, 8.0), "8.6": (6.0, 8.0), "9.0": (4.5, 6.4)}
 _USUAL_HOST: Final = (4.0, 6.0)
 
 
@@ -58,58 +97,52 @@ def _gpu(
     }  # fmt: skip
 
 
-DEVICES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
-    {
-        # One die of the two on a board. cc; 13 SMs, 240 GB/s: prior
-        "k80": _gpu("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46)
-        | {"resident_kernels": 32},
-        # cc and SMs: trace; clock as locked by the IOS authors; bandwidth and tensor rate: datasheet, prior
-        "v100": _gpu("7.0", 80, 64, 1530, 900, 16 * GIB, 6 * MIB, 6, fp64=7.8, fp16=125),
-        "v100s-pcie": _gpu("7.0", 80, 64, 1597, 1134, 32 * GIB, 6 * MIB, 6, fp64=8.2, fp16=130),  # prior
-        "rtx2080super": _gpu("7.5", 48, 64, 1815, 496, 8 * GIB, 4 * MIB, 3, fp64=0.348, fp16=44.6, int8=178.4),  # prior
-        "rtx2080ti": _gpu("7.5", 68, 64, 1545, 616, 11 * GIB, 5.5 * MIB, 3, fp64=0.42, fp16=53.8, int8=215.2),  # prior
-        # SMs, clock, bandwidth, L2: deviceQuery listing; 40 GB card; tensor rates: datasheet
-        "a100": _gpu("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3,
-                     fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
-        # product page; tensor rates: datasheet
-        "a40": _gpu("8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2,
-                    fp64=0.585, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
-        # 10 GB card; prior; tensor rates with fp32 accumulation
-        "rtx3080": _gpu("8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2,
-                        fp64=0.465, tf32=29.8, fp16=59.5, bf16=59.5, int8=238),
-        # SXM5; prior; tensor rates: datasheet without sparsity
-        "h100": _gpu("9.0", 132, 128, 1980, 3352, 80 * GIB, 50 * MIB, 3,
-                     fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
-        # SMs, clock, L2 as the driver of such a card reports them; bandwidth: datasheet
-        "h200": _gpu("9.0", 132, 128, 1980, 4800, 141e9, 60 * MIB, 3,
-                     fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
-    }
-)  # fmt: skip
+DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
+    # One die of the two on a board. cc; 13 SMs, 240 GB/s: prior
+    "k80": _gpu("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46)
+    | {"resident_kernels": 32},
+    # cc and SMs: trace; clock as locked by the IOS authors; bandwidth and tensor rate: datasheet, prior
+    "v100": _gpu("7.0", 80, 64, 1530, 900, 16 * GIB, 6 * MIB, 6, fp64=7.8, fp16=125),
+    "v100s-pcie": _gpu("7.0", 80, 64, 1597, 1134, 32 * GIB, 6 * MIB, 6, fp64=8.2, fp16=130),  # prior
+    "rtx2080super": _gpu("7.5", 48, 64, 1815, 496, 8 * GIB, 4 * MIB, 3, fp64=0.348, fp16=44.6, int8=178.4),  # prior
+    "rtx2080ti": _gpu("7.5", 68, 64, 1545, 616, 11 * GIB, 5.5 * MIB, 3, fp64=0.42, fp16=53.8, int8=215.2),  # prior
+    # SMs, clock, bandwidth, L2: deviceQuery listing; 40 GB card; tensor rates: datasheet
+    "a100": _gpu("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3,
+                 fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
+    # product page; tensor rates: datasheet
+    "a40": _gpu("8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2,
+                fp64=0.585, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
+    # 10 GB card; prior; tensor rates with fp32 accumulation
+    "rtx3080": _gpu("8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2,
+                    fp64=0.465, tf32=29.8, fp16=59.5, bf16=59.5, int8=238),
+    # SXM5; prior; tensor rates: datasheet without sparsity
+    "h100": _gpu("9.0", 132, 128, 1980, 3352, 80 * GIB, 50 * MIB, 3,
+                 fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
+    # SMs, clock, L2 as the driver of such a card reports them; bandwidth: datasheet
+    "h200": _gpu("9.0", 132, 128, 1980, 4800, 141e9, 60 * MIB, 3,
+                 fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
+}  # fmt: skip
 
 # How devices are wired: "pairs" bridges devices 2i and 2i+1 (the rest over the given bus), "mesh" links
 # every pair directly, "switch" links each device to a hub that never saturates.
-LINKS: Final[Mapping[str, tuple[str, Link]]] = MappingProxyType(
-    {
-        # A40 bridge, NVLink3 x4: 56.25 GB/s per direction (datasheet), about 52 reached (prior)
-        "nvlink-bridge": ("pairs", Link(52 * GB_PER_S, 2 * US)),
-        # V100 SXM2, two NVLink2 per pair: 47.9 GB/s measured on a Dell C4130
-        "nvlink2": ("mesh", Link(47.9 * GB_PER_S, 2 * US)),
-        "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US)),  # A100, 12 links through NVSwitch: 300 peak; prior
-        "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US)),  # H100/H200, 18 links: 450 peak; prior
-        # x16: 15.75 and 31.5 peak, 11-13 of the former reached peer to peer; prior. Host memory is slower: `PRIORS`
-        "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US)),
-        "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US)),
-        "pcie5": ("switch", Link(54.3 * GB_PER_S, 4.1 * US)),  # x16: 63 peak; 54.3 and 4.1 us measured by p2pmark
-        "network": ("switch", Link(24 * GB_PER_S, 12 * US)),  # between nodes, 200 Gb/s InfiniBand: prior
-    }
-)
+LINKS: Final[Mapping[str, tuple[str, Link]]] = {
+    # A40 bridge, NVLink3 x4: 56.25 GB/s per direction (datasheet), about 52 reached (prior)
+    "nvlink-bridge": ("pairs", Link(52 * GB_PER_S, 2 * US)),
+    # V100 SXM2, two NVLink2 per pair: 47.9 GB/s measured on a Dell C4130
+    "nvlink2": ("mesh", Link(47.9 * GB_PER_S, 2 * US)),
+    "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US)),  # A100, 12 links through NVSwitch: 300 peak; prior
+    "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US)),  # H100/H200, 18 links: 450 peak; prior
+    # x16: 15.75 and 31.5 peak, 11-13 of the former reached peer to peer; prior. Host memory is slower: `PRIORS`
+    "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US)),
+    "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US)),
+    "pcie5": ("switch", Link(54.3 * GB_PER_S, 4.1 * US)),  # x16: 63 peak; 54.3 and 4.1 us measured by p2pmark
+    "network": ("switch", Link(24 * GB_PER_S, 12 * US)),  # between nodes, 200 Gb/s InfiniBand: prior
+}
 
-DEFAULT_LINK: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "k80": "pcie3", "v100": "nvlink2", "v100s-pcie": "pcie3", "rtx2080super": "pcie3", "rtx2080ti": "pcie3",
-        "a100": "nvlink3", "a40": "nvlink-bridge", "rtx3080": "pcie4", "h100": "nvlink4", "h200": "nvlink4",
-    }
-)  # fmt: skip
+DEFAULT_LINK: Final[Mapping[str, str]] = {
+    "k80": "pcie3", "v100": "nvlink2", "v100s-pcie": "pcie3", "rtx2080super": "pcie3", "rtx2080ti": "pcie3",
+    "a100": "nvlink3", "a40": "nvlink-bridge", "rtx3080": "pcie4", "h100": "nvlink4", "h200": "nvlink4",
+}  # fmt: skip
 BRIDGED_BUS: Final = "pcie4"
 """The bus between devices that no bridge joins."""
 

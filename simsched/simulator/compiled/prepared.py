@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
 from simsched.model import COPY, WARP, Cluster, CostModel, Device, Floats, Ints, Program, default_cost
-from simsched.model.cluster.routing import Routes
+from simsched.model.cluster.cluster import Routes
 from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load, Trace
 from simsched.simulator import state
