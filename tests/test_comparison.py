@@ -200,12 +200,12 @@ def test_box_plot_of_a_comparison():
     """A box per schedule with its p50 as the line; the title says what was sampled, and how."""
     comparison = compare(FORK, FREE, ["sequential", refuses, "lios"], jitter=0.2, rng=3, samples=9)
     ax = comparison.plot()
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["sequential", "lios"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["sequential", "lios"]
     with pytest.raises(SimulationError, match="no samples to draw"):
         compare(FORK, FREE, ["lios"]).plot()
-    medians = [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
+    medians = [line.get_xdata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
     assert medians == pytest.approx([comparison.rows[0].p50_us, comparison.rows[2].p50_us])
-    assert ax.get_title(loc="left") == "net on 2 x a100\n9 samples, jitter 20 %, seed 3"
+    assert ax.figure.get_suptitle() == "net on 2 x a100\n9 samples, jitter 20 %, seed 3"
 
 
 def test_rows_that_repeat_others_on_one_gpu_are_not_printed():

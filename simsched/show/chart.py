@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -14,10 +15,11 @@ from simsched.base.units import time_unit
 from simsched.model.graph.columns import Floats
 from simsched.show.looks import PALETTE, Look, looks_of
 
-WIDE, WIDEST = 8.0, 30.0  # where the largest of what lies along, or up, is more times the least its axis is logarithmic
+WIDE, WIDEST = 8.0, 30.0  # where the largest place, or value, is more times the least its axis is logarithmic
 MOST_MARKS: Final = 24
 """Points of a line up to which each has a mark."""
 PARTS: Final = re.compile(r"[^:./_\-\s]*[:./_\-\s]+|[^:./_\-\s]+")  # of a name, to be broken between
+_LEAST_ROOM, _LEAST_FACTOR = 0.14, 1.05  # between ticks, as a part of an axis; of colours to either side
 _LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: how many sizes there are, and the largest over the least
 _LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # what is flatter, or known worse, grows by no power that could be told
 
@@ -59,12 +61,12 @@ class Chart:
     series
         Values by name and place.
     x, y
-        Its axes; of a map `y` is that of the rows, of a tornado and of stacks that of the values is `x`.
+        Axes of the places and of the values; of a map `y` is that of the rows, of a scatter of both values.
     title, note
         Above and below.
     reference
-        A level line of lines, bars and boxes: 1 of speedups, say. Where the colours of a map turn; where a tornado
-        begins. None: there is none.
+        A line across all values: 1 of speedups, say. Where the colours of a map turn; where a tornado begins. None:
+        there is none.
     upright
         Where upright lines stand.
     geometric
@@ -72,7 +74,7 @@ class Chart:
     label, limits
         What the colours of a map mean, and values that they reach at least.
     columns
-        Width in columns of a paper, 1 or 2; None: what there is to draw decides.
+        Width in columns of a paper, 1 or 2.
     hollow
         Points of a scatter, by place, that are drawn hollow.
 
@@ -94,7 +96,7 @@ class Chart:
     geometric: bool = False
     label: str = ""
     limits: tuple[float, float] | None = None
-    columns: int | None = None
+    columns: int = 1
     hollow: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -134,6 +136,24 @@ class Chart:
         """Whether there are several places, so that names are told by a legend."""
         return self.places != [None]
 
+    @property
+    def legend(self) -> bool:
+        """Whether a legend tells the names."""
+        return self.kind != "map" and self.grouped
+
+    @property
+    def lying(self) -> bool:
+        """Whether places, or names, stand from top to bottom."""
+        return self.kind in ("bar", "box", "tornado", "stack")
+
+    @property
+    def ticks(self) -> list[float]:
+        """Places that are numbers far enough apart to be told at an axis, else none."""
+        if not self.numeric or len(self.places) < 2:
+            return []
+        at = np.log(self.places) if self.x.log else np.array(self.places)
+        return self.places if np.diff(at).min() > _LEAST_ROOM * np.ptp(at) else []
+
     @cached_property
     def means(self) -> dict[tuple[Any, Any], float]:
         """Mean by name and place."""
@@ -147,14 +167,12 @@ class Chart:
         return {name: Look(look.colour, 0) if self.kind == "stack" else look
                 for name, look in looks_of(self.series).items()}  # fmt: skip
 
-    def segments(self, name: Any) -> list[tuple[float, float]]:
-        """Return where the bar of a name begins at each place of a tornado or a stack, and how long it is."""
-        names = list(self.series)
-        before = names[: names.index(name)] if self.kind == "stack" else []
-        starts = [sum((self.means.get((other, x), 0.0) for other in before), self.reference or 0.0)
-                  for x in self.places]  # fmt: skip
-        base = self.reference or 0.0
-        return [(start, self.means.get((name, x), base) - base) for x, start in zip(self.places, starts, strict=True)]
+    def bars(self, name: Any) -> list[tuple[Any, float, float, float, float]]:
+        """Return of each bar of a name its place, start, length and mean, and the deviation from that."""
+        before = list(takewhile(name.__ne__, self.series)) if self.kind == "stack" else []
+        base = (self.reference or 0.0) if self.kind == "tornado" else 0.0
+        return [(x, base + sum(self.means.get((other, x), 0.0) for other in before), mean - base, mean, high - mean)
+                for x, mean, _, high in self.spread(name)]  # fmt: skip
 
     @property
     def rows(self) -> list[Any]:
@@ -163,10 +181,14 @@ class Chart:
         return rows[::-1] if all(map(is_number, rows)) else rows
 
     @property
-    def reach(self) -> tuple[float, float]:
-        """The least and the most that the colours of a map reach."""
+    def colours(self) -> list[float]:
+        """Values that the colours of a map are told by, evenly: from the least to the most, or by factors."""
         given = (*self.means.values(), *(self.limits or ()))
-        return min(given), max(given)
+        low, high = min(given), max(given)
+        if self.reference is None:
+            return list(np.linspace(low, high if high > low else low + 1.0, 5))
+        span = max(high / self.reference, self.reference / low, _LEAST_FACTOR)  # half is as far as twice
+        return list(self.reference * np.geomspace(1 / span, span, 5))
 
     @property
     def diagonal(self) -> tuple[float, float]:
@@ -190,7 +212,7 @@ class Chart:
                 found.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
         return found
 
-    def legend(self, name: Any) -> str:
+    def told(self, name: Any) -> str:
         """Return what a legend says of a name; of a geometric chart also how it grows, where that is known."""
         power = growth(self.series[name]) if self.geometric else None
         return str(name) if power is None else f"{name} O(n^{power:.2f})"
@@ -202,7 +224,7 @@ def timed(chart: Chart) -> Chart:
     series = {name: {x: row / scale for x, row in given.items()} for name, given in chart.series.items()}
     told: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
     if chart.kind != "map":
-        axes = {"tornado": "x", "stack": "x", "scatter": "xy"}.get(chart.kind, "y")
+        axes = "xy" if chart.kind == "scatter" else "y"
         told = {each: replace(getattr(chart, each), label=f"{getattr(chart, each).label} ({unit})") for each in axes}
     return replace(chart, series=series, reference=None if chart.reference is None else chart.reference / scale, **told)
 

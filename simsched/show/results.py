@@ -118,7 +118,7 @@ def _sensitivity(found: "whatif.Sensitivity") -> Chart:
     low, high = (f"parameter at {number(100 * part)} %" for part in max(swings, key=swings.count))
     sides = {low: {row.parameter: row.low_us for row in rows}, high: {row.parameter: row.high_us for row in rows}}
     title = f"{found.graph} on {found.cluster}: makespan {format_time(found.base_us)}"
-    return timed(Chart("tornado", sides, Axis("makespan"), title=title, reference=found.base_us))
+    return timed(Chart("tornado", sides, y=Axis("makespan"), title=title, reference=found.base_us, columns=2))
 
 
 def _accuracy(found: "accuracy.Accuracy") -> Chart:

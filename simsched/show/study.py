@@ -65,7 +65,7 @@ class StudyFigure(Checked):
     logx, logy
         Logarithmic axes of lines, and of bars and boxes upwards; by default lines have them where values span decades.
     columns
-        Width in columns of a paper, 1 or 2; by default what there is to draw decides.
+        Width in columns of a paper, 1 or 2.
     scale
         Values are multiplied by it, and have no unit but what `ylabel` says.
     schedulers
@@ -84,7 +84,7 @@ class StudyFigure(Checked):
     ylabel: str = ""
     logx: bool | None = None
     logy: bool | None = None
-    columns: Annotated[int, Range(1, 2)] | None = None
+    columns: Annotated[int, Range(1, 2)] = 1
     scale: Rate | None = None
     schedulers: Annotated[tuple[Name, ...], Filled()] | None = None
 

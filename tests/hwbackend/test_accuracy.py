@@ -347,16 +347,16 @@ def test_a_mark_for_each_schedule_in_the_colour_of_its_scheduler():
     rows = [row("sequential", 20.0, 22.0), row("greedy", 10.0, 9.0), row("heft", 11.0, 9.0, held_out=False),
             row("random-1", 12.0, 12.0), row("random-2", 13.0, 12.0), Outcome("ios", reason="no")]  # fmt: skip
     ax = accuracy(rows).plot()
-    found = {line.get_label(): line for line in ax.get_lines() if not line.get_label().startswith("_")}
-    assert list(found) == ["predicted = measured", "sequential", "greedy", "heft", "random"]
+    found = {marks.get_label(): marks for marks in ax.collections if not marks.get_label().startswith("_")}
+    assert list(found) == ["within 10 %", "sequential", "greedy", "heft", "random"]
     for name, look in looks_of(["sequential", "greedy", "heft", "random"]).items():
-        colour = found[name].get_markeredgecolor() if name == "heft" else found[name].get_color()
-        assert to_hex(colour).upper() == look.colour
-    assert found["heft"].get_color() == "none"
-    assert (found["sequential"].get_xdata()[0], found["sequential"].get_ydata()[0]) == (22.0, 20.0)
-    assert len([line for line in ax.get_lines() if line.get_label() == "random"]) == 2
+        colours = found[name].get_edgecolors() if name == "heft" else found[name].get_facecolors()
+        assert to_hex(colours[0]).upper() == look.colour
+    assert found["heft"].get_facecolors()[0, 3] == 0.0
+    assert found["sequential"].get_offsets().tolist() == [[22.0, 20.0]]
+    assert len(found["random"].get_offsets()) == 2
     assert ax.get_xlabel() == "measured makespan (us)"
-    assert ax.get_title(loc="left").startswith("net on hidden, round 1\n")
+    assert ax.figure.get_suptitle().startswith("net on hidden, round 1\n")
     assert ax.get_xlim() == ax.get_ylim()
 
 

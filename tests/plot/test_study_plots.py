@@ -49,7 +49,7 @@ def places(ax, axis="x"):
 
 def medians(ax):
     """Where the lines in the boxes are."""
-    return [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
+    return [line.get_xdata()[0] for line in ax.lines if line.get_linewidth() == 1.2]
 
 
 def test_lines_are_means_and_bands_deviations():
@@ -83,52 +83,52 @@ def test_categories_stand_side_by_side():
 def test_bars_in_groups():
     """A place of one is at most 0.6 wide; two share 0.84 around their category."""
     ax = bar_plot(SERIES, ylabel="speedup")
-    assert places(ax) == ["50", "100", "200"]
+    assert places(ax, "y") == ["50", "100", "200"]
     bars = [bar for container in ax.containers if hasattr(container, "patches") for bar in container.patches]
-    assert [bar.get_height() for bar in bars] == [2.0, 4.0, 6.0, 2.0]
-    assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([0.79, 1.79, 0.21, 2.21])
+    assert [bar.get_width() for bar in bars] == [2.0, 4.0, 6.0, 2.0]
+    assert [bar.get_y() + bar.get_height() / 2 for bar in bars] == pytest.approx([0.79, 1.79, 0.21, 2.21])
     assert [(to_hex(bar.get_facecolor()).upper(), bar.get_hatch() or "") for bar in bars[::2]] == looks(HATCHES)
     assert labels(ax) == ["lios", "heft"]
 
 
 def test_bars_alone():
     ax = bar_plot({"lios": [1.0, 3.0], "heft": 4.0})
-    assert places(ax) == ["lios", "heft"]
-    assert [bar.get_height() for bar in ax.patches] == [2.0, 4.0]
-    assert not ax.figure.legends
-    (bars,) = ax.collections  # the errors, sqrt(2) and 0
-    assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([2 - math.sqrt(2), 2 + math.sqrt(2)])
+    assert places(ax, "y") == ["lios", "heft"]
+    assert [bar.get_width() for bar in ax.patches] == [2.0, 4.0]
+    assert labels(ax) == []
+    (bars,) = ax.collections  # the error, sqrt(2)
+    assert bars.get_segments()[0][:, 0].tolist() == pytest.approx([2 - math.sqrt(2), 2 + math.sqrt(2)])
 
 
 def test_boxes_of_plain_values():
     """In groups, and one by one."""
     ax = box_plot({"lios": {1: [1.0, 2.0, 3.0], 2: [5.0]}, "heft": {1: [4e4]}}, ylabel="speedup", reference=1.0)
-    assert (len(ax.patches), ax.get_ylabel(), labels(ax)) == (3, "speedup", ["lios", "heft"])
+    assert (len(ax.patches), ax.get_xlabel(), labels(ax)) == (3, "speedup", ["lios", "heft"])
     assert medians(ax) == [2.0, 5.0, 4e4]
     alone = box_plot({"lios": [1.0, 2.0], "heft": [1e6]}, ylabel="speedup", logy=True, note="small print")
-    assert (len(alone.figure.axes), alone.get_yscale()) == (1, "log")
+    assert (len(alone.figure.axes), alone.get_xscale()) == (1, "log")
 
 
 def test_boxes_whiskers_and_outliers():
     """Of 1 to 9 and 40: quartiles 3.25 and 7.75, whiskers at 1 and 9, and a point at 40."""
     ax = box_plot({"lios": [*range(1, 10), 40.0]})
     (box,) = ax.patches
-    assert (sorted(set(box.get_path().vertices[:, 1])), medians(ax)) == ([3.25, 7.75], [5.5])
-    assert {y for line in ax.lines if line.get_linewidth() == 0.7 for y in line.get_ydata()} == {1.0, 3.25, 7.75, 9.0}
-    assert [list(line.get_ydata()) for line in ax.lines if line.get_marker() == "o"] == [[40.0]]
+    assert (sorted(set(box.get_path().vertices[:, 0])), medians(ax)) == ([3.25, 7.75], [5.5])
+    assert {x for line in ax.lines if line.get_linewidth() == 0.7 for x in line.get_xdata()} == {1.0, 3.25, 7.75, 9.0}
+    assert [list(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"] == [[40.0]]
 
 
-def test_names_of_schedulers_are_legible():
-    """Level and on several lines where they fit, slanted where they do not; nothing of them is lost."""
-    few = box_plot(dict.fromkeys(["round-robin", "lios", "greedy"], np.arange(5.0)))
-    assert [label.get_rotation() for label in few.get_xticklabels()] == [0.0] * 3
+def test_names_are_legible():
+    """Beside boxes on several lines; below lines level where they fit, else slanted; nothing of them is lost."""
     names = [*SCHEDULERS, "my_package.my_module:round_robin_by_depth", "x" * 50, "of some words", "$\\x$", *"abcdefgh"]
-    many = box_plot(dict.fromkeys(names, np.arange(5.0)))
-    many.figure.draw_without_rendering()
-    labels = many.get_xticklabels()
-    assert [label.get_text().replace("\n", "") for label in labels] == names
-    assert {label.get_rotation() for label in labels} == {40.0}
-    assert all(len(line) <= 22 for label in labels for line in label.get_text().split("\n"))
+    beside = box_plot(dict.fromkeys(names, np.arange(5.0))).get_yticklabels()
+    below = line_plot({"lios": dict.fromkeys(names, 1.0)}).get_xticklabels()
+    for labels in (beside, below):
+        assert [label.get_text().replace("\n", "") for label in labels] == names
+        assert all(len(line) <= 24 for label in labels for line in label.get_text().split("\n"))
+    assert {label.get_rotation() for label in below} == {40.0}
+    few = line_plot({"lios": dict.fromkeys(["round-robin", "lios", "greedy"], 1.0)}).get_xticklabels()
+    assert [label.get_rotation() for label in few] == [0.0] * 3
 
 
 def test_a_map_of_ratios():
@@ -136,7 +136,7 @@ def test_a_map_of_ratios():
     ax = heat_map({2: {100: [0.5], 200: [1.0, 1.0]}, 4: {100: 2.0}}, xlabel="operators", ylabel="GPUs", label="speedup")
     assert places(ax, "y") == ["4", "2"]
     assert places(ax) == ["100", "200"]
-    assert [text.get_text() for text in ax.texts[:4]] == ["2.00", "-", "0.50", "1.00"]
+    assert [text.get_text() for text in ax.texts[:4]] == ["2", "-", "0.5", "1"]
     (mesh,) = ax.collections
     assert mesh.get_clim() == (0.5, 2.0)
     assert [mesh.norm(value) for value in (0.5, 1.0, 2.0)] == pytest.approx([0.0, 0.5, 1.0])

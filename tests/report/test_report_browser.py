@@ -295,7 +295,7 @@ def charts():
         Chart("box", bars, networks, ratio, "Boxes in groups"),
         Chart("map", cells, operators, gpus, "A map of ratios", reference=1.0, label="speedup"),
         Chart("map", cells, operators, gpus, "A map of values", label="makespan (ms)"),
-        Chart("stack", {cause: {name: draw(0, 2) for name in NAMES} for cause in CAUSES}, measured, title="Causes"),
+        Chart("stack", {cause: {name: draw(0, 2) for name in NAMES} for cause in CAUSES}, y=measured, title="Causes"),
         Chart("scatter", points, measured, predicted, "Predicted against measured", hollow=frozenset({"heft"})),
         chart_of(asked.sensitivity()),
         chart_of(asked.sweep("operators.speed", [0.25, 0.5, 1.0, 2.0, 4.0])),

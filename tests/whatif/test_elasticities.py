@@ -118,6 +118,6 @@ def test_bars_reach_from_the_makespan_in_its_unit():
     assert [(bar.get_x(), bar.get_width()) for bar in ax.patches] == [(40.0, 10.0), (40.0, pytest.approx(-20 / 3))]
     assert (ax.get_xscale(), ax.get_xlabel()) == ("linear", "makespan (ms)")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["operators.speed"]
-    assert ax.get_title(loc="left") == "graph on a100: makespan 40.000 ms"
-    (legend,) = [*ax.figure.legends, *filter(None, [ax.get_legend()])]
+    assert ax.figure.get_suptitle() == "graph on a100: makespan 40.000 ms"
+    (legend,) = ax.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["parameter at 80 %", "parameter at 120 %"]

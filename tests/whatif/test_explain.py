@@ -167,8 +167,8 @@ def test_kinds_and_operators_of_the_path():
         "By kind, of the makespan: conv 40%, pool 30%, relu 20%.",
         "On the critical path are 4 operators; the longest: c (40 us), p (30 us), r (20 us).",
     )
-    heights = sorted(bar.get_height() for bar in found.plot().patches)
-    assert heights == [pytest.approx(0.75 / 100.75), pytest.approx(100 / 100.75)]
+    lengths = sorted(bar.get_width() for bar in found.plot().patches)
+    assert lengths == [pytest.approx(0.75 / 100.75), pytest.approx(100 / 100.75)]
 
 
 def test_kernels_that_hold_each_other_up():

@@ -58,7 +58,7 @@ def test_presets_executions_and_rebuilt_graphs():
     asked = what_if(ss.schedule(CHAIN, cluster, "sequential"), cluster)
     found = sweep(asked, "execution", ["events", "graph"])
     assert found.makespan_us.tolist() == [asked.makespan, asked.execution("graph").makespan]
-    assert [label.get_text() for label in found.plot().get_xticklabels()] == ["events", "graph"]
+    assert [label.get_text() for label in found.plot().get_yticklabels()] == ["events", "graph"]
     assert sweep(asked, "device", ["a40", "h100"]).values == ("a40", "h100")
 
 

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.model.graph.columns import Floats
 from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
 from simsched.show.looks import Look
 
@@ -14,9 +13,8 @@ _HATCHES: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "6px,2px,2px,2px", "3px,6px")
 _MARKS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-left",
                  "triangle-right")  # fmt: skip
-_BAR, _ROOM, _NAME = 26, 90, 7.2  # pixels of a bar, of what stands around bars, of a character beside an axis
+_BAR, _ROOM = 26, 100  # pixels of a bar, and of what stands around bars
 _LINE: Final = 22  # characters on a line of a name
-_MOST_TICKS: Final = 8  # at the places of lines
 _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
 _LEGEND: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11},
                   "traceorder": "normal"}  # fmt: skip
@@ -35,19 +33,19 @@ def plain(text: str) -> str:
 def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     """Return the title of a chart, what it shows in a sentence, its height in pixels, and its traces and layout.
 
-    Bars, stacks and tornadoes lie, from top to bottom. Colours of texts, axes and grounds follow the theme of the page.
+    Colours of texts, axes and grounds follow the theme of the page.
     """
     traces, layout, height = _DRAWN[chart.kind](chart)
-    lying = chart.kind in ("bar", "tornado", "stack")
-    shapes = [_level("x" if lying else "y", chart.reference)] if chart.reference and chart.kind != "map" else []
-    shapes += [_level("x", at, dash="dot") for at in chart.upright]
-    legend = _LEGEND | ({"x": 1, "xanchor": "right"} if lying else {})  # beside long names there is little room
-    told = chart.kind in ("tornado", "stack", "scatter") or (chart.grouped and len(chart.series) > 1)
-    layout = {"shapes": shapes, "legend": legend, "showlegend": told, **layout}
-    margin = {"l": 70, "r": _TOOLS, "t": 40 if told else 16, "b": 52}
-    layout["margin"] = margin | layout.get("margin", {})
-    above = chart.x.label if chart.kind in ("tornado", "stack") else chart.y.label
-    title = ", ".join((chart.title or chart.label or above or chart.kind).split("\n"))
+    # a reference crosses the axis of the values, what is upright that of the places
+    across = [("x" if chart.lying else "y", chart.reference, "dash")] if chart.reference and chart.kind != "map" else []
+    across += [("x", at, "dot") for at in chart.upright]
+    shapes = [{"type": "line", f"{along}0": at, f"{along}1": at, f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper",
+               "line": {"width": 1, "dash": dash}}
+              for along, at, dash in across for other in "xy" if other != along]  # fmt: skip
+    legend = _LEGEND | ({"x": 1, "xanchor": "right"} if chart.lying else {})  # beside long names there is little room
+    margin = {"l": 70, "r": _TOOLS, "t": 40 if chart.legend else 16, "b": 52} | layout.pop("margin", {})
+    layout = {"shapes": shapes, "legend": legend, "showlegend": chart.legend, "margin": margin, **layout}
+    title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))
     what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
     values = np.concatenate([row for given in chart.series.values() for row in given.values()])
     low, high = number(float(values.min())), number(float(values.max()))
@@ -60,7 +58,7 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         places = x if chart.numeric else _names(x)
-        (label,), group = _names([chart.legend(name)]), {"legendgroup": str(name)}
+        (label,), group = _names([chart.told(name)]), {"legendgroup": str(name)}
         if low != high:
             traces.append({"type": "scatter", "mode": "none", "x": [*places, *reversed(places)],
                            "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": _see_through(look.colour),
@@ -71,101 +69,80 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
                        "marker": {"symbol": _MARKS[look.shape], "size": 7},
                        "hovertemplate": f"{label}: %{{y:.4g}} at %{{x}}<extra></extra>", **group})  # fmt: skip
     axis = _axis(chart.x) if chart.numeric else {"type": "category", "title": {"text": plain(chart.x.label)}}
-    if chart.numeric and len(chart.places) <= _MOST_TICKS:
-        axis |= {"tickvals": chart.places, "ticktext": [number(each) for each in chart.places]}
+    if chart.ticks:
+        axis |= {"tickvals": chart.ticks, "ticktext": [number(each) for each in chart.ticks]}
     return traces, {"xaxis": axis, "yaxis": _axis(chart.y)}, 380
 
 
 def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces = []
     for name, look in chart.looks.items():
-        rows = chart.spread(name)
-        places, mean = [name if x is None else x for x, *_ in rows], [mean for _, mean, *_ in rows]
+        places, starts, lengths, means, errors = zip(*chart.bars(name), strict=True)
         trace: dict[str, Any] = {
-            "type": "bar", "orientation": "h", "y": _names(places), "x": mean, "name": _names([name])[0],
-            "marker": _filled(look), "hovertemplate": "%{y}: %{x:.4g}<extra></extra>",
+            "type": "bar", "orientation": "h", "y": _names([name if x is None else x for x in places]), "x": lengths,
+            "name": _names([name])[0], "marker": _filled(look), "customdata": means,
+            "hovertemplate": "%{y}: %{customdata:.4g}<extra></extra>",
         }  # fmt: skip
-        errors = [high - each for _, each, _, high in rows]
+        if any(starts):
+            trace["base"] = starts
         if any(errors):
             trace["error_x"] = {"type": "data", "array": errors, "color": "#808080"}
-        else:
-            texts = [f"{each:.3g}" for each in mean]
+        elif chart.kind == "bar":
+            texts = [f"{each:.3g}" for each in means]
             trace |= {"text": texts, "textposition": "outside", "cliponaxis": False}
         traces.append(trace)
-    layout = _lying(chart, chart.y, chart.x.label) | {"barmode": "group" if chart.grouped else "overlay"}
-    return traces, layout, _ROOM + (_BAR if not chart.grouped else 18) * sum(map(len, chart.series.values()))
+    return traces, *_lying(chart)
 
 
-def _segments(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
-    traces = [
-        {"type": "bar", "orientation": "h", "y": _names(chart.places), "name": plain(str(name)),
-         "base": [start for start, _ in chart.segments(name)], "x": [length for _, length in chart.segments(name)],
-         "marker": _filled(look), "customdata": [chart.means.get((name, x), 0.0) for x in chart.places],
-         "hovertemplate": f"%{{y}}, {plain(str(name))}: %{{customdata:.4g}}<extra></extra>"}
-        for name, look in chart.looks.items()
-    ]  # fmt: skip
-    layout = _lying(chart, chart.x) | {"barmode": "overlay"}
-    if chart.kind == "tornado":
-        del layout["xaxis"]["rangemode"]
-    return traces, layout, _ROOM + 24 + _BAR * len(chart.places)
-
-
-def _lying(chart: Chart, axis: Axis, across: str = "") -> dict[str, Any]:
-    names = chart.places if chart.grouped else chart.series
-    longest = max(len(line) for name in names for line in broken(str(name), _LINE).split("\n"))
-    left = 20 + _NAME * longest + (20 if across else 0)
+def _lying(chart: Chart) -> tuple[dict[str, Any], int]:
+    """Return the layout and the height of what lies from top to bottom."""
+    several = len(chart.series) if chart.grouped and chart.kind in ("bar", "box") else 1  # in a group
+    n = len(chart.places if chart.grouped else chart.series) * max(1.0, 0.6 * several)
+    mode = "group" if several > 1 else "overlay"
     return {
-        "yaxis": {"type": "category", "autorange": "reversed", "automargin": False, "ticklabelstandoff": 4,
-                  "title": {"text": plain(across)}},
-        "xaxis": _axis(axis) | {"rangemode": "tozero"}, "bargap": 0.3, "margin": {"l": left, "b": 48},
-    }  # fmt: skip
+        "yaxis": {"type": "category", "autorange": "reversed", "automargin": True, "ticklabelstandoff": 4,
+                  "title": {"text": plain(chart.x.label)}},
+        "xaxis": _axis(chart.y) | ({"rangemode": "tozero"} if chart.kind in ("bar", "stack") else {}),
+        "bargap": 0.3, "barmode": mode, "boxmode": mode, "margin": {"l": 20},
+    }, round(_ROOM + _BAR * n)  # fmt: skip
 
 
 def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
-    cells = [(name, look, x, row) for name, look in chart.looks.items() for x, row in chart.series[name].items()]
-    traces = [_box(name, name if x is None else x, row, look) | {"showlegend": x == next(iter(chart.series[name]))}
-              for name, look, x, row in cells]  # fmt: skip
-    names = len(chart.places if chart.grouped else chart.series)
-    layout = {"yaxis": _axis(chart.y), "xaxis": {"type": "category", "title": {"text": plain(chart.x.label)},
-              "tickangle": -30 if names > 6 else 0}, "boxmode": "group" if chart.grouped else "overlay"}  # fmt: skip
-    return traces, layout | {"margin": {"b": 70}}, 380
-
-
-def _box(name: Any, place: Any, values: Floats, look: Look) -> dict[str, Any]:
-    """Return a box by its numbers: thousands of samples need not be in the page."""
-    low, middle, high = np.percentile(values, (25, 50, 75)).tolist()
-    reach = 1.5 * (high - low)
-    inside = values[(values >= low - reach) & (values <= high + reach)]
-    beyond = np.sort(values[(values < low - reach) | (values > high + reach)])
-    label, at = _names([name, place])
-    box: dict[str, Any] = {
-        "type": "box", "name": label, "legendgroup": label, "offsetgroup": label, "x": [at],
-        "q1": [low], "median": [middle], "q3": [high],
-        "lowerfence": [float(inside.min())], "upperfence": [float(inside.max())],
-        "fillcolor": look.colour, "line": {"width": 1.2}, "meta": "ink", "marker": {"size": 3, "color": look.colour},
-    }  # fmt: skip
-    # Plotly draws no box at all of an empty list of points
-    return box | ({"y": [beyond.tolist()], "boxpoints": "outliers"} if len(beyond) else {})
+    """Return boxes by their numbers: thousands of samples need not be in the page."""
+    traces: list[dict[str, Any]] = []
+    for name, look in chart.looks.items():
+        for x, values in chart.series[name].items():
+            low, middle, high = np.percentile(values, (25, 50, 75)).tolist()
+            within = np.abs(values - (low + high) / 2) <= 2 * (high - low)
+            inside, beyond = values[within], np.sort(values[~within])
+            label, at = _names([name, name if x is None else x])
+            traces.append({
+                "type": "box", "orientation": "h", "y": [at], "name": label, "legendgroup": label,
+                "offsetgroup": label, "showlegend": x == next(iter(chart.series[name])), "q1": [low],
+                "median": [middle], "q3": [high], "lowerfence": [float(inside.min())],
+                "upperfence": [float(inside.max())], "fillcolor": look.colour, "line": {"width": 1.2}, "meta": "ink",
+                "marker": {"size": 3, "color": look.colour},
+            })  # fmt: skip
+            if len(beyond):  # Plotly draws no box at all of an empty list of points
+                traces[-1] |= {"x": [beyond.tolist()], "boxpoints": "outliers"}
+    return traces, *_lying(chart)
 
 
 def _map(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     rows = chart.rows[::-1]  # from the bottom
-    low, high = chart.reach
-    scale: dict[str, Any] = {"colorscale": "Cividis", "zmin": low, "zmax": high}
     values = [[chart.means.get((row, x)) for x in chart.places] for row in rows]
-    shown, texts = values, [["" if each is None else f"{each:.3g}" for each in row] for row in values]
-    bar: dict[str, Any] = {"thickness": 14, "outlinewidth": 0, "nticks": 5}
-    if chart.reference is not None:  # half is as far from the centre as twice
-        span = max(float(np.log(high / chart.reference)), float(np.log(chart.reference / low)), 0.05)
-        ticks = np.linspace(-span, span, 5)
-        shown = [[None if each is None else float(np.log(each / chart.reference)) for each in row] for row in values]
-        scale = {"colorscale": [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]], "zmin": -span, "zmax": span}
-        bar |= {"tickvals": ticks.tolist(), "ticktext": [f"{chart.reference * np.exp(tick):.3g}" for tick in ticks]}
-    trace = {"type": "heatmap", "x": _names(chart.places), "y": _names(rows), "z": shown, "text": texts,
-             "texttemplate": "%{text}", "hoverongaps": False, "xgap": 1, "ygap": 1, "colorbar": bar,
-             "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>"} | scale  # fmt: skip
-    layout = {key: {"title": {"text": plain(axis.label)}, "type": "category"}
-              for key, axis in (("xaxis", chart.x), ("yaxis", chart.y))}  # fmt: skip
+    texts = [["" if each is None else f"{each:.3g}" for each in row] for row in values]
+    ticks: Any = chart.colours
+    colours: Any = "Cividis"
+    if chart.reference is not None:
+        values = [[None if each is None else float(np.log(each)) for each in row] for row in values]
+        ticks, colours = np.log(ticks).tolist(), [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]]
+    bar = {"thickness": 14, "outlinewidth": 0, "tickvals": ticks, "ticktext": [f"{each:.3g}" for each in chart.colours]}
+    trace = {"type": "heatmap", "x": _names(chart.places), "y": _names(rows), "z": values, "colorbar": bar,
+             "colorscale": colours, "zmin": ticks[0], "zmax": ticks[-1], "text": texts, "texttemplate": "%{text}",
+             "hoverongaps": False, "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>",
+             "xgap": 1, "ygap": 1}  # fmt: skip
+    layout = {f"{key}axis": {"title": {"text": plain(getattr(chart, key).label)}, "type": "category"} for key in "xy"}
     return [trace], layout, min(700, 130 + 40 * len(rows))
 
 
@@ -192,7 +169,7 @@ def _scatter(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     return traces, axes, 460
 
 
-_DRAWN: Final = {"line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _segments, "stack": _segments,
+_DRAWN: Final = {"line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _bars, "stack": _bars,
                  "scatter": _scatter}  # fmt: skip
 
 
@@ -204,13 +181,6 @@ def _names(places: Any) -> list[str]:
 def _axis(axis: Axis) -> dict[str, Any]:
     log = {"type": "log", "dtick": 1, "exponentformat": "power"} if axis.log else {}
     return {"title": {"text": plain(axis.label)}} | log
-
-
-def _level(along: str, at: float, dash: str = "dash") -> dict[str, Any]:
-    """Return a line across the figure at a value of one axis."""
-    other = "y" if along == "x" else "x"
-    return {"type": "line", f"{along}0": at, f"{along}1": at, f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper",
-            "line": {"width": 1, "dash": dash}}  # fmt: skip
 
 
 def _filled(look: Look) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _blames(traces: Mapping[str, Trace]) -> str:
     series = {cause: {name: blame[cause] for name, blame in blames.items()} for cause in causes}
     series = series or {"nothing": dict.fromkeys(blames, 0.0)}
     title = "Where the time of the critical path goes"
-    return figure(timed(Chart("stack", series, Axis("critical path"), title=title)))
+    return figure(timed(Chart("stack", series, y=Axis("critical path"), title=title)))
 
 
 def _runs(traces: Mapping[str, Trace], label: str) -> Section:
