@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_cases import study
 
-from simsched.experiments.study.fields import SIMULATION_DEFAULTS
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of, units
+from simsched.experiments.study.study import SIMULATION_DEFAULTS
 
 
 def test_order_of_rows():

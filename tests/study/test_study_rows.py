@@ -11,9 +11,8 @@ from study_cases import fork, study
 
 import simsched as ss
 import workloads
-from simsched.experiments.study.evaluate import Evaluate
+from simsched.experiments.study.evaluate import Evaluate, graph_digest, row_key, target_digest
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of
-from simsched.experiments.study.keys import graph_digest, row_key, target_digest
 
 
 def evaluated(whole, load=fork, time_limit=None, known=None, version="1.0"):

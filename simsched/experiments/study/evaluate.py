@@ -1,9 +1,11 @@
 """From what a row is of to the row: makes the graph, schedules it, simulates the schedule. Runs in workers."""
 
+import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, cast
@@ -12,14 +14,16 @@ import numpy as np
 
 from simsched.base.errors import SimschedError
 from simsched.base.jit import running_time
+from simsched.calibration import read_target
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Yardstick, evaluate
 from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, RowSpec, seed_of
-from simsched.experiments.study.keys import graph_digest, row_key, target_digest
 from simsched.experiments.study.store import STATUSES
-from simsched.experiments.study.targets import make_target
-from simsched.model import OpGraph, Schedule, Target, operator_times, upon
+from simsched.experiments.study.study import Point
+from simsched.model import Cluster, OpGraph, Schedule, Target, operator_times, upon
+from simsched.model.calibrated import bare, with_cluster
+from simsched.model.graph.columns import COSTS, KERNELS, LABELS
 from simsched.schedulers import takes
 
 Row = dict[str, Any]
@@ -32,16 +36,10 @@ _RESULTS: Final = (
     "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs", "peak_memory_bytes",
     "sm_utilization", "sm_efficiency",
 )  # fmt: skip  # of a row of a comparison
+FORMAT: Final = "simsched.row 1"
+"""Changed whenever equal keys would no longer mean equal rows."""
+_COLUMNS: Final = (*COSTS, "intensity", "src", "dst", "edge_nbytes", "edge_transfer", "kernel_ptr", *KERNELS)
 _draws = cache(partial(takes, option="rng"))
-
-
-@dataclass(slots=True)
-class _Instance:
-    """A graph with its digest; and for each target, by digest, what rows are measured by and all times added up."""
-
-    graph: OpGraph
-    digest: str
-    on: dict[str, tuple[Yardstick, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,38 +105,39 @@ class Evaluate:
     def _fill(self, spec: RowSpec, row: Row) -> bool:
         """Fill a row as far as it goes; return whether it is a new one."""
         target, target_name = _target(self, tuple(spec.cluster.items()))
-        instance = _instance(self, spec.unit, tuple(spec.workload.items()), spec.root, spec.instance)
-        row["key"] = row_key(spec, self.version, instance.digest, target_name)
+        graph, graph_name, measured = _graph(self, spec.unit, tuple(spec.workload.items()), spec.root, spec.instance)
+        row["key"] = row_key(spec, self.version, graph_name, target_name)
         if row["key"] == spec.known:
             return False
-        row |= {"graph": instance.digest, "ops": len(instance.graph), "edges": len(instance.graph.src)}
-        measured = instance.on.get(target_name)
-        if measured is None:
-            graph, cluster = upon(target, instance.graph)
-            serial_us = float(operator_times(graph, cluster.devices[0]).sum())
-            measured = instance.on[target_name] = Yardstick(graph, target), serial_us
-        row |= _results(spec, *measured)
+        row |= {"graph": graph_name, "ops": len(graph), "edges": len(graph.src)}
+        if target_name not in measured:
+            timed, cluster = upon(target, graph)
+            serial_us = float(operator_times(timed, cluster.devices[0]).sum())
+            measured[target_name] = Yardstick(timed, target), serial_us
+        row |= _results(spec, *measured[target_name])
         return True
 
 
 @lru_cache(_TARGETS_KEPT)
 def _target(make: Evaluate, point: tuple[tuple[str, Any], ...]) -> tuple[Target, str]:
+    """Return the target of rows, and its digest."""
     target = make_target(dict(point), make.folder)
     return target, target_digest(target)
 
 
 @lru_cache(_GRAPHS_KEPT)  # rows of one unit that come in several batches share a graph
-def _instance(
+def _graph(
     make: Evaluate,
     unit: str,  # noqa: ARG001 - tells 1 from 1.0
     workload: tuple[tuple[str, Any], ...],
     root: int,
     instance: int,
-) -> _Instance:
+) -> tuple[OpGraph, str, dict[str, tuple[Yardstick, float]]]:
+    """Return a graph, its digest, and by digest of each target what rows are measured by and all times added up."""
     parameters = dict(workload)
     kind = file_or_kind(parameters.pop("kind"), make.folder)
     graph = make.load(kind, **{"seed": seed_of(root, instance, GRAPH), **parameters})
-    return _Instance(graph, graph_digest(graph))
+    return graph, graph_digest(graph), {}
 
 
 def file_or_kind(kind: str, folder: str) -> str:
@@ -146,12 +145,36 @@ def file_or_kind(kind: str, folder: str) -> str:
     return str(Path(folder, kind)) if Path(kind).suffix or Path(kind).name != kind else kind
 
 
+def make_target(point: Point, folder: str) -> Target:
+    """Return the cluster of a point, or the calibration that its file holds; a relative file is one of `folder`.
+
+    Raises
+    ------
+    FileError, FormatError
+        If the file cannot be read.
+    UnknownNameError, ClusterError
+        If a preset is not known, or a field of a device or link is not, or holds what it cannot.
+    """
+    if "file" in point:
+        target = read_target(Path(folder, point["file"]))
+    else:
+        more = {key: point[key] for key in ("link", "gpus_per_node") if key in point}
+        target = Cluster.preset(point["gpu"], point["gpus"], **more)
+    cluster = bare(target)
+    changed = cluster if point.get("overheads", True) else cluster.without_overheads()
+    for prefix, change in (("device.", Cluster.replace_devices), ("links.", Cluster.replace_links)):
+        fields = {key.removeprefix(prefix): value for key, value in point.items() if key.startswith(prefix)}
+        if fields:
+            changed = change(changed, **fields)
+    return target if changed is cluster else with_cluster(target, changed)
+
+
 def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     """Return the columns of results and of wall times."""
     scheduler, options = spec.choice.scheduler, dict(spec.choice.options)
     if "rng" not in options and _draws(scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
-    settings: Mapping[str, Any] = spec.simulation
+    settings = spec.simulation
     how: dict[str, Any] = {
         "engine": settings["engine"],
         "lowering": {name: settings[name] for name in ("threads", "transfers", "events") if name in settings},
@@ -168,17 +191,14 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     row: Row = {name: getattr(results, name) for name in _RESULTS}
     row["bound_us"] = found.bound_us
     row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None
-    row["stages"] = _n_stages(plan)
+    row["stages"] = None
+    if plan.execution == "stages":  # over all devices
+        row["stages"] = len(np.unique(plan.device * np.int64(2**31) + plan.stage))
     if drawn is not None:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
     row |= {"wall.search_s": found.search_s, "wall.simulate_s": found.simulate_s}
     return {name: _plain(value) for name, value in row.items()}
-
-
-def _n_stages(plan: Schedule) -> int | None:
-    """Return the number of stages over all devices, None of a schedule that has none."""
-    return len(np.unique(plan.device * np.int64(2**31) + plan.stage)) if plan.execution == "stages" else None
 
 
 def _plain(value: Any) -> Any:
@@ -192,3 +212,55 @@ def _one_line(error: BaseException) -> str:
     """Return what went wrong on one line, the same each time."""
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return str(SimschedError(_ADDRESS.sub("0x...", " ".join(said.split()))))
+
+
+def graph_digest(graph: OpGraph) -> str:
+    """Return the sha256 of all that a graph holds but its name, in hex.
+
+    Equal graphs have equal digests however they were made. O(V + E).
+    """
+    digest = sha256(json.dumps(list(graph.names)).encode())
+    for name in _COLUMNS:
+        column = np.asarray(getattr(graph, name))
+        wide = column.astype("<f8" if column.dtype.kind == "f" else "<i8")  # also one of equal rows, stored as one
+        digest.update(f"{name}:{len(wide)}:".encode())
+        digest.update(wide.tobytes())
+    for label in LABELS:
+        codes, texts = graph.labels(label)
+        used, first, back = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # the texts that occur, by their first appearance
+        digest.update(json.dumps([label, *(texts[code] for code in used[order].tolist())]).encode())
+        digest.update(np.argsort(order)[back].tobytes())
+    details = [(i, dict(attributes), *shapes) for i, (attributes, *shapes) in sorted(graph._details.items())]
+    digest.update(json.dumps(details, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def target_digest(target: Target) -> str:
+    """Return the sha256 of a cluster, or of a calibration, in hex."""
+    document: dict[str, Any] = target.to_dict()  # type: ignore[union-attr]  # a calibration has it, too
+    return sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def row_key(spec: RowSpec, version: str, graph: str | None, cluster: str | None) -> str:
+    """Return the address of a row: the sha256 of all that has influence on it, in hex.
+
+    Parameters
+    ----------
+    version
+        Of this library.
+    graph, cluster
+        Their digests. Where there is none - no graph could be made, or the process died - what the study says
+        stands for them.
+    """
+    content = [
+        FORMAT,
+        version,
+        [spec.root, spec.instance],
+        dict(spec.workload) if graph is None else graph,
+        dict(spec.cluster) if cluster is None else cluster,
+        dict(sorted(spec.simulation.items())),
+        spec.choice.scheduler,
+        sorted(spec.choice.options),
+    ]
+    return sha256(json.dumps(content).encode()).hexdigest()

@@ -1,7 +1,7 @@
 """The rows of a study: every workload, instance, cluster, simulation and scheduler with each, in a fixed order."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
@@ -9,15 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from simsched.experiments.study.choices import Choice, text_of
-from simsched.experiments.study.fields import values
-from simsched.experiments.study.study import Study
+from simsched.experiments.study.study import Choice, Point, Study, points, text_of
 
 GRAPH, SCHEDULER, JITTER = range(3)
 """What the random numbers of an instance are for."""
-
-Point = Mapping[str, Any]
-"""A value for each field of a table; those of tables inside have names such as ``device.launch``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +47,22 @@ class RowSpec:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that say what the row is of."""
-        found: dict[str, Any] = {f"workload.{key}": _cell(value) for key, value in self.workload.items()}
-        found["seed"] = self.instance
-        found |= {f"cluster.{key}": _cell(value) for key, value in self.cluster.items()}
-        found |= {f"simulation.{key}": _cell(value) for key, value in self.simulation.items()}
-        found["scheduler"] = self.choice.label
-        return found | {f"option.{key}": _cell(value) for key, value in self.choice.options}
-
-
-def _cell(value: Any) -> Any:
-    return text_of(value) if isinstance(value, tuple) else value
-
-
-def points(table: Mapping[str, Any]) -> Iterator[Point]:
-    """Yield the points of a table: lists are swept, the last field varies fastest."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, Mapping) else {key: value}
-    for point in product(*(values(flat, key) for key in flat)):
-        yield {key: _frozen(value) for key, value in zip(flat, point, strict=True)}
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def all_points(tables: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """Return the points of several tables, one after the other."""
-    return [point for table in tables for point in points(table)]
+        parts: tuple[tuple[str, Mapping[str, Any]], ...] = (
+            ("workload.", self.workload), ("", {"seed": self.instance}), ("cluster.", self.cluster),
+            ("simulation.", self.simulation), ("", {"scheduler": self.choice.label}),
+            ("option.", dict(self.choice.options)),
+        )  # fmt: skip
+        return {
+            f"{part}{key}": text_of(value) if isinstance(value, tuple) else value
+            for part, table in parts
+            for key, value in table.items()
+        }
 
 
 def units(study: Study) -> list[tuple[str, Point, int]]:
     """Return every workload with each of its instances: name of the unit, point, number of the instance."""
     found = []
-    for point in all_points(study.workload):
+    for point in points(*study.workload):
         for instance in study.instances:
             content = json.dumps(["simsched.unit", dict(point), study.seed, instance])
             found.append((sha256(content.encode()).hexdigest()[:16], point, instance))
@@ -104,17 +81,13 @@ def rows_of(
     shard
         ``(i, n)``: part i of n alone, i from 1. Units are dealt out by turns, or rows where there are fewer units.
     """
-    keys = known or {}
-    clusters, simulations = all_points(study.cluster), list(points(study.simulation))
-    inner = list(product(clusters, simulations, study.choices))
+    keys, (part, parts) = known or {}, shard or (1, 1)
+    inner = list(product(points(*study.cluster), points(study.simulation), study.choices))
     found, everything = [], units(study)
-    by_row = shard is not None and len(everything) < shard[1]
+    by_row = len(everything) < parts
     for number, (unit, point, instance) in enumerate(everything):
-        if shard is not None and not by_row and number % shard[1] != shard[0] - 1:
-            continue
-        for place, (cluster, simulation, choice) in enumerate(inner):
-            index = number * len(inner) + place
-            if shard is None or not by_row or index % shard[1] == shard[0] - 1:
+        for index, (cluster, simulation, choice) in enumerate(inner, number * len(inner)):
+            if (index if by_row else number) % parts == part - 1:
                 row = RowSpec(index, unit, point, study.seed, instance, cluster, simulation, choice, keys.get(index))
                 found.append(row)
     return found
@@ -125,7 +98,7 @@ def swept_columns(study: Study) -> list[str]:
     found = []
     for name, tables in (("workload", study.workload), ("cluster", study.cluster), ("simulation", [study.simulation])):
         seen: dict[str, list[Any]] = {}
-        several = all_points(tables)
+        several = list(points(*tables))
         for point in several:
             for key, value in point.items():
                 seen.setdefault(key, []).append(value)

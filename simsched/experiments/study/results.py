@@ -1,25 +1,29 @@
-"""`Results`: the rows of a study, as CSV, Parquet, data frame and tables."""
+"""`Results`: the rows of a study, as CSV, Parquet, data frame and tables; `merge`: those of several folders in one."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, Final
 
-from simsched.base.errors import MissingDependencyError
+from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.base.io import write_file
 from simsched.base.shown import VIEWS
-from simsched.experiments.result import Result
+from simsched.base.units import MS
+from simsched.experiments.result import Result, table_of, unit_of
+from simsched.experiments.study import store
 from simsched.experiments.study.grid import swept_columns
-from simsched.experiments.study.means import means_table, status_counts, status_table
-from simsched.experiments.study.store import WALL, all_rows, read_study
-from simsched.experiments.study.study import Study
+from simsched.experiments.study.store import STATUSES, WALL
+from simsched.experiments.study.study import Study, text_of
 
 _RESULTS: Final = "graph, makespan_us, ..."
 _ORDER: Final = (
     "key", "unit", "index", "status", "reason", "workload.", "seed", "cluster.", "simulation.", "scheduler", "option.",
     _RESULTS, "search.", WALL,
 )  # fmt: skip  # of columns, or of all that begin so
+_POINT: Final = ("workload.", "cluster.", "simulation.")
+_REASONS, _LONGEST = 2, 160  # of each scheduler, and characters of each
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,8 +56,8 @@ class Results(Result):
             If a line is no row.
         """
         path = Path(folder)
-        study, _ = read_study(path)
-        return cls(study, tuple(all_rows(path, study)), path)
+        study, _ = store.read_study(path)
+        return cls(study, tuple(store.all_rows(path, study)), path)
 
     load = open
 
@@ -82,16 +86,53 @@ class Results(Result):
         return self.rows
 
     def table(self) -> Any:
-        """Return means over the instances of every point and scheduler as a table of texts."""
-        return means_table(self.study, self.columns, self.rows)
+        """Return means over the instances of every point and scheduler as a table of texts.
+
+        What is the same for all rows stands in the caption.
+        """
+        rows = means(self.columns, self.rows)
+        names = [name for name in (rows[0] if rows else ()) if name.startswith(_POINT)]
+        varied = [name for name in names if len({row[name] for row in rows}) > 1]
+        unit, us = unit_of(row["makespan_us"][0] for row in rows if row["makespan_us"])
+        fixed = [f"{name.partition('.')[2]} {text_of(rows[0][name])}" for name in names if name not in varied]
+        headings = [*(name.partition(".")[2] for name in varied), "scheduler", f"makespan {us}", "speedup", "search s",
+                    "rows", "no result"]  # fmt: skip
+        cells = [
+            (*("-" if row[name] is None else text_of(row[name]) for name in varied), row["scheduler"],
+             _pair(row["makespan_us"], unit, 3 if unit == MS else 1), _pair(row["speedup"], 1.0, 3),
+             _pair(row["search_s"], 1.0, 4), str(row["rows"]), str(row["failed"] or "-"))
+            for row in rows
+        ]  # fmt: skip
+        return table_of(self._title, headings, cells, note=", ".join(fixed), left=[len(varied)])
+
+    @property
+    def _title(self) -> str:
+        return f"{self.study.name}: {len(self.rows)} of {len(self)} rows"
 
     def counts(self) -> list[dict[str, Any]]:
         """Return for each scheduler how many rows there are, are missing and came to what, and their wall time in s."""
-        return status_counts(self.study, self.rows)
+        of: dict[str, list[Mapping[str, Any]]] = {choice.label: [] for choice in self.study.choices}
+        for row in self.rows:
+            of[row["scheduler"]].append(row)
+        return [
+            {
+                "scheduler": label, "rows": len(rows), "missing": len(self) // len(of) - len(rows),
+                **{status: sum(row["status"] == status for row in rows) for status in STATUSES},
+                "wall_s": sum(row.get("wall.row_s") or 0.0 for row in rows),
+                "reasons": list(dict.fromkeys(row["reason"] for row in rows if row["reason"])),
+            }
+            for label, rows in of.items()
+        ]  # fmt: skip
 
     def status(self) -> Any:
         """Return `counts` as a table of texts, with the first reasons of rows without a result."""
-        return status_table(self.study, self.rows)
+        rows, counted = self.counts(), ("rows", "missing", *STATUSES)
+        notes = [f"{row['scheduler']}: {reason}" for row in rows for reason in row["reasons"][:_REASONS]]
+        short = [note if len(note) <= _LONGEST else f"{note[:_LONGEST]} ..." for note in notes]
+        cells = [
+            (row["scheduler"], *(str(row[name] or "-") for name in counted), f"{row['wall_s']:.1f}") for row in rows
+        ]
+        return table_of(self._title, ("scheduler", *counted, "wall s"), cells, note="\n".join(short))
 
     def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
         """Draw the figures that the study asks for, or those that suit it; return their files.
@@ -128,3 +169,76 @@ def _place(name: str) -> int:
     """Return where a column stands in the order."""
     known = (i for i, group in enumerate(_ORDER) if name == group or (group[-1] == "." and name.startswith(group)))
     return next(known, _ORDER.index(_RESULTS))
+
+
+def means(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each point and scheduler, in the order of the study.
+
+    Returns
+    -------
+    list of dict
+        The columns of the point and ``scheduler``; ``rows`` that there are, ``done`` that came to a result,
+        ``failed`` of all other ends; ``makespan_us``, ``speedup``, ``search_s`` as pairs of mean and sample
+        standard deviation over the instances, None where there is nothing.
+    """
+    names = [name for name in columns if name.startswith(_POINT)]
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((*(row.get(name) for name in names), row["scheduler"]), []).append(row)
+    found = []
+    for point, alike in groups.items():
+        done = [row for row in alike if row["status"] == "ok"]
+        mean = dict(zip([*names, "scheduler"], point, strict=True))
+        mean |= {"rows": len(alike), "done": len(done), "failed": len(alike) - len(done)}
+        for name, column in (("makespan_us", "makespan_us"), ("speedup", "speedup"), ("search_s", "wall.search_s")):
+            values = [row[column] for row in done if row.get(column) is not None]
+            mean[name] = (fmean(values), stdev(values) if len(values) > 1 else 0.0) if values else None
+        found.append(mean)
+    return found
+
+
+def _pair(value: tuple[float, float] | None, unit: float, digits: int) -> str:
+    return "-" if value is None else f"{value[0] / unit:.{digits}f} ± {value[1] / unit:.{digits}f}"
+
+
+def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> Results:
+    """Bring the rows of one study together: of shards, of other machines, of interrupted runs.
+
+    Parameters
+    ----------
+    folders
+        Where they are, in one file or several each.
+    out
+        The folder that gets all of them in one file, ``rows.jsonl``; it may be one of them. Rows that it has already
+        stay.
+
+    Returns
+    -------
+    Results
+        Of `out`.
+
+    Raises
+    ------
+    StudyError
+        If they are not of one study and version, two rows disagree in columns other than wall times, or a run is
+        writing to `out`.
+
+    Notes
+    -----
+    Files of shards in `out` stay where they are; they say nothing that ``rows.jsonl`` does not.
+    """
+    if not folders:
+        raise StudyError("there are no folders to merge; give at least one")
+    paths, target = [Path(folder) for folder in folders], Path(out)
+    study, version = store.read_study(paths[0])
+    for path in paths[1:]:
+        store.require_same(path, study, version)
+    store.prepare(study, target, version)
+    path = target / store.rows_file()
+    with store.appending(path) as append:
+        there = {row["index"]: row for row in store.read_rows(path)}
+        found = store.union((str(folder), store.all_rows(folder, study)) for folder in [target, *paths])
+        append([row for row in found if there.get(row["index"]) != row])
+    results = Results.open(target)
+    results.save(target)
+    return results

@@ -2,21 +2,19 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-from simsched.base.errors import SimschedError, StudyError
+from simsched.base.errors import StudyError
 from simsched.base.numeric import is_count
-from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind
+from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target
 from simsched.experiments.study.execution import Batches, pool_of
-from simsched.experiments.study.grid import all_points, rows_of
+from simsched.experiments.study.grid import rows_of
 from simsched.experiments.study.results import Results
 from simsched.experiments.study.store import all_rows, appending, prepare, rows_file
-from simsched.experiments.study.study import Study
-from simsched.experiments.study.targets import make_target
+from simsched.experiments.study.study import Study, points, refusing
 from simsched.schedulers import resolve
 
 
@@ -126,25 +124,16 @@ def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:
 
 def _require_runnable(study: Study, check: Callable[..., None] | None) -> None:
     """Refuse clusters that cannot be made, workloads that the loader is going to refuse, and unknown schedulers."""
-    for point in all_points(study.cluster):
-        with _refusing(f"{study.source}: [cluster]"):
+    for point in points(*study.cluster):
+        with refusing(f"{study.source}: [cluster]"):
             make_target(point, study.folder)
-    for point in all_points(study.workload):
+    for point in points(*study.workload):
         kind = file_or_kind(point["kind"], os.path.realpath(study.folder))
-        with _refusing(f"{study.source}: [workload]"):
+        with refusing(f"{study.source}: [workload]"):
             if kind != point["kind"] and not Path(kind).is_file():
                 raise StudyError(f"there is no file {kind}")
             if check is not None:
                 check(kind, **{key: value for key, value in point.items() if key != "kind"})
     for name in dict.fromkeys(choice.scheduler for choice in study.choices):
-        with _refusing(study.source):
+        with refusing(study.source):
             resolve(name)
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Say what an error is of."""
-    try:
-        yield
-    except (SimschedError, TypeError) as error:
-        raise StudyError(f"{what}: {error}") from error

@@ -1,43 +1,80 @@
 """`Study`: what is to be run, as a TOML file or in Python; checked when made."""
 
+import inspect
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from simsched.base.codec import Count, Either, Many, Seed, Size, kind_of
-from simsched.base.errors import StudyError
+from simsched.base.codec import Among, Amount, Count, Filled, Kind, Name, Range, Refused, Seed, Size, kind_of
+from simsched.base.errors import SimschedError, StudyError, UnknownNameError
 from simsched.base.io import read_text
+from simsched.base.numeric import twice
 from simsched.base.shown import VIEWS
-from simsched.experiments.study.choices import choices, require_different, scheduler_entry
-from simsched.experiments.study.fields import (
-    NAME,
-    cluster_table,
-    execution_table,
-    known_only,
-    n_points,
-    simulation_table,
-    tables,
-    taken,
-    workload_table,
-)
+from simsched.model.cluster import DEVICES, LINKS
+from simsched.model.lowering.lowering import OPTIONS
+from simsched.schedulers import SCHEDULERS
+
+Table = dict[str, Any]
+Point = Mapping[str, Any]
+"""A value for each field of a table; those of tables inside have names such as ``device.launch``."""
 
 FIELDS: Final = (
     "name", "schedulers", "seeds", "seed", "workload", "cluster", "simulation", "execution", "figure",
 )  # fmt: skip
+_FREE: Final = ("execution", "figure")  # fields that no row depends on
+SIMULATION_DEFAULTS: Final = {"engine": "compiled", "threads": "device", "transfers": "async", "bound": True}
 MOST_ROWS: Final = 1_000_000
 """Of a study: they are kept in memory, 2 to 3 KB each once they are done."""
+_GIVEN: Final = ("graph", "cluster", "cost", "tools", "progress", "also")  # by whoever calls a scheduler
+
 _MOST_PARTS: Final = 64
 _PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\."""
 # Reading a key takes time in proportion to the square of its parts.
 _DEEP_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}[ \t]*){{{_MOST_PARTS - 1}}}")
-_SEEDS: Final = Either([kind_of(Size), Many(kind_of(Count), filled=True)])
-_FREE: Final = ("execution", "figure")  # fields that no row depends on
+
+_LARGEST: Final = 2.0**128  # Python may refuse to print much longer ones
+_Scalar = str | Annotated[float, Range(-_LARGEST, _LARGEST)] | bool
+_ANY: Final = kind_of(_Scalar | Sequence[_Scalar])
+_NAME: Final = kind_of(Name)
+_SIZE: Final = kind_of(Size)
+_NESTED: Final = ("device", "links")  # tables inside
+_CLUSTER: Final[Mapping[str, Kind]] = {
+    "gpu": Among(DEVICES), "gpus": _SIZE, "link": Among(LINKS), "gpus_per_node": _SIZE, "file": _NAME,
+    "overheads": kind_of(bool), **dict.fromkeys(_NESTED, _ANY),
+}  # fmt: skip
+_SIMULATION: Final[Mapping[str, Kind]] = {
+    "engine": Among(("compiled", "reference")), "jitter": kind_of(Amount), "samples": _SIZE,
+    **{option: Among(known) for option, known in OPTIONS.items()}, "bound": kind_of(bool),
+}  # fmt: skip
+_LIMIT: Final = kind_of(Annotated[float, Range(0, 1e7, above=True)])  # s
+_SEEDS: Final = kind_of(Size | Annotated[Sequence[Count], Filled()])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A scheduler with its options.
+
+    Parameters
+    ----------
+    label
+        How rows, tables and figures call it: its name, and the options given, as in ``"hios-lp w=4"``.
+    scheduler
+        A name in `SCHEDULERS`, or ``package.module:function``.
+    options
+        Its own, by name, in the order given.
+    """
+
+    label: str
+    scheduler: str
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,29 +137,31 @@ class Study:
     folder: str = "."
 
     def __post_init__(self) -> None:
-        source = self.source
-        taken(source, "'name'", NAME, self.name)
-        if isinstance(self.schedulers, str | Mapping) or not isinstance(self.schedulers, Iterable):
-            raise StudyError(f"{source}: 'schedulers' must be a list of names or tables, not {self.schedulers!r}")
-        checked: dict[str, Any] = {
-            "schedulers": tuple(scheduler_entry(source, entry) for entry in self.schedulers),
-            "workload": tuple(workload_table(source, t) for t in tables(source, "workload", self.workload)),
-            "cluster": tuple(cluster_table(source, t) for t in tables(source, "cluster", self.cluster)),
-            "seeds": _seeds(source, self.seeds),
-            "seed": taken(source, "'seed'", kind_of(Seed), self.seed),
-            "simulation": simulation_table(source, self.simulation),
-            "execution": execution_table(source, self.execution),
-            "figure": _figures(source, self.figure),
-        }
-        if not checked["schedulers"]:
-            raise StudyError(f"{source}: 'schedulers' is an empty list; give at least one, such as \"lios\"")
-        for key, value in checked.items():
-            object.__setattr__(self, key, value)
-        if self._n_rows() > MOST_ROWS:
-            raise StudyError(
-                f"{source}: it has more than {MOST_ROWS:,} rows; sweep fewer values, or make several of it"
-            )
-        require_different(source, self.choices)
+        with refusing(self.source):
+            _taken("'name'", _NAME, self.name)
+            if not _is_list(self.schedulers):
+                raise StudyError(f"'schedulers' must be a list of names or tables, not {self.schedulers!r}")
+            checked: Table = {
+                "schedulers": tuple(map(_scheduler, self.schedulers)),
+                "workload": tuple(map(_workload, _tables("workload", self.workload))),
+                "cluster": tuple(map(_cluster, _tables("cluster", self.cluster))),
+                "seeds": _taken("'seeds'", _SEEDS, self.seeds),
+                "seed": _taken("'seed'", kind_of(Seed), self.seed),
+                "simulation": _simulation(self.simulation),
+                "execution": _execution(self.execution),
+                "figure": _figures(self.figure),
+            }
+            if not checked["schedulers"]:
+                raise StudyError("'schedulers' is an empty list; give at least one, such as \"lios\"")
+            for key, value in checked.items():
+                object.__setattr__(self, key, value)
+            if isinstance(self.seeds, tuple) and len(set(self.seeds)) < len(self.seeds):
+                raise StudyError(f"'seeds' must be different numbers, not {self.seeds!r}")
+            if self._n_rows() > MOST_ROWS:
+                raise StudyError(f"it has more than {MOST_ROWS:,} rows; sweep fewer values, or make several of it")
+            if label := twice(choice.label for choice in self.choices):
+                raise StudyError(f"scheduler {label!r} stands twice; remove one, or give it a 'label' of its own")
+        VIEWS["check of figures"](self.figure, self.source)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Study":
@@ -147,31 +186,31 @@ class Study:
     @classmethod
     def from_dict(cls, data: Any, source: str = "study", folder: str = ".") -> "Study":
         """Make a study from decoded TOML or JSON; `source` names it in errors, its files are relative to `folder`."""
-        if not isinstance(data, Mapping):
-            raise StudyError(f"{source}: a study is a table of fields, not {type(data).__name__}")
-        try:
-            repr(data)
-        except ValueError:
-            raise StudyError(f"{source}: a number in it has thousands of digits; give another") from None
-        except RecursionError:
-            raise StudyError(f"{source}: nested too deeply") from None
-        known_only(source, data, FIELDS)
-        missing = [key for key in ("name", "schedulers", "workload", "cluster") if key not in data]
-        if missing:
-            given = f"[{missing[0]}]" if missing[0] in ("workload", "cluster") else repr(missing[0])
-            raise StudyError(f"{source}: {given} is missing; a study has at least name, schedulers, workload, cluster")
+        with refusing(source):
+            if not isinstance(data, Mapping):
+                raise StudyError(f"a study is a table of fields, not {type(data).__name__}")
+            try:
+                repr(data)
+            except ValueError:
+                raise StudyError("a number in it has thousands of digits; give another") from None
+            except RecursionError:
+                raise StudyError("nested too deeply") from None
+            _require_known(data, FIELDS)
+            for key, said in (("name", "'name'"), ("schedulers", "'schedulers'"), ("workload", "[workload]"),
+                              ("cluster", "[cluster]")):  # fmt: skip
+                if key not in data:
+                    raise StudyError(f"{said} is missing; a study has at least name, schedulers, workload, cluster")
         return cls(**data, source=source, folder=folder)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the study as JSON values, defaults written out."""
-        found = {key: getattr(self, key) for key in FIELDS}
-        copied: dict[str, Any] = json.loads(json.dumps(found))
+        copied: dict[str, Any] = json.loads(json.dumps({key: getattr(self, key) for key in FIELDS}))
         return copied
 
     @property
-    def choices(self) -> tuple[Any, ...]:
-        """The schedulers with their options (`Choice`), swept, in the order of their rows."""
-        return tuple(choices(self.schedulers))
+    def choices(self) -> tuple[Choice, ...]:
+        """The schedulers with their options, swept, in the order of their rows."""
+        return tuple(choice for entry in self.schedulers for choice in _choices(_entry(entry)))
 
     @property
     def instances(self) -> tuple[int, ...]:
@@ -181,15 +220,11 @@ class Study:
     def difference(self, other: "Study") -> str | None:
         """Return the first field in which rows would differ from another study's, None if there is none."""
         mine, theirs = self.to_dict(), other.to_dict()
-        for key in FIELDS:
-            if key not in _FREE and json.dumps(mine[key]) != json.dumps(theirs[key]):
-                return key
-        return None
+        asked = (key for key in FIELDS if key not in _FREE)
+        return next((key for key in asked if json.dumps(mine[key]) != json.dumps(theirs[key])), None)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Study):
-            return NotImplemented
-        return json.dumps(self.to_dict()) == json.dumps(other.to_dict())
+        return isinstance(other, Study) and json.dumps(self.to_dict()) == json.dumps(other.to_dict())
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.to_dict()))
@@ -200,29 +235,201 @@ class Study:
 
     def _n_rows(self) -> int:
         """Return the number of rows, which may be one that no length can be."""
-        several = (self.workload, self.cluster, [self.simulation],
-                   [entry if isinstance(entry, Mapping) else {} for entry in self.schedulers])  # fmt: skip
+        several = (self.workload, self.cluster, [self.simulation], map(_entry, self.schedulers))
         instances = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
-        return instances * prod(sum(map(n_points, tables)) for tables in several)
+        return instances * prod(sum(map(_n_points, tables)) for tables in several)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {len(self.choices)} schedulers, {len(self)} rows)"
 
 
-def _seeds(source: str, given: Any) -> int | tuple[int, ...]:
-    found: int | tuple[int, ...] = taken(source, "'seeds'", _SEEDS, given)
-    if isinstance(found, tuple) and len(set(found)) < len(found):
-        raise StudyError(f"{source}: 'seeds' must be different numbers, not {given!r}")
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Say what an error is of."""
+    try:
+        yield
+    except (SimschedError, TypeError) as error:
+        raise StudyError(f"{what}: {error}") from error
+
+
+def _taken(field: str, kind: Kind, given: Any) -> Any:
+    """Return a value as a kind of field takes it, or refuse it."""
+    try:
+        return kind.take(given)
+    except Refused as refused:
+        raise StudyError(refused.says(field)) from None
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+
+
+def _require_known(table: Mapping[str, Any], known: Collection[str], of: str = "") -> None:
+    """Refuse fields that are none of the known."""
+    unknown = [key for key in table if key not in known]
+    if unknown:
+        raise StudyError(f"unknown field {unknown[0]!r}{of}; known are: {', '.join(known)}")
+
+
+def _require_table(name: str, given: Any, known: Collection[str]) -> None:
+    """Refuse what is no table, or has fields that are none of the known."""
+    if not isinstance(given, Mapping):
+        raise StudyError(f"{name!r} must be a table, [{name}]")
+    _require_known(given, known, f" of [{name}]")
+
+
+def _tables(name: str, given: Any) -> Sequence[Mapping[str, Any]]:
+    """Return a table, or an array of tables, as a sequence of at least one."""
+    found = [given] if isinstance(given, Mapping) else given
+    if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(t, Mapping) for t in found):
+        raise StudyError(f"{name!r} must be a table, [{name}], or several, [[{name}]]")
+    if not found:
+        raise StudyError(f"there is no [{name}]; give at least one")
     return found
 
 
-def _figures(source: str, given: Any) -> tuple[dict[str, Any], ...]:
+def _swept(field: str, given: Any, kind: Kind = _ANY) -> Any:
+    """Return a value, or a list of them to be swept, as JSON values; a value may itself be a list inside of a list."""
+    if not _is_list(given):
+        return _taken(field, kind, given)
+    found = [_taken(field, kind, value) for value in given]
+    if not found:
+        raise StudyError(f"{field} is an empty list; give at least one value, or leave it out")
+    if value := twice(map(json.dumps, found)):
+        raise StudyError(f"{field} has {value} twice, so its rows would count twice; remove one")
+    return found
+
+
+def _workload(given: Mapping[str, Any]) -> Table:
+    """Return a ``[workload]`` as checked."""
+    if "kind" not in given:
+        raise StudyError("[workload] has no 'kind'; give a random family, a network or a file")
+    return _checked("workload", given, {"kind": _NAME})
+
+
+def _cluster(given: Mapping[str, Any]) -> Table:
+    """Return a ``[cluster]`` as checked: a preset, or a file."""
+    _require_known(given, _CLUSTER, " of [cluster]")
+    if ("gpu" in given) == ("file" in given):
+        raise StudyError("[cluster] needs either 'gpu', a preset, or 'file', a cluster or calibration")
+    preset = next((key for key in ("gpus", "link", "gpus_per_node") if key in given and "file" in given), None)
+    if preset is not None:
+        raise StudyError(f"{preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
+    table = _checked("cluster", given, _CLUSTER)
+    return table if "file" in table else {**table, "gpus": table.get("gpus", 1)}
+
+
+def _simulation(given: Any) -> Table:
+    """Return the ``[simulation]`` as checked, defaults written out."""
+    _require_table("simulation", given, _SIMULATION)
+    full = {**SIMULATION_DEFAULTS, **given}
+    table = _checked("simulation", {key: full[key] for key in _SIMULATION if key in full}, _SIMULATION)
+    if "samples" in table and "jitter" not in table:
+        raise StudyError("[simulation] has 'samples' but no 'jitter', so all would be alike; give one")
+    if "samples" in table and "reference" in _values(table["engine"]):
+        raise StudyError("samples are drawn by the compiled engine; leave out 'engine' or 'samples'")
+    return table
+
+
+def _execution(given: Any) -> Table:
+    """Return the ``[execution]`` as checked."""
+    _require_table("execution", given, ("time_limit",))
+    limit = given.get("time_limit")
+    return {} if limit is None else {"time_limit": _taken("'time_limit' of [execution]", _LIMIT, limit)}
+
+
+def _checked(name: str, given: Mapping[str, Any], known: Mapping[str, Kind], inside: str = "") -> Table:
+    """Return a table whose fields may be swept, each value of its kind; tables inside have none."""
+    table: Table = {}
+    for key, value in given.items():
+        field = f"'{inside}{_taken(f'a field of [{name}]', _NAME, key)}' of [{name}]"
+        if key in _NESTED and known is _CLUSTER:
+            if not isinstance(value, Mapping):
+                raise StudyError(f"{field} must be a table such as {{launch = 0.0}}, not {value!r}")
+            table[key] = _checked(name, value, {}, f"{key}.")
+        else:
+            table[key] = _swept(field, value, known.get(key, _ANY))
+    return table
+
+
+def _figures(given: Any) -> tuple[Table, ...]:
     if isinstance(given, list | tuple) and not given:
         return ()
-    found = tables(source, "figure", given)
     try:
-        copied = tuple(json.loads(json.dumps(dict(table), allow_nan=False)) for table in found)
+        return tuple(json.loads(json.dumps(dict(table), allow_nan=False)) for table in _tables("figure", given))
     except (TypeError, ValueError) as error:
-        raise StudyError(f"{source}: [figure] must hold texts, numbers and lists: {error}") from None
-    VIEWS["check of figures"](copied, source)
-    return copied
+        raise StudyError(f"[figure] must hold texts, numbers and lists: {error}") from None
+
+
+def _entry(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an entry of ``schedulers`` as a table."""
+    return {"scheduler": given} if isinstance(given, str) else given
+
+
+def _scheduler(given: Any) -> str | Table:
+    """Return an entry of ``schedulers`` as checked: a name, or a table with options."""
+    table = _entry(given)
+    if not isinstance(table, Mapping):
+        raise StudyError(f'a scheduler is a name, or a table such as {{scheduler = "ios"}}, not {given!r}')
+    name = _taken("the 'scheduler' of a table in 'schedulers'", _NAME, table.get("scheduler"))
+    if ":" not in name and name not in SCHEDULERS:
+        raise UnknownNameError("scheduler", name, [*SCHEDULERS, "package.module:function"])
+    entry: Table = {"scheduler": name}
+    if table.get("label") is not None:
+        entry["label"] = _taken(f"the 'label' of scheduler {name!r}", _NAME, table["label"])
+    own = ":" in name
+    known = [] if own else [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
+    for option, value in table.items():
+        if option in ("scheduler", "label"):
+            continue
+        _taken(f"an option of scheduler {name!r}", _NAME, option)
+        if not own and option not in known:
+            raise StudyError(f"scheduler {name!r} has no option {option!r}; known are: {', '.join(known) or 'none'}")
+        entry[option] = _swept(f"{option!r} of scheduler {name!r}", value)
+    return name if len(entry) == 1 else entry
+
+
+def _choices(entry: Mapping[str, Any]) -> Iterator[Choice]:
+    """Yield what a scheduler with options stands for, options swept with the last varying fastest."""
+    options = {option: value for option, value in entry.items() if option not in ("scheduler", "label")}
+    # under a label of its own only what is swept needs to be told apart
+    said = [option for option, value in options.items() if "label" not in entry or len(_values(value)) > 1]
+    for point in points(options):
+        given = {option: None if value == "none" else value for option, value in point.items()}  # TOML has no None
+        words = [f"{option}={text_of(given[option])}" for option in said]
+        label = " ".join([entry.get("label", entry["scheduler"]), *words])
+        yield Choice(label, entry["scheduler"], tuple(given.items()))
+
+
+def _values(given: Any) -> Sequence[Any]:
+    """Return the values that a field takes: those of a list, or the one."""
+    return given if isinstance(given, list) else [given]
+
+
+def _flat(table: Mapping[str, Any]) -> Table:
+    """Return the values of each field, those of tables inside under names such as ``device.launch``."""
+    flat: Table = {}
+    for key, value in table.items():
+        flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return {key: _values(value) for key, value in flat.items()}
+
+
+def _n_points(table: Mapping[str, Any]) -> int:
+    """Return how many points a table has, of which there may be too many to make them."""
+    return prod(map(len, _flat(table).values()))
+
+
+def points(*tables: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield the points of tables, one after the other: lists are swept, the last field varies fastest."""
+    for flat in map(_flat, tables):
+        for point in product(*flat.values()):
+            yield dict(zip(flat, point, strict=True))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as labels and columns show it."""
+    if isinstance(value, list | tuple):
+        return ",".join(text_of(item) for item in value) or "()"
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
