@@ -98,7 +98,7 @@ def _sweep(found: "whatif.Sweep") -> Chart:
 def _places(parameter: str, values: Sequence[Any]) -> tuple[list[Any], str]:
     """Return where values stand on an axis: at their numbers if all are of one kind, else by texts; and its name."""
     from simsched.experiments.whatif.changes import is_taken_as_is, unit_of
-    from simsched.experiments.whatif.sweep import shown, text_of
+    from simsched.experiments.whatif.whatif import shown, text_of
 
     numbers = all(map(is_number, values))
     absolute = all(isinstance(value, dict) and is_number(value.get("absolute")) for value in values)

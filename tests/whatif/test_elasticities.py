@@ -10,8 +10,7 @@ from small import made, placements
 from strategies import clusters, shapes
 
 import simsched as ss
-from simsched.experiments.whatif.sensitivity import numeric_parameters, sensitivity
-from simsched.experiments.whatif.whatif import what_if
+from simsched.experiments.whatif.whatif import numeric_parameters, sensitivity, what_if
 
 A100 = ss.Cluster.preset("a100")
 CHAIN = made("a=30 b=10", "ab")

@@ -12,8 +12,7 @@ from strategies import graphs
 
 import workloads
 from simsched.experiments.whatif import Answer, Change, parse_change, what_if
-from simsched.experiments.whatif.question import value_of
-from simsched.experiments.whatif.sensitivity import numeric_parameters
+from simsched.experiments.whatif.whatif import numeric_parameters, value_of
 from simsched.model import Cluster, Edge, Operator, OpGraph, Schedule, roofline
 from simsched.schedulers import schedule
 from simsched.simulator import simulate

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from simsched.experiments.whatif import what_if
-from simsched.experiments.whatif.question import value_of
-from simsched.experiments.whatif.sensitivity import numeric_parameters
+from simsched.experiments.whatif.whatif import numeric_parameters, value_of
 from simsched.model import Cluster, Edge, OpGraph, Schedule, default_cost, roofline
 from simsched.model.cluster.device import OVERHEADS
 from simsched.schedulers import schedule

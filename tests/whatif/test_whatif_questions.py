@@ -6,7 +6,7 @@ import pytest
 from small import chain, made, one_stream, operators, placements
 
 from simsched.experiments.whatif import Change, what_if
-from simsched.experiments.whatif.sensitivity import numeric_parameters
+from simsched.experiments.whatif.whatif import numeric_parameters
 from simsched.model import Cluster, Kernel, Operator, Schedule, default_cost, roofline
 from simsched.schedulers import schedule
 

@@ -6,8 +6,8 @@ from small import chain, made, one_stream, operators, placements
 import simsched as ss
 from simsched.base.errors import ClusterError, SimulationError, UnknownNameError, WhatIfError
 from simsched.experiments.whatif import parse_change
-from simsched.experiments.whatif.question import value_of
-from simsched.experiments.whatif.rewiring import fused, removed
+from simsched.experiments.whatif.whatif import value_of
+from simsched.experiments.whatif.world import fused, removed
 
 FREE = ss.Cluster.preset("a100").without_overheads()
 PAIR = ss.Cluster.preset("a100", 2).without_overheads()

@@ -1,14 +1,11 @@
 """What-if: questions of a schedule with one thing or several different, and what follows from the answers."""
 
-from simsched.experiments.whatif.answer import Answer, Case
-from simsched.experiments.whatif.breakeven import BreakEven, Crossing, breakeven
+from simsched.experiments.whatif.better import BreakEven, Crossing, Robustness, breakeven, robust
 from simsched.experiments.whatif.changes import Change, absolute, parse_change
 from simsched.experiments.whatif.explain import Explanation, Suggestion, explain
-from simsched.experiments.whatif.robust import Robustness, robust
-from simsched.experiments.whatif.sensitivity import Elasticity, Sensitivity, sensitivity
-from simsched.experiments.whatif.sweep import Sweep, sweep
+from simsched.experiments.whatif.question import Answer, Case
 from simsched.experiments.whatif.throughput import Throughput, throughput
-from simsched.experiments.whatif.whatif import WhatIf, what_if
+from simsched.experiments.whatif.whatif import Elasticity, Sensitivity, Sweep, WhatIf, sensitivity, sweep, what_if
 
 __all__ = [
     "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robustness",

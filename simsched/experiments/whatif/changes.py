@@ -1,5 +1,6 @@
 """`Change`: one thing that is to be different; and `PARAMETERS`, the numbers of devices and links that can be."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -22,6 +23,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }  # fmt: skip
 _AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
+_HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     "latency": ("us", US), "bandwidth": ("GB/s", GB_PER_S), "copy_rate": ("GB/s", GB_PER_S), "clock": ("MHz", MHZ),
@@ -39,16 +41,20 @@ class Parameter:
         `Device` or `Link`.
     fields
         Those that are changed alike.
-    unit
-        In which texts give it, and what that is in library units.
-    whole
-        Whether it is rounded, to at least 1.
     """
 
     part: type[Device | Link]
     fields: tuple[str, ...]
-    unit: tuple[str, float]
-    whole: bool
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        """In which texts give it, and what that is in library units."""
+        return _UNITS.get(self.fields[0], _NO_UNIT)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is rounded, to at least 1."""
+        return _HINTS[self.part][self.fields[0]] is int
 
     def values(self, cluster: Cluster) -> list[float | None]:
         """Return what it is on each device or link; None where its fields differ."""
@@ -88,19 +94,14 @@ def common(values: Sequence[float | None]) -> float | None:
     return float(values[0]) if values and values[0] is not None and len(set(values)) == 1 else None
 
 
-def _parameter(part: type[Device | Link], name: str, kind: Any = float) -> Parameter:
-    return Parameter(part, (name,), _UNITS.get(name, _NO_UNIT), kind is int)
-
-
-_ON_DEVICES: Final = {name: _parameter(Device, name, kind) for name, kind in get_type_hints(Device).items()
-                      if kind in (int, float) or name == "peak"}  # fmt: skip
 PARAMETERS: Final[Mapping[str, Parameter]] = {
-    **{f"link.{name}": _parameter(Link, name) for name, kind in get_type_hints(Link).items() if kind is float},
-    **{f"device.{name}": each for name, each in _ON_DEVICES.items() if name not in OVERHEADS},
-    "overhead": Parameter(Device, OVERHEADS, ("us", US), False),
-    **{f"overhead.{name}": _ON_DEVICES[name] for name in OVERHEADS},
-    "interference": _parameter(Device, "interference"),
-}
+    **{f"link.{name}": Parameter(Link, (name,)) for name, kind in _HINTS[Link].items() if kind is float},
+    **{f"device.{name}": Parameter(Device, (name,)) for name, kind in _HINTS[Device].items()
+       if (kind in (int, float) or name == "peak") and name not in OVERHEADS},
+    "overhead": Parameter(Device, OVERHEADS),
+    **{f"overhead.{name}": Parameter(Device, (name,)) for name in OVERHEADS},
+    "interference": Parameter(Device, ("interference",)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +172,11 @@ def make_change(parameter: str, value: Any) -> Change:
     WhatIfError
         If the value does not suit it.
     """
+    number = value.value if isinstance(value, Absolute) else value
     if is_taken_as_is(parameter):
-        given = value.value if isinstance(value, Absolute) else value
-        return Change(parameter, _as_it_is(parameter, given), True)
+        return Change(parameter, _as_it_is(parameter, number), True)
     if not _takes_factors(parameter):
         raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, "operators.speed", *_PATTERNS])
-    number = value.value if isinstance(value, Absolute) else value
     if not is_number(number) or not (isfinite(number) and number >= 0):
         raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {number!r}")
     if speed_of(parameter) is not None and number == 0:
@@ -199,13 +199,8 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
     >>> speed_of("operators.conv.speed"), speed_of("operator.a.speed"), speed_of("operators.speed"), speed_of("gpus")
     (('conv', None), (None, 'a'), (None, None), None)
     """
-    if parameter == "operators.speed":
-        return None, None
-    for start, place in (("operators.", 0), ("operator.", 1)):
-        name = parameter.removeprefix(start).removesuffix(".speed")
-        if name and parameter == f"{start}{name}.speed":
-            return (name, None) if place == 0 else (None, name)
-    return None
+    found = re.fullmatch(r"operators(?:\.(.+))?\.speed|operator\.(.+)\.speed", parameter, re.S)
+    return None if found is None else (found[1], found[2])
 
 
 def _as_it_is(parameter: str, value: Any) -> Any:

@@ -1,7 +1,7 @@
 """`explain`: in words, what bounds a schedule and what would help most."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
@@ -11,8 +11,7 @@ from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import absolute
-from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.world import Ground
+from simsched.experiments.whatif.whatif import WhatIf, what_if
 from simsched.model import CostModel, Schedule, Target, upon
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
@@ -146,7 +145,7 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     [('schedule it with greedy', 30.0)]
     """
     plan, bare = upon(cluster, plan)
-    asked = Question(Ground(plan, bare, cost=cost))
+    asked = what_if(plan, bare, cost=cost)
     trace = asked.before
     limits = bounds(plan.graph, bare, cost)
     path = trace.critical_path()
@@ -208,12 +207,12 @@ def _distance(trace: Trace, limits: Bounds) -> str:
     )
 
 
-def _alone(asked: Question) -> str:
+def _alone(asked: WhatIf) -> str:
     """Return whether the scheduler does better on one device."""
     plan, ground = asked.ground.plan, asked.ground
     if len(plan.devices_used) == 1 or plan.scheduler not in SCHEDULERS or plan.scheduler in FAST_UP_TO:
         return ""
-    fresh = Question(Ground(plan.graph, ground.target, plan.scheduler, cost=ground.cost), rescheduled=True)
+    fresh = what_if(plan.graph, ground.target, True, scheduler=plan.scheduler, cost=ground.cost)
     us = _makespan(fresh.gpus(1))
     if us > asked.makespan_before * (1 - _LEAST_GAIN):
         return ""
@@ -259,7 +258,7 @@ def _summed(times: Iterable[tuple[str, float]]) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))
 
 
-def _suggestions(asked: Question) -> tuple[Suggestion, ...]:
+def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:
     """Return the three changes that gain most, from the largest gain; at least one of them doable, if any is.
 
     Parameters
@@ -284,7 +283,7 @@ def _suggestions(asked: Question) -> tuple[Suggestion, ...]:
     return tuple(best)
 
 
-def candidates(asked: Question) -> Iterator[tuple[str, Question, bool]]:
+def candidates(asked: WhatIf) -> Iterator[tuple[str, WhatIf, bool]]:
     """Give what could be changed, the question of it, and whether it is a matter of the plan."""
     ground, plan, trace = asked.ground, asked.ground.plan, asked.before
     if plan.execution != "graph":
@@ -292,10 +291,10 @@ def candidates(asked: Question) -> Iterator[tuple[str, Question, bool]]:
     if plan.execution == "stages":
         yield "order its stages by events instead of barriers", asked.execution("events"), True
     elif plan.events == "literal":
-        fewer = replace(ground, subject=plan.like(events="minimal"))
-        yield "leave out the waits that others imply", Question(fewer), True
+        fewer = what_if(plan.like(events="minimal"), ground.target, cost=ground.cost)
+        yield "leave out the waits that others imply", fewer, True
     others = (
-        Question(Ground(plan.graph, ground.target, name, cost=ground.cost), rescheduled=True)
+        what_if(plan.graph, ground.target, True, scheduler=name, cost=ground.cost)
         for name in SCHEDULERS
         if name not in FAST_UP_TO and name != plan.scheduler  # those that search take long on some graphs
     )
@@ -316,7 +315,7 @@ def candidates(asked: Question) -> Iterator[tuple[str, Question, bool]]:
     yield "have twice the DRAM bandwidth", asked.device(bandwidth=2.0), False
 
 
-def _makespan(asked: Question) -> float:
+def _makespan(asked: WhatIf) -> float:
     """Return the makespan after some changes; infinity if they are refused."""
     try:
         return asked.makespan

@@ -1,24 +1,222 @@
-"""`Question`: a schedule, a cluster, and what is to be different."""
+"""`Question`: a schedule, a cluster, and what is to be different; and `Answer`: what that does to the makespan."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from math import isfinite
+from typing import Any, Final, Self
 
+import numpy as np
+
+from simsched.base.codec import Checked, Document, aside
 from simsched.base.errors import ClusterError, ScheduleError, SimschedError, WhatIfError
-from simsched.experiments.whatif.answer import Outcome
-from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Absolute, common, is_taken_as_is, make_change
-from simsched.experiments.whatif.world import World, selected
-from simsched.model import OpGraph, Schedule
+from simsched.base.units import MS
+from simsched.experiments.result import Result, table_of, unit_of
+from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change
+from simsched.experiments.whatif.world import ChangedCost, Ground, Revision, carried, changed_cluster, rates, revised
+from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, default_cost, upon
 from simsched.model.trace import Trace
+from simsched.model.trace.trace import CriticalPath
+from simsched.schedulers import schedule
+from simsched.simulator import simulate
+from simsched.simulator.baking import baked
 
+_SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
+_REMEDY: Final = "with reschedule=True (--reschedule)"
 Number = float | Absolute
 
 
+@dataclass(frozen=True, eq=False)
+class Case(Checked):
+    """A schedule with its operators' times, on a cluster, and its trace.
+
+    Parameters
+    ----------
+    schedule
+        Each operator of its graph has as `time` what it takes on the device that it is placed on.
+    cluster
+        What it runs on.
+    known
+        What runs when, if that is known already.
+    """
+
+    SUBJECT, ERROR = "case", WhatIfError
+    schedule: Schedule
+    cluster: Cluster
+    known: Trace | None = aside()
+
+    @classmethod
+    def of(cls, trace: Trace, plan: Schedule, cost: CostModel | None) -> "Case":
+        """Return the case of a trace, the times that a cost model gave written into the graph."""
+        return cls(baked(plan, trace.cluster, cost), trace.cluster, trace)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What runs when; of a case from a file it is simulated when somebody asks."""
+        return simulate(self.schedule, self.cluster) if self.known is None else self.known
+
+    @property
+    def graph(self) -> OpGraph:
+        """What the schedule runs."""
+        return self.schedule.graph
+
+    @property
+    def makespan(self) -> float:
+        """That of the trace, in us."""
+        return self.trace.makespan
+
+    def critical_path(self) -> CriticalPath:
+        """Return that of the trace."""
+        return self.trace.critical_path()
+
+
+class Outcome(Result):
+    """What follows from what ran before and after changes; times in us.
+
+    ``makespan_before + direct + rescheduling == makespan``, up to rounding. Where the plan was made anew, `kept` is
+    what would run after the changes if it had stayed; None if it cannot, or was not made anew.
+    """
+
+    before: Trace | Case
+    kept: Trace | Case | None
+    after: Trace | Case
+    changes: Sequence[Any]
+    notes: tuple[str, ...]
+    rescheduled: bool
+
+    @property
+    def title(self) -> str:
+        """What is asked, and of what."""
+        changes = ", ".join(map(str, self.changes)) or "nothing"
+        return f"{self.before.graph.name} on {self.before.cluster.name}: what if {changes}"
+
+    @property
+    def runs(self) -> dict[str, Trace | Case]:
+        """What runs before and after, and between them with the plan kept where it is made anew."""
+        between = {} if self.kept is None else {"plan kept": self.kept}
+        return {"before": self.before, **between, "after": self.after}
+
+    @property
+    def _with_the_plan_before(self) -> Trace | Case | None:
+        """What would run after the changes with the plan that there was; None if it cannot."""
+        return self.kept if self.rescheduled else self.after
+
+    @property
+    def makespan_before(self) -> float:
+        """Makespan before the changes."""
+        return self.before.makespan
+
+    @property
+    def makespan(self) -> float:
+        """Makespan after the changes."""
+        return self.after.makespan
+
+    @property
+    def difference(self) -> float:
+        """Makespan after less before: negative if the changes help."""
+        return self.makespan - self.makespan_before
+
+    @property
+    def speedup(self) -> float:
+        """Makespan before over after; 1 where both are 0."""
+        if self.makespan:
+            return self.makespan_before / self.makespan
+        return float("inf") if self.makespan_before else 1.0
+
+    @property
+    def direct(self) -> float | None:
+        """Part of the difference that is there with the plan kept as it was; None if it cannot be kept."""
+        same = self._with_the_plan_before
+        return None if same is None else same.makespan - self.makespan_before
+
+    @property
+    def rescheduling(self) -> float | None:
+        """Part of the difference that comes from re-scheduling; None if the plan cannot be kept without."""
+        same = self._with_the_plan_before
+        return None if same is None else self.makespan - same.makespan
+
+    @cached_property
+    def blame_before(self) -> dict[str, float]:
+        """What the time of the critical path went to before (see `CriticalPath.blame`)."""
+        return self.before.critical_path().blame
+
+    @cached_property
+    def blame(self) -> dict[str, float]:
+        """What the time of the critical path goes to after."""
+        return self.after.critical_path().blame
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What follows, for other readers: times in us."""
+        return {
+            "makespan_before_us": self.makespan_before, "makespan_us": self.makespan, "difference_us": self.difference,
+            "speedup": self.speedup if isfinite(self.speedup) else None, "direct_us": self.direct,
+            "rescheduling_us": self.rescheduling, "blame_before": dict(self.blame_before), "blame": dict(self.blame),
+        }  # fmt: skip
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the makespan, and what the critical path's time goes to, in us as plain values: a row for each."""
+        return [
+            {"part": part, **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
+             "difference_us": us["after"] - us["before"]}
+            for part, us in self._parts().items()
+        ]  # fmt: skip
+
+    def _parts(self) -> dict[str, dict[str, float]]:
+        """Return the us of each part in each run."""
+        blames = {name: run.critical_path().blame for name, run in self.runs.items()}
+        found = {"makespan": {name: run.makespan for name, run in self.runs.items()}}
+        return found | {cause: {name: blame[cause] for name, blame in blames.items()} for cause in blames["after"]}
+
+    def table(self) -> Any:
+        """Return makespan and blame before and after as a table of texts."""
+        unit, name = unit_of((self.makespan, self.makespan_before))
+        rows = [(part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
+                for part, us in self._parts().items()]  # fmt: skip
+        notes = [_speed(self.speedup)]
+        if self.rescheduled and self.direct is None:
+            notes.append("the plan before cannot run after the changes")
+        elif self.rescheduled:
+            direct, again = (f"{_number(us or 0.0, unit)} {name}" for us in (self.direct, self.rescheduling))
+            notes.append(f"{direct} by the changes, {again} by re-scheduling")
+        note = "\n".join((*notes, *(f"note: {note}" for note in self.notes)))
+        return table_of(self.title, (name, *self.runs, "difference"), rows, note=note, best=0)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Answer(Outcome, Document):
+    """What changes do, without what asked: it can be kept in a file.
+
+    Parameters
+    ----------
+    changes
+        What was changed, as texts that `parse_change` reads, such as ``link.bandwidth*=2``.
+    notes
+        What else is to be known.
+    rescheduled
+        Whether the plan was made anew after the changes.
+    before, after
+        The plan before the changes, and the one after.
+    kept
+        The plan before in the changed world; None if it cannot run there, or is what stands under after.
+    """
+
+    FORMAT, INDENT, DERIVED, RETIRED = "simsched.whatif", None, ("results",), ("rescheduling_alone_us",)
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+    rescheduled: bool
+    before: Case
+    kept: Case | None = None
+    after: Case
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Question(World, Outcome):
+class Question(Outcome):
     """A question of what would be if something were different, and its answer: a `WhatIf` but for its analyses."""
 
+    ground: Ground
+    changes: tuple[Change, ...] = ()
     rescheduled: bool = False
 
     def __repr__(self) -> str:
@@ -136,7 +334,7 @@ class Question(World, Outcome):
         """Make one operator of several.
 
         FLOP add up, bytes lose the tensors between the members, and the time follows the roofline: time' =
-        sum of times * roofline(fused) / sum of rooflines; `rewiring.fused` has the rest. A plan is
+        sum of times * roofline(fused) / sum of rooflines; `world.fused` has the rest. A plan is
         kept: the operator has the place of the first member launched. No path may lead out of them and back in.
 
         >>> import simsched as ss
@@ -160,9 +358,78 @@ class Question(World, Outcome):
     # what there is then
 
     @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster after the changes."""
+        return changed_cluster(self.ground.cluster, self.changes)
+
+    @cached_property
+    def revision(self) -> Revision:
+        """The graph after the changes, and how many times as quick its operators are."""
+        return revised(self.ground, self.changes)
+
+    @property
+    def graph(self) -> OpGraph:
+        """The graph after the changes, before a scheduler rewrites it."""
+        return self.revision.graph
+
+    @cached_property
+    def cost(self) -> CostModel | None:
+        """The cost model after the changes; None is the default one."""
+        return self._followed(self.ground.cost)
+
+    @property
+    def _replaced(self) -> list[tuple[Device, Device]]:
+        """What stood in the place of each device, and the device; in the place of a further one the first."""
+        old, new = self.ground.cluster.devices, self.cluster.devices
+        return [(old[i if i < len(old) else 0], device) for i, device in enumerate(new)]
+
+    def _followed(self, given: CostModel | None) -> CostModel | None:
+        """Return a cost model after the changes: the given one where they make no difference."""
+        same = all(rates(old) == rates(new) for old, new in self._replaced)
+        if same and self.revision.all_as_before and (given is None or not self.revision.made):
+            return given
+        before = {new.name: old for old, new in self._replaced}
+        return ChangedCost(default_cost if given is None else given, before, self.revision)
+
+    @cached_property
     def plan(self) -> Schedule:
         """The schedule after the changes: made anew, or the one there was."""
-        return self._reschedule() if self.rescheduled else self.kept_plan
+        if not self.rescheduled:
+            return self.kept_plan
+        ground, cost = self.ground, self.cost
+        if ground.cost is None and not isinstance(ground.target, Cluster):  # what a scheduler makes is as measured
+            cost = self._followed(ground.target)
+        plan = schedule(self.graph, self.cluster, ground.by, cost, **ground.options)
+        if plan.graph is not self.graph:  # operators that the scheduler made were not measured
+            plan = upon(ground.target, plan)[0]
+        return self._executed(plan)
+
+    @cached_property
+    def kept_plan(self) -> Schedule:
+        """The plan that there was, carried over.
+
+        Raises
+        ------
+        WhatIfError
+            If it cannot be, or cannot run there.
+        """
+        plan, revision = self.ground.plan, self.revision
+        gone = ", ".join(name for name in plan.devices_used if name not in self.cluster.index)
+        if gone:
+            raise WhatIfError(f"the plan uses {gone}, which {self.cluster.name!r} does not have; ask {_REMEDY}")
+        try:
+            if revision.base is not self.ground.graph or revision.rewirings:
+                plan = plan.over(revision.base)
+            for rewiring in revision.rewirings:
+                plan = carried(plan, rewiring)
+            plan = self._executed(plan)
+            return plan if plan is self.ground.plan else plan.check()
+        except ScheduleError as error:
+            raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
+
+    def _executed(self, plan: Schedule) -> Schedule:
+        how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
+        return plan if plan.execution == how else plan.like(execution=how)
 
     @cached_property
     def before(self) -> Trace:  # type: ignore[override]
@@ -196,31 +463,68 @@ class Question(World, Outcome):
         except SimschedError as error:
             return str(error)
 
+    @cached_property
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What a reader should know besides: what did not respond, what is not used."""
+        return tuple(self._noted())
 
-def value_of(asked: Question, parameter: str) -> float | None:
-    """Return what a parameter that takes factors is after the changes of a question, in library units.
+    def _noted(self) -> Iterator[str]:
+        old, new, graph, plan = self.ground.cluster, self.cluster, self.graph, self.plan
+        of_links = any(change.parameter.startswith("link.") for change in self.changes)
+        pure = np.flatnonzero(~np.isnan(graph.time) & (graph.flops == 0) & (graph.nbytes == 0))
+        if len(pure) and any(rates(a) != rates(b) for a, b in self._replaced):
+            have = f"{len(pure)} of {len(graph)} operators have a time but neither FLOP nor bytes"
+            yield f"{have}, {graph.names[pure[0]]!r} for one: no rate of a device changes it"
+        if any(a.model != b.model for a, b in self._replaced) and len(graph.kernel_blocks):
+            yield f"kernels keep the grids and blocks that they have on {old.devices[0].model}"
+        exact = int((~np.isnan(graph.edge_transfer)).sum())
+        if of_links and exact:
+            yield f"{exact} of {len(graph.src)} edges have an exact transfer time, which no link changes"
+        added = [name for name in new.index if name not in old.index]
+        if added and not any(name in plan.devices_used for name in added):
+            remedy = "other schedulers may" if self.rescheduled else "reschedule"
+            yield f"{plan.scheduler} makes no use of the devices that were added: {remedy}"
+        if of_links and not any(len(trace.program.copies.op) for trace in (self.before, self.after)):
+            yield "nothing is copied between devices: links make no difference"
 
-    Returns
-    -------
-    float or None
-        None where devices, links or operators differ. Speeds are relative to what there was before any change;
-        ``device.peak`` is that of fp32; ``interference`` is its largest entry.
+    def answer(self) -> Answer:
+        """Return the answer, which can be kept in a file."""
+        return Answer(
+            changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
+            before=Case.of(self.before, self.ground.plan, self.ground.cost),
+            kept=None if self.kept is None else Case.of(self.kept, self.kept_plan, self.cost),
+            after=Case.of(self.after, self.plan, self.cost),
+        )  # fmt: skip
 
-    Raises
-    ------
-    UnknownNameError
-        If there is no such parameter, operator or kind.
-    WhatIfError
-        If the parameter takes no factors.
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
+        return self.answer().to_dict()
 
-    >>> import simsched as ss
-    >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100", 2))
-    >>> value_of(asked, "overhead.launch"), value_of(asked.link(bandwidth=2.0), "link.bandwidth")
-    (6.0, 550000.0)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the answer to a JSON file, whole or not at all."""
+        self.answer().save(path)
+
+    load = staticmethod(Answer.load)
+
+
+def _speed(speedup: float) -> str:
+    """Return in words how quick it is.
+
+    >>> _speed(2.0), _speed(0.25), _speed(1.004), _speed(1.0)
+    ('2 times as fast', 'takes 4 times as long', '1.004 times as fast', 'as fast as before')
     """
-    if is_taken_as_is(parameter):
-        raise WhatIfError(f"{parameter} takes no factors: ask with `sweep`")
-    change = make_change(parameter, 1.0)
-    if parameter in PARAMETERS:
-        return common(PARAMETERS[parameter].values(asked.cluster))
-    return common(asked.speeds.values[selected(asked.graph, change)].tolist())
+    if abs(speedup - 1) < _SAME:
+        return "as fast as before"
+    text, factor = ("{} times as fast", speedup) if speedup > 1 else ("takes {} times as long", 1 / speedup)
+    return text.format(f"{factor:.{3 if factor >= 1.05 else 4}g}")
+
+
+def _number(us: float, unit: float, sign: str = "-") -> str:
+    """Return a time, `sign` before it as in formats; what rounds to 0 has none.
+
+    >>> _number(7.26, 1.0, "+"), _number(-7.26, 1.0), _number(-0.01, 1.0, "+")
+    ('+7.3', '-7.3', '0.0')
+    """
+    digits = 3 if unit == MS else 1
+    text = f"{us / unit:{sign}.{digits}f}"
+    return text if float(text) else f"{0:.{digits}f}"

@@ -1,19 +1,414 @@
-"""`what_if`: the way into all questions."""
+"""`what_if`: the way into all questions; `sweep`: over values of parameters; `sensitivity`: to each of them."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log
+from typing import Annotated, Any, Final
 
 import numpy as np
 
-from simsched.experiments.whatif.answer import Answer, Case
+from simsched.base.codec import Checked, Count, Gaps
+from simsched.base.errors import WhatIfError
+from simsched.base.io import json_copy
+from simsched.base.numeric import is_number
+from simsched.base.units import format_time
+from simsched.experiments.result import Finding, table_of
+from simsched.experiments.whatif.changes import (
+    PARAMETERS,
+    Absolute,
+    absolute,
+    common,
+    is_taken_as_is,
+    make_change,
+    with_unit,
+)
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.sensitivity import sensitivity
-from simsched.experiments.whatif.sweep import sweep
-from simsched.experiments.whatif.world import Ground, rates
-from simsched.model import CostModel, OpGraph, Schedule, Target
+from simsched.experiments.whatif.world import Ground, selected
+from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler
+
+_ABSOLUTE: Final = "absolute"
+_LEAST: Final = 1e-9  # elasticities and changes below this are none
+_STEP, _SWING = 0.01, 0.2  # parts by which parameters are moved: for elasticities, and for lows and highs
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sweep(Finding):
+    """Makespans over one parameter or two; prints as a table.
+
+    It plots as a line, of values with names as bars, of two parameters as a map. The thin line is the makespan without
+    changes. Numbers that span more than a factor of eight stand on a logarithmic axis; what was refused is left out.
+
+    Parameters
+    ----------
+    graph, cluster, scheduler
+        Names of what ran, on what, and of who made the plan.
+    parameter, values
+        What was varied, and its values: factors, ``{"absolute": x}``, or what else the parameter takes.
+    parameter2, values2
+        The same of the second parameter; None if there is none.
+    makespan_us
+        In us, shape (n,), or (n, m) with two parameters; NaN where the question was refused.
+    reasons
+        Why, as (i, j, text) with the places of the values; j is 0 where there is one parameter.
+    base_us
+        Makespan in us without the changes of the sweep.
+    """
+
+    FORMAT = "simsched.sweep"
+    scheduler: str
+    parameter: str
+    values: tuple[Any, ...]
+    parameter2: str | None
+    values2: tuple[Any, ...] | None
+    makespan_us: Annotated[Floats, Gaps()]
+    reasons: tuple[tuple[Count, Count, str], ...]
+    base_us: float
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        shape = (len(self.values),) if self.values2 is None else (len(self.values), len(self.values2))
+        if self.makespan_us.shape != shape or (self.parameter2 is None) != (self.values2 is None):
+            raise self.refusal("makespan_us must hold a number for each of the values")
+        if not np.isfinite(self.makespan_us).any():
+            raise self.refusal("makespan_us must hold at least one number")
+        if any(i >= shape[0] or j >= (*shape, 1)[1] for i, j, _ in self.reasons):
+            raise self.refusal("reasons must be of values that there are")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row of plain values for each point."""
+        why, names = {(i, j): text for i, j, text in self.reasons}, (self.parameter, self.parameter2)
+        us = self.makespan_us.reshape(len(self.values), -1).tolist()
+        return [
+            {name: shown(value) for name, value in zip(names, pair, strict=True) if name is not None}
+            | {"makespan_us": None if np.isnan(us[i][j]) else us[i][j], "reason": why.get((i, j))}
+            for i, value in enumerate(self.values)
+            for j, pair in enumerate((value, second) for second in self.values2 or (None,))
+        ]
+
+    def table(self) -> Any:
+        """Return makespans as a table of texts: a row per value, a column per second value."""
+        first, us = [text_of(self.parameter, value) for value in self.values], self.makespan_us.tolist()
+        second = [f"{self.parameter2} {text_of(str(self.parameter2), value)}" for value in self.values2 or ()]
+        notes = [f"{format_time(self.base_us)} without changes"]
+        for i, j, text in self.reasons:
+            notes.append(", ".join([f"{self.parameter} {first[i]}", *second[j : j + 1]]) + f": {text}")
+        headings, best = (self.parameter, *second), -1
+        rows: list[Any] = [(text, *map(_cell, row)) for text, row in zip(first, us, strict=True) if second]
+        if not second:
+            headings, best = (self.parameter, "makespan", "speedup"), int(np.nanargmin(self.makespan_us))
+            rows = [(text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
+                    for text, x in zip(first, us, strict=True)]  # fmt: skip
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes), best=best)
+
+
+def sweep(
+    asked: Question, parameter: str, values: Sequence[Any], parameter2: str | None = None,
+    values2: Sequence[Any] | None = None,
+) -> Sweep:  # fmt: skip
+    """Ask a question for each of some values of a parameter, or for all pairs of two.
+
+    Parameters
+    ----------
+    asked
+        A question; its changes stay, and what is swept comes on top of them.
+    parameter, values
+        As `WhatIf.set` takes them: factors, `absolute` values, presets, ...
+    parameter2, values2
+        A second parameter, or None.
+
+    Returns
+    -------
+    Sweep
+        Points that are refused - fewer devices than the plan uses, say - are NaN, with the reason.
+
+    Raises
+    ------
+    WhatIfError
+        If there are no values, a second parameter has none or values have none, or all points are refused.
+    UnknownNameError
+        If there is no such parameter, preset, operator or kind.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
+    >>> asked = ss.what_if(graph, ss.Cluster.preset("a100").without_overheads())
+    >>> sweep(asked, "operators.speed", [1, 2, 4]).makespan_us.tolist()
+    [40.0, 20.0, 10.0]
+    """
+    if (parameter2 is None) != (values2 is None):
+        raise WhatIfError("a second parameter and its values belong together: give both or neither")
+    for name, given in ((parameter, values), (parameter2, values2)):
+        if given is not None and (isinstance(given, str) or not len(given)):
+            raise WhatIfError(f"sweep over {name}: give a list of values, not {given!r}")
+    seconds = [None] if values2 is None else list(values2)
+    found = np.full((len(values), len(seconds)), np.nan)
+    reasons: list[tuple[int, int, str]] = []
+    for i, value in enumerate(values):
+        for j, second in enumerate(seconds):
+            us = asked.tried((parameter, value), *([] if parameter2 is None else [(parameter2, second)]))
+            if isinstance(us, str):
+                reasons.append((i, j, us))
+            else:
+                found[i, j] = us
+    if np.isnan(found).all():
+        raise WhatIfError(f"sweep over {parameter}: every value is refused: {reasons[0][2]}")
+    return Sweep(
+        asked.graph.name, asked.cluster.name, asked.plan.scheduler, parameter, tuple(map(_plain, values)), parameter2,
+        None if values2 is None else tuple(map(_plain, values2)), found[:, 0] if values2 is None else found,
+        tuple(reasons), asked.makespan,
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON."""
+    return {_ABSOLUTE: float(value.value)} if isinstance(value, Absolute) else json_copy(value)
+
+
+def shown(value: Any) -> Any:
+    """Return the number of an absolute value, any other as it is."""
+    return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
+
+
+def text_of(parameter: str, value: Any) -> str:
+    """Return a value as tables show it: numbers with their unit, and behind ``=`` where they have none."""
+    number = shown(value)
+    if number is value:
+        return f"{value:g}" if is_number(value) else str(value)
+    text = with_unit(parameter, number)
+    return text if " " in text else f"={text}"
+
+
+def _cell(us: float) -> str:
+    return "-" if np.isnan(us) else format_time(us)
+
+
+@dataclass(frozen=True, slots=True)
+class Elasticity(Checked):
+    """How the makespan responds to one parameter.
+
+    Parameters
+    ----------
+    parameter
+        Its name.
+    value
+        What it is, in library units; None where it is not one number.
+    elasticity
+        Per cent that the makespan changes by when the parameter grows by one per cent.
+    low_us, high_us
+        Makespans in us with the parameter at its low and its high.
+    low, high
+        The low and the high as factors of what it is.
+    """
+
+    SUBJECT, ERROR = "parameter {0.parameter}", WhatIfError
+    parameter: str
+    value: float | None
+    elasticity: float
+    low_us: float
+    high_us: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sensitivity(Finding):
+    """How the makespan responds to every parameter; prints as a table, plots as a tornado chart.
+
+    Bars of the chart reach from the makespan at the low to that at the high of the parameter, around the makespan as
+    it is; the side of the low is hatched. Parameters that move nothing are left out, and all behind the first fifteen.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
+    rows
+        By falling size of their elasticity.
+    base_us
+        Makespan in us with all parameters as they are.
+    notes
+        Parameters left out, with the reason.
+    """
+
+    FORMAT = "simsched.sensitivity"
+    rows: tuple[Elasticity, ...]
+    base_us: float
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, parameter: str) -> Elasticity:
+        """Return the row of a parameter."""
+        found = next((row for row in self.rows if row.parameter == parameter), None)
+        if found is None:
+            raise WhatIfError(f"there is no row of {parameter!r}: name it in `parameters`")
+        return found
+
+    def moving(self) -> list[Elasticity]:
+        """Return the rows of parameters that move the makespan."""
+        least = _LEAST * self.base_us
+        return [
+            row
+            for row in self.rows
+            if abs(row.elasticity) > _LEAST or max(abs(us - self.base_us) for us in (row.low_us, row.high_us)) > least
+        ]
+
+    def table(self) -> Any:
+        """Return the rows that move the makespan as a table of texts."""
+        moving = self.moving()
+        rows = [
+            (row.parameter, "-" if row.value is None else with_unit(row.parameter, row.value), f"{row.elasticity:+.4f}",
+             f"{row.low:.3g} .. {row.high:.3g}", f"{format_time(row.low_us)} .. {format_time(row.high_us)}")
+            for row in moving
+        ]  # fmt: skip
+        still = len(self.rows) - len(moving)
+        notes = [f"makespan {format_time(self.base_us)}", *self.notes]
+        if still:
+            notes.insert(1, f"{still} more change nothing")
+        headings = ("parameter", "value", "elasticity", "factors", "makespan")
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes))
+
+
+def sensitivity(
+    plan_or_whatif: Schedule | Question, cluster: Target | None = None, *, parameters: Sequence[str] | None = None,
+    per_operator: bool = False,
+) -> Sensitivity:  # fmt: skip
+    """Return the elasticity of the makespan to every parameter, ranked.
+
+    Parameters
+    ----------
+    plan_or_whatif, cluster
+        A schedule and what it runs on, or a question, which brings its own.
+    parameters
+        Names as `WhatIf.set` takes them, of those that take factors; by default all that are neither zero nor infinite.
+    per_operator
+        Whether each operator's speed is a parameter, too.
+
+    Returns
+    -------
+    Sensitivity
+        Rows by falling size of the elasticity, equal ones in the order of the parameters.
+
+    Raises
+    ------
+    WhatIfError
+        If the makespan is 0, a schedule comes without a cluster, or a parameter that was named cannot be moved or takes
+        no factors.
+    UnknownNameError
+        If there is no such parameter, operator or kind.
+
+    Notes
+    -----
+    The elasticity is (ln M+ - ln M-) / (ln f+ - ln f-), M the makespan and f the factors 1.01 and 0.99; lows and highs
+    are at 0.8 and 1.2. Where the makespan has a kink - another operator comes to be the last, say - it lies between
+    those of the two sides. Whole numbers, such as `sms`, move by at least 1; the factor that was really taken counts. A
+    side that cannot be taken - more than the whole of a part - is replaced by the makespan as it is, the factor 1. A
+    parameter that is 0 stays 0 under any factor: its elasticity is 0. Times, overheads, latencies and the inverse of
+    rates together have an elasticity of 1: a world in which all of it takes twice as long takes twice as long. Four
+    simulations per parameter.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> found = sensitivity(ss.schedule(graph, cluster, "lios"), cluster, per_operator=True)
+    >>> [(row.parameter, round(row.elasticity, 3)) for row in found.rows[:3]]
+    [('operators.speed', -1.0), ('operator.a.speed', -0.75), ('operator.b.speed', -0.25)]
+    """
+    asked = plan_or_whatif
+    if isinstance(asked, Schedule):
+        if cluster is None:
+            raise WhatIfError("a schedule alone does not say what it runs on: give the cluster")
+        asked = what_if(asked, cluster)
+    base = asked.makespan
+    if not base > 0:
+        raise WhatIfError(f"graph {asked.graph.name!r} takes no time: nothing can change that by a factor")
+    names = numeric_parameters(asked, per_operator=per_operator) if parameters is None else tuple(parameters)
+    rows: list[Elasticity] = []
+    notes: list[str] = []
+    for name in dict.fromkeys(names):
+        value = value_of(asked, name)
+        points = [_moved(asked, name, value, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
+        if all(isinstance(point, str) for point in points[:2]):
+            if parameters is not None:
+                raise WhatIfError(f"{name} cannot be moved: {points[0]}")
+            notes.append(f"{name}: {points[0]}")
+            continue
+        below, above, low, high = ((1.0, base) if isinstance(point, str) else point for point in points)
+        slope = log(above[1] / below[1]) / log(above[0] / below[0]) if above[0] > below[0] and below[1] > 0 else 0.0
+        rows.append(Elasticity(name, value, slope, low[1], high[1], low[0], high[0]))
+    rows.sort(key=lambda row: -abs(row.elasticity))
+    return Sensitivity(asked.graph.name, asked.cluster.name, tuple(rows), base, tuple(notes))
+
+
+def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[str, ...]:
+    """Return the names of the parameters of a question that take factors, but those that are zero or infinite.
+
+    Parameters
+    ----------
+    asked
+        The question.
+    per_operator
+        Whether each operator has a parameter of its own, too.
+
+    Notes
+    -----
+    Left out is ``device.clock``, too, which is to the model what ``device.peak`` is.
+
+    >>> import simsched as ss
+    >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100"))
+    >>> numeric_parameters(asked)[:3]
+    ('operators.speed', 'device.sms', 'device.threads_per_sm')
+    """
+    codes, kinds = asked.graph.labels("kind")
+    used = [text for i, text in enumerate(kinds) if text is not None and (codes == i).any()]
+    there = ["operators.speed", *(f"operators.{kind}.speed" for kind in used if len(used) > 1)]
+    for name, known in PARAMETERS.items():
+        values = known.values(asked.cluster)  # None where they differ
+        if name != "device.clock" and any(value is None or 0 < value < inf for value in values):
+            there.append(name)
+    if per_operator:
+        there += [f"operator.{name}.speed" for name in asked.graph.names if name in asked.plan.graph.index]
+    return tuple(there)
+
+
+def _moved(asked: Question, parameter: str, value: float | None, part: float) -> tuple[float, float] | str:
+    """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
+    new: Any = 1.0 + part
+    factor = new
+    if parameter in PARAMETERS and PARAMETERS[parameter].whole and value:
+        least, moved = round(value) + (1 if part > 0 else -1), round(value * factor)
+        moved = max(least, moved) if part > 0 else min(least, moved)
+        if moved < 1:
+            return f"it is {value:g}, and there can be no less of it"
+        factor, new = moved / value, absolute(moved)
+    found = asked.tried((parameter, new))
+    return found if isinstance(found, str) else (factor, found)
+
+
+def value_of(asked: Question, parameter: str) -> float | None:
+    """Return what a parameter that takes factors is after the changes of a question, in library units.
+
+    Returns
+    -------
+    float or None
+        None where devices, links or operators differ. Speeds are relative to what there was before any change;
+        ``device.peak`` is that of fp32; ``interference`` is its largest entry.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such parameter, operator or kind.
+    WhatIfError
+        If the parameter takes no factors.
+
+    >>> import simsched as ss
+    >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100", 2))
+    >>> value_of(asked, "overhead.launch"), value_of(asked.link(bandwidth=2.0), "link.bandwidth")
+    (6.0, 550000.0)
+    """
+    if is_taken_as_is(parameter):
+        raise WhatIfError(f"{parameter} takes no factors: ask with `sweep`")
+    change = make_change(parameter, 1.0)
+    if parameter in PARAMETERS:
+        return common(PARAMETERS[parameter].values(asked.cluster))
+    return common(asked.revision.speeds[selected(asked.graph, change)].tolist())
 
 
 class WhatIf(Question):
@@ -29,32 +424,6 @@ class WhatIf(Question):
     after the other: `rebuild`; `fuse`, `remove`, `operators`; `gpus`; `device` presets; all other numbers. Factors of
     one parameter multiply; of values that are taken as they are the last counts.
     """
-
-    @cached_property
-    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What a reader should know besides: what did not respond, what is not used."""
-        return tuple(_notes_of(self))
-
-    def answer(self) -> Answer:
-        """Return the answer, which can be kept in a file."""
-        return Answer(
-            changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
-            before=Case.of(self.before, self.ground.plan, self.ground.cost),
-            kept=None if self.kept is None else Case.of(self.kept, self.kept_plan, self.cost),
-            after=Case.of(self.after, self.plan, self.cost),
-        )  # fmt: skip
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""
-        return self.answer().to_dict()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the answer to a JSON file, whole or not at all."""
-        self.answer().save(path)
-
-    load = staticmethod(Answer.load)
-
-    # further questions, functions of this one
 
     sweep, sensitivity = sweep, sensitivity
 
@@ -97,25 +466,3 @@ def what_if(
     """
     ground = Ground(plan_or_graph, cluster, scheduler, dict(options or {}), cost, load)
     return WhatIf(ground, rescheduled=bool(reschedule))
-
-
-def _notes_of(asked: Question) -> Iterator[str]:
-    """Give the notes of a question, which is answered for them."""
-    old, new, graph, plan = asked.ground.cluster, asked.cluster, asked.graph, asked.plan
-    of_links = any(change.parameter.startswith("link.") for change in asked.changes)
-    pairs = [(old.devices[i if i < len(old) else 0], device) for i, device in enumerate(new.devices)]
-    pure = np.flatnonzero(~np.isnan(graph.time) & (graph.flops == 0) & (graph.nbytes == 0))
-    if len(pure) and any(rates(a) != rates(b) for a, b in pairs):
-        have = f"{len(pure)} of {len(graph)} operators have a time but neither FLOP nor bytes"
-        yield f"{have}, {graph.names[pure[0]]!r} for one: no rate of a device changes it"
-    if any(a.model != b.model for a, b in pairs) and len(graph.kernel_blocks):
-        yield f"kernels keep the grids and blocks that they have on {old.devices[0].model}"
-    exact = int((~np.isnan(graph.edge_transfer)).sum())
-    if of_links and exact:
-        yield f"{exact} of {len(graph.src)} edges have an exact transfer time, which no link changes"
-    added = [name for name in new.index if name not in old.index]
-    if added and not any(name in plan.devices_used for name in added):
-        remedy = "other schedulers may" if asked.rescheduled else "reschedule"
-        yield f"{plan.scheduler} makes no use of the devices that were added: {remedy}"
-    if of_links and not any(len(trace.program.copies.op) for trace in (asked.before, asked.after)):
-        yield "nothing is copied between devices: links make no difference"

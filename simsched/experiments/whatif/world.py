@@ -1,26 +1,29 @@
-"""The world that changes lead to: cluster, graph and cost model, and the plan carried over to it."""
+"""The world that changes lead to: graphs rewired, operators made quicker, cost models and clusters that follow."""
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from simsched.base.errors import ScheduleError, UnknownNameError, WhatIfError
+from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.evaluate import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
-from simsched.experiments.whatif.rewiring import Rewiring, carried, fused, positions, removed
-from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule
-from simsched.model.calibrated import Target, bare, upon
+from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target
+from simsched.model.calibrated import bare, upon
 from simsched.model.cluster import widened
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.presets import make_device
-from simsched.model.costmodel import default_cost, operator_times, rooflines
+from simsched.model.costmodel import default_cost, operator_times, roofline, rooflines
+from simsched.model.feasibility import launch_position
+from simsched.model.graph.columns import column
+from simsched.model.graph.derived import rearranged
+from simsched.model.graph.ordering import describe_cycle, topological_order
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 
-_REMEDY: Final = "with reschedule=True (--reschedule)"
 _OF_THE_HOST: Final = (
     *OVERHEADS, "kernel_latency", "block_spread", "interference", "interleave", "least_sm_share", "contention",
     "connections",
@@ -83,49 +86,289 @@ class Ground:
         return evaluate(self.trace.program if same else plan, cluster, cost).trace
 
 
-@dataclass(frozen=True, eq=False)
-class Speeds:
-    """How many times as quick operators are as they were.
+class Rewiring(NamedTuple):
+    """A graph made of another one.
 
     Parameters
     ----------
     graph
-        What `values` are of.
-    values
-        Shape (n_ops,).
-    changes
-        Those that led there; by them operators of a kind are told that a scheduler makes.
+        The new one.
+    members
+        For each of its operators the operators of the old one that it stands for, by index, rising.
+    made
+        Name of the operator that is new, or None.
     """
 
     graph: OpGraph
-    values: Floats
-    changes: tuple[Change, ...] = ()
+    members: tuple[tuple[int, ...], ...]
+    made: str | None = None
 
-    def changed(self, change: Change, rows: Indices) -> "Speeds":
-        """Return the speeds after a change of those of some operators."""
-        values = self.values.copy()
-        values[rows] = change.value if change.is_absolute else values[rows] * change.value
-        return Speeds(self.graph, values, (*self.changes, change))
+
+def positions(graph: OpGraph, names: Sequence[str]) -> list[int]:
+    """Return the indices of operators by name, rising; an unknown name is refused."""
+    for name in names:
+        if name not in graph.index:
+            raise UnknownNameError("operator", name, list(graph.names))
+    return sorted(graph.index[name] for name in names)
+
+
+def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *, measured: bool = False) -> Rewiring:
+    """Make one operator of several.
+
+    Parameters
+    ----------
+    graph, names
+        At least two operators of a graph.
+    times
+        Time in us of each operator of the graph, shape (n_ops,).
+    device
+        The one whose roofline says what fusing saves.
+    measured
+        Whether `times` say more than the operators do: a `time`, or else a roofline.
+
+    Returns
+    -------
+    Rewiring
+        The new operator is called by its members' names with ``+`` between, and stands in place of the first. FLOP,
+        bytes and weights of its members add up; of the bytes the tensors inside are taken off: once for each member
+        that reads one, once for its member that writes it if nobody else reads it. It launches one kernel: its grid,
+        utilization, intensity and dtype are those of the member that takes longest (the first of equal ones). Its
+        time is::
+
+            sum of the members' times * roofline(new operator) / sum of the members' rooflines
+
+        or without the quotient where a member has neither FLOP nor bytes. It is left to be estimated where no member
+        has a `time` and none was `measured`.
+        Outer edges stay, those into it that are alike as one.
+
+    Raises
+    ------
+    WhatIfError
+        If a path leads out of them and back in; the message has it.
+    """
+    inside = positions(graph, names)
+    _require_convex(graph, inside)
+    whole = _fused_operator(graph, inside, times, device, measured)
+    left = [row for row in range(len(graph)) if row not in inside[1:]]
+    members = tuple((row,) if row != inside[0] else tuple(inside) for row in left)
+    place = np.zeros(len(graph), np.int64)
+    place[left] = np.arange(len(left))
+    place[inside] = at = int(place[inside[0]])
+    src, dst = place[graph.src], place[graph.dst]
+    kept = src != dst
+    seen: set[tuple[int, float, float | None]] = set()  # of tensors read by the new operator
+    for e in np.flatnonzero(kept & (dst == at)).tolist():
+        edge = graph.edge(e)
+        row = (int(src[e]), edge.nbytes, edge.transfer)
+        kept[e] = row not in seen
+        seen.add(row)
+    rows = [row if row != inside[0] else len(graph) for row in left]
+    made = rearranged(graph, rows, src[kept], dst[kept], graph.edge_nbytes[kept], graph.edge_transfer[kept], whole)
+    return Rewiring(made, members, whole.name)
+
+
+def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: Device, measured: bool) -> Operator:
+    rows = [graph.operator(i) for i in inside]
+    longest = rows[int(np.argmax(times[inside]))]
+    kernel = max(longest.kernels, key=lambda kernel: kernel.share, default=None)
+    ends = [op for i, op in zip(inside, rows, strict=True) if i not in graph.src or _is_read_outside(graph, i, inside)]
+    kinds = tuple(dict.fromkeys(op.kind for op in rows))
+    name = "+".join(op.name for op in rows)
+    while name in graph.index:
+        name += "'"
+    whole = Operator(
+        name, kind="+".join(kinds), flops=sum(op.flops for op in rows),
+        nbytes=max(0.0, sum(op.nbytes for op in rows) - _inner_nbytes(graph, inside)),
+        weight_nbytes=sum(op.weight_nbytes for op in rows), host=max(op.host for op in rows),
+        kernels=() if kernel is None else (replace(kernel, share=1.0),), utilization=longest.utilization,
+        intensity=longest.intensity, dtype=longest.dtype, block=rows[0].block,
+        output_shape=ends[0].output_shape if len(ends) == 1 else None,
+    )  # fmt: skip
+    if not measured and all(op.time is None for op in rows):
+        return whole
+    time = float(times[inside].sum())
+    if all(op.flops or op.nbytes for op in rows):
+        time *= roofline(whole, device) / sum(roofline(op, device) for op in rows)
+    return replace(whole, time=time)
+
+
+def _is_read_outside(graph: OpGraph, i: int, inside: list[int]) -> bool:
+    return any(reader not in inside for reader in graph.dst[graph.src == i].tolist())
+
+
+def _inner_nbytes(graph: OpGraph, inside: list[int]) -> float:
+    """Return the bytes of tensors that need not go through DRAM between some operators."""
+    within = np.isin(graph.src, inside) & np.isin(graph.dst, inside)
+    saved = float(graph.edge_nbytes[within].sum())
+    for i in inside:
+        mine = within & (graph.src == i)
+        if mine.any() and not _is_read_outside(graph, i, inside):
+            saved += float(graph.edge_nbytes[mine].max())
+    return saved
+
+
+def _require_convex(graph: OpGraph, inside: list[int]) -> None:
+    """Refuse operators between which a path leads through others: as one they would wait for themselves."""
+    ptr, edges = graph.outgoing
+    came_from: dict[int, int] = {}
+    queue = deque((i, j) for i in inside for j in graph.dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j not in inside)
+    while queue:
+        i, j = queue.popleft()
+        if j in inside:
+            path = [j, i]
+            while path[-1] not in inside:
+                path.append(came_from[path[-1]])
+            texts = describe_cycle([graph.names[k] for k in reversed(path)])
+            raise WhatIfError(f"fuse: {texts} leads out of the operators and back in; fuse those between as well")
+        if j not in came_from:
+            came_from[j] = i
+            queue.extend((j, k) for k in graph.dst[edges[ptr[j] : ptr[j + 1]]].tolist())
+
+
+def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
+    """Take operators out: each producer of one is joined to each of its consumers.
+
+    The new edges carry what the operator read (bytes, exact transfer), as if its output were its input. An edge that
+    is already there is not doubled; inputs and outputs of the graph simply go.
+
+    Raises
+    ------
+    WhatIfError
+        If nothing would be left.
+    """
+    gone = positions(graph, names)
+    if len(gone) == len(graph):
+        raise WhatIfError(f"remove: nothing of graph {graph.name!r} would be left")
+    edges = list(graph.edges)
+    for name in (graph.names[i] for i in gone):
+        read = [edge for edge in edges if edge.dst == name]
+        written = [edge for edge in edges if edge.src == name]
+        edges = [edge for edge in edges if name not in (edge.src, edge.dst)]
+        joined = [replace(into, dst=out.dst) for out in written for into in read]
+        edges += [edge for edge in dict.fromkeys(joined) if edge not in edges]
+    left = [row for row in range(len(graph)) if row not in gone]
+    place = {graph.names[row]: i for i, row in enumerate(left)}
+    src, dst = (np.array([place[getattr(edge, end)] for edge in edges], np.int64) for end in ("src", "dst"))
+    nbytes, transfer = column(edge.nbytes for edge in edges), column(edge.transfer for edge in edges)
+    return Rewiring(rearranged(graph, left, src, dst, nbytes, transfer), tuple((row,) for row in left))
+
+
+def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
+    """Return a schedule over the graph that became of its own.
+
+    An operator has the placement of the first of those it stands for that the plan launches. The launch order stays;
+    where it was topological, and an operator would then precede one that it reads from, it waits for it (stable
+    topological order). Whether it can run, in its stages for one, is not checked.
+    """
+    launched, before = launch_position(plan), plan.graph
+    lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
+    order = np.argsort(lead, kind="stable")
+    if (launched[before.src] < launched[before.dst]).all():  # on other devices, too
+        place = np.argsort(order)
+        order = order[topological_order(len(lead), place[rewiring.graph.src], place[rewiring.graph.dst])[0]]
+    return plan.like(lead[order], graph=rewiring.graph, op=order)
+
+
+@dataclass(frozen=True, eq=False)
+class Revision:
+    """A graph after changes, and how many times as quick as they were its operators are.
+
+    Parameters
+    ----------
+    base
+        The graph before it was rewired.
+    graph
+        After that.
+    speeds
+        Of its operators, shape (n_ops,).
+    changes
+        Those that led there; by them operators of a kind are told that a scheduler makes.
+    rewirings
+        How the graph came about.
+    """
+
+    base: OpGraph
+    graph: OpGraph
+    speeds: Floats
+    changes: tuple[Change, ...]
+    rewirings: tuple[Rewiring, ...]
+
+    @property
+    def made(self) -> list[str]:
+        """Names of operators that changes made, of which a cost model knows nothing: they have their `time`."""
+        return [each.made for each in self.rewirings if each.made is not None]
 
     @property
     def all_as_before(self) -> bool:
         """Whether no speed differs from 1."""
-        return bool((self.values == 1.0).all()) and all(change.value == 1.0 for change in self.changes)
+        return bool((self.speeds == 1.0).all()) and all(change.value == 1.0 for change in self.changes)
 
-    def over(self, graph: OpGraph) -> Floats:
+    def speeds_over(self, graph: OpGraph) -> Floats:
         """Return the speeds of the operators of any graph, shape (n_ops,): by their names, else by their kinds."""
         if graph.names == self.graph.names:
-            return self.values
-        return np.array([self._of(op) for op in graph.operators])
+            return self.speeds
+        found = np.ones(len(graph))
+        for i, op in enumerate(graph.operators):
+            if op.name in self.graph.index:
+                found[i] = self.speeds[self.graph.index[op.name]]
+                continue
+            for change in self.changes:
+                if speed_of(change.parameter) in ((None, None), (op.kind, None)):
+                    found[i] = change.of(found[i])
+        return found
 
-    def _of(self, op: Operator) -> float:
-        if op.name in self.graph.index:
-            return float(self.values[self.graph.index[op.name]])
-        speed = 1.0
-        for change in self.changes:
-            if speed_of(change.parameter) in ((None, None), (op.kind, None)):
-                speed = change.of(speed)
-        return speed
+
+def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
+    """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
+    rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
+    base = graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
+    speeds, device = np.ones(len(graph)), ground.cluster.devices[0]
+    faster: list[Change] = []
+    rewirings: list[Rewiring] = []
+    for change in changes:
+        if change.parameter in ("fuse", "remove"):
+            times = operator_times(graph, device, ground.cost)
+            if change.parameter == "remove":
+                rewiring = removed(graph, change.value)
+            else:
+                rewiring = fused(graph, change.value, times, device, measured=ground.cost is not None)
+            graph, before, speeds = rewiring.graph, speeds, np.ones(len(rewiring.graph))
+            for i, own in enumerate(map(list, rewiring.members)):  # as long as they would take one by one
+                mine, whole = before[own], times[own].sum()
+                alike = (mine == mine[0]).all() or not whole
+                speeds[i] = mine[0] if alike else whole / (times[own] / mine).sum()
+            rewirings.append(rewiring)
+        elif speed_of(change.parameter) is not None:
+            rows = selected(graph, change)
+            speeds[rows] = change.value if change.is_absolute else speeds[rows] * change.value
+            faster.append(change)
+    return Revision(base, graph, speeds, tuple(faster), tuple(rewirings))
+
+
+def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
+    if ground.load is None:
+        raise WhatIfError("rebuild: pass `load`, a function of such parameters that returns an OpGraph")
+    try:
+        graph = ground.load(**parameters)
+    except TypeError as error:
+        raise WhatIfError(f"rebuild: {error}") from error
+    if not isinstance(graph, OpGraph):
+        raise WhatIfError(f"rebuild: `load` returned {type(graph).__name__}, not an OpGraph")
+    return upon(ground.target, graph)[0]
+
+
+def selected(graph: OpGraph, change: Change) -> Indices:
+    """Return the operators whose speed a change is of; a name or kind that is not there is refused."""
+    kind, name = speed_of(change.parameter) or (None, None)
+    if name is not None:
+        return np.array(positions(graph, [name]))
+    if kind is None:
+        return np.arange(len(graph))
+    codes, kinds = graph.labels("kind")
+    rows = np.flatnonzero(codes == (kinds.index(kind) if kind in kinds else -1))
+    if not len(rows):
+        raise UnknownNameError("kind", kind, sorted(text for text in kinds if text))
+    return rows
 
 
 def rates(device: Device) -> tuple[Any, ...]:
@@ -143,10 +386,8 @@ class ChangedCost:
         The model as it was.
     before
         By the name of a device what stood in its place before.
-    speeds
-        Of operators; their times are divided by them.
-    made
-        Names of operators that changes made, of which the given model knows nothing: they have their `time`.
+    revision
+        By whose speeds times of operators are divided.
 
     Notes
     -----
@@ -161,8 +402,7 @@ class ChangedCost:
 
     given: CostModel
     before: Mapping[str, Device]
-    speeds: Speeds
-    made: tuple[str, ...] = ()
+    revision: Revision
 
     def __call__(self, op: Operator, device: Device) -> float:
         """Return the time of an operator alone on a device in us."""
@@ -176,117 +416,16 @@ class ChangedCost:
             as_before = np.flatnonzero(times == self._given(graph, before, ops))
             rows = ops[as_before]
             times[as_before] *= rooflines(graph, rows, device) / rooflines(graph, rows, before)
-        return times / self.speeds.over(graph)[ops]
+        return times / self.revision.speeds_over(graph)[ops]
 
     def _given(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
-        made = np.array([graph.index[name] for name in self.made if name in graph.index], np.int64)
+        made = np.array([graph.index[name] for name in self.revision.made if name in graph.index], np.int64)
         if self.given is default_cost or not len(made):
             return operator_times(graph, device, self.given, ops)
         own, times = np.isin(ops, made), np.empty(len(ops))
         times[own] = operator_times(graph, device, None, ops[own])
         times[~own] = operator_times(graph, device, self.given, ops[~own])
         return times
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class World:
-    """What changes make of the ground.
-
-    Parameters
-    ----------
-    ground
-        What there was.
-    changes
-        Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind,
-        one after the other: ``rebuild``; ``fuse``, ``remove`` and speeds of operators; ``gpus``; ``device`` presets;
-        all other numbers. So those that have nothing to do with each other can be asked for in any order.
-    """
-
-    ground: Ground
-    changes: tuple[Change, ...] = ()
-
-    @cached_property
-    def cluster(self) -> Cluster:
-        """The cluster after the changes."""
-        return changed_cluster(self.ground.cluster, self.changes)
-
-    @property
-    def graph(self) -> OpGraph:
-        """The graph after the changes, before a scheduler rewrites it."""
-        return self.speeds.graph
-
-    @property
-    def speeds(self) -> Speeds:
-        """How many times as quick operators are."""
-        return self._graph_and_speeds[0]
-
-    @cached_property
-    def cost(self) -> CostModel | None:
-        """The cost model after the changes; None is the default one."""
-        return self._changed(self.ground.cost)
-
-    @cached_property
-    def _graph_and_speeds(self) -> tuple[Speeds, list[Rewiring]]:
-        """Speeds of the operators, and how their graph came about, once it was rebuilt."""
-        ground = self.ground
-        rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in self.changes if c.parameter.startswith(REBUILD)}
-        graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
-        speeds, rewirings = Speeds(graph, np.ones(len(graph))), list[Rewiring]()
-        for change in self.changes:
-            if change.parameter in ("fuse", "remove"):
-                rewirings.append(_rewired(ground, speeds.graph, change))
-                speeds = _speeds_over(ground, speeds, rewirings[-1])
-            elif speed_of(change.parameter) is not None:
-                speeds = speeds.changed(change, selected(speeds.graph, change))
-        return speeds, rewirings
-
-    def _changed(self, given: CostModel | None) -> CostModel | None:
-        """Return a cost model after the changes: the given one where they make no difference."""
-        (speeds, rewirings), old, new = self._graph_and_speeds, self.ground.cluster, self.cluster
-        made = tuple(each.made for each in rewirings if each.made is not None)
-        before = {device.name: old.devices[i if i < len(old) else 0] for i, device in enumerate(new.devices)}
-        same = all(rates(before[device.name]) == rates(device) for device in new.devices)
-        if same and speeds.all_as_before and (given is None or not made):
-            return given
-        return ChangedCost(default_cost if given is None else given, before, speeds, made)
-
-    def _executed(self, plan: Schedule) -> Schedule:
-        how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
-        return plan if plan.execution == how else plan.like(execution=how)
-
-    @cached_property
-    def kept_plan(self) -> Schedule:
-        """The plan that there was, carried over.
-
-        Raises
-        ------
-        WhatIfError
-            If it cannot be, or cannot run there.
-        """
-        plan, cluster, rewirings = self.ground.plan, self.cluster, self._graph_and_speeds[1]
-        gone = ", ".join(name for name in plan.devices_used if name not in cluster.index)
-        if gone:
-            raise WhatIfError(f"the plan uses {gone}, which {cluster.name!r} does not have; ask {_REMEDY}")
-        graph = rewirings[0].before if rewirings else self.graph
-        try:
-            if graph is not self.ground.graph or rewirings:
-                plan = plan.over(graph)
-            for rewiring in rewirings:
-                plan = carried(plan, rewiring)
-            plan = self._executed(plan)
-            return plan if plan is self.ground.plan else plan.check()
-        except ScheduleError as error:
-            raise WhatIfError(f"the plan cannot be kept: {error}; ask {_REMEDY}") from error
-
-    def _reschedule(self) -> Schedule:
-        """Return the plan that the scheduler makes of the changed graph on the changed cluster."""
-        ground, cost = self.ground, self.cost
-        if ground.cost is None and not isinstance(ground.target, Cluster):  # what a scheduler makes is as measured
-            cost = self._changed(ground.target)
-        plan = schedule(self.graph, self.cluster, ground.by, cost, **ground.options)
-        if plan.graph is not self.graph:  # operators that the scheduler made were not measured
-            plan = upon(ground.target, plan)[0]
-        return self._executed(plan)
 
 
 def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
@@ -296,7 +435,11 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
     if "gpus" in last:
         cluster = widened(cluster, last["gpus"])
     if "device" in last:
-        cluster = _of_model(cluster, last["device"])
+        devices = [  # limits and rates change; what host and model say of the old card stays
+            replace(make_device(last["device"], old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})
+            for old in cluster.devices
+        ]
+        cluster = replace(cluster, devices=tuple(devices), name=f"{cluster.name} as {last['device']}")
     for change in changes:
         if change.parameter in PARAMETERS:
             cluster = PARAMETERS[change.parameter].changed(cluster, change)
@@ -304,56 +447,3 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
             cluster = cluster.replace_devices(contention=change.value)
     same = cluster.devices == original.devices and cluster.links == original.links
     return original if same else cluster
-
-
-def _of_model(cluster: Cluster, model: str) -> Cluster:
-    """Return a cluster of another card: limits and rates change, what host and model say of the old one stays."""
-    devices = [
-        replace(make_device(model, old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})
-        for old in cluster.devices
-    ]
-    return replace(cluster, devices=tuple(devices), name=f"{cluster.name} as {model}")
-
-
-def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
-    if ground.load is None:
-        raise WhatIfError("rebuild: pass `load`, a function of such parameters that returns an OpGraph")
-    try:
-        graph = ground.load(**parameters)
-    except TypeError as error:
-        raise WhatIfError(f"rebuild: {error}") from error
-    if not isinstance(graph, OpGraph):
-        raise WhatIfError(f"rebuild: `load` returned {type(graph).__name__}, not an OpGraph")
-    return upon(ground.target, graph)[0]
-
-
-def _rewired(ground: Ground, graph: OpGraph, change: Change) -> Rewiring:
-    if change.parameter == "remove":
-        return removed(graph, change.value)
-    device = ground.cluster.devices[0]
-    times = operator_times(graph, device, ground.cost)
-    return fused(graph, change.value, times, device, measured=ground.cost is not None)
-
-
-def _speeds_over(ground: Ground, speeds: Speeds, rewiring: Rewiring) -> Speeds:
-    """Return the speeds after a rewiring; members of one operator take the time that they would take one by one."""
-    times = operator_times(speeds.graph, ground.cluster.devices[0], ground.cost)
-    values = np.ones(len(rewiring.graph))
-    for i, rows in enumerate(map(list, rewiring.members)):
-        mine, whole = speeds.values[rows], times[rows].sum()
-        values[i] = mine[0] if (mine == mine[0]).all() or not whole else whole / (times[rows] / mine).sum()
-    return Speeds(rewiring.graph, values, speeds.changes)
-
-
-def selected(graph: OpGraph, change: Change) -> Indices:
-    """Return the operators whose speed a change is of; a name or kind that is not there is refused."""
-    kind, name = speed_of(change.parameter) or (None, None)
-    if name is not None:
-        return np.array(positions(graph, [name]))
-    if kind is None:
-        return np.arange(len(graph))
-    codes, kinds = graph.labels("kind")
-    rows = np.flatnonzero(codes == (kinds.index(kind) if kind in kinds else -1))
-    if not len(rows):
-        raise UnknownNameError("kind", kind, sorted(text for text in kinds if text))
-    return rows

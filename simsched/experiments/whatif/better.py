@@ -1,25 +1,30 @@
-"""`breakeven`: at which values of a parameter the better one of two plans changes."""
+"""Which of several plans is better: `breakeven` over a parameter, `robust` where operator times vary."""
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
-from typing import Any, Final
+from typing import Annotated, Any, Final, cast
 
 import numpy as np
 
-from simsched.base.codec import Checked
-from simsched.base.errors import WhatIfError
+from simsched.base.codec import Checked, Filled
+from simsched.base.errors import SimulationError, WhatIfError
 from simsched.base.units import format_time
+from simsched.experiments.comparison import Sampling, unused
+from simsched.experiments.evaluate import evaluate
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import with_unit
-from simsched.experiments.whatif.question import Question, value_of
-from simsched.experiments.whatif.world import Ground
-from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
+from simsched.experiments.whatif.whatif import value_of, what_if
+from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
+from simsched.model.calibrated import bare
 from simsched.schedulers import Scheduler, scheduler_name
+from simsched.simulator import Makespans
+from simsched.simulator.workload import Jitter
 
 _LARGEST, _POINTS = 64.0, 49  # factors of the grid: four for each doubling
 _NARROW: Final = 1e-6  # relative width to which a crossing is narrowed down
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
+_PERCENTILES: Final = (50, 95, 99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class BreakEven(Finding):
         """Return a line for each crossing, or the one that there is none."""
         if not self.crossings:
             low, high = self.factors[0], self.factors[-1]
-            sides = np.sign(_differences(self.a_us, self.b_us))
+            sides = _slower(self.a_us, self.b_us)
             better = "both are equal" if not sides.any() else f"{self.names[int(sides.sum() > 0)]} is never worse"
             return (f"no crossing between {low:.4g} and {high:.4g} times {self.parameter}: {better}",)
         return tuple(
@@ -101,8 +106,7 @@ class BreakEven(Finding):
     def table(self) -> Any:
         """Return crossings, and makespans at every octave, as a table of texts."""
         better = ("equal", self.names[1], self.names[0])  # by the sign of the difference: 0, 1, -1
-        sides = np.sign(_differences(self.a_us, self.b_us)).astype(int).tolist()
-        points = zip(self.factors.tolist(), self.a_us.tolist(), self.b_us.tolist(), sides, strict=True)
+        points = zip(self.factors, self.a_us, self.b_us, _slower(self.a_us, self.b_us), strict=True)
         rows = [(f"{factor:.4g}", format_time(a), format_time(b), better[side]) for factor, a, b, side in points]
         headings = (f"{self.parameter} times", *self.names, "better")
         shown = rows[:: max(1, (len(rows) - 1) // 12)]
@@ -164,9 +168,9 @@ def breakeven(
     if not graphs:
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
     asked = [
-        Question(Ground(each, cluster, cost=cost))
+        what_if(each, cluster, cost=cost)
         if isinstance(each, Schedule)
-        else Question(Ground(graphs[0], cluster, each, cost=cost), rescheduled=True)
+        else what_if(graphs[0], cluster, True, scheduler=each, cost=cost)
         for each in (plan_a, plan_b)
     ]
     names = [plan.scheduler if isinstance(plan, Schedule) else scheduler_name(plan) for plan in (plan_a, plan_b)]
@@ -178,38 +182,146 @@ def breakeven(
     factors = np.exp(np.linspace(-log(_LARGEST), log(_LARGEST), _POINTS))
     factors[0], factors[-1] = 1 / _LARGEST, _LARGEST
 
-    def both(factor: float) -> tuple[float, float]:
-        a, b = (each.set(parameter, factor).makespan for each in asked)
-        return a, b
+    def makespans(at: Sequence[float]) -> Floats:
+        return np.array([[each.set(parameter, factor).makespan for factor in at] for each in asked])
 
-    us = np.array([both(factor) for factor in factors.tolist()])  # (n_factors, 2)
-    sides = np.sign(_differences(us[:, 0], us[:, 1]))
+    us = makespans(factors.tolist())
+    sides = _slower(*us)
     decided = np.flatnonzero(sides)
     crossings = []
     for i, j in zip(decided[:-1].tolist(), decided[1:].tolist(), strict=True):
-        if sides[i] != sides[j]:
-            at = _narrowed(both, float(factors[i]), float(factors[j]), float(sides[j]))
-            below, above = (names[int(sides[k] > 0)] for k in (i, j))
-            crossings.append(Crossing(at, None if value is None else at * value, below, above))
+        if sides[i] == sides[j]:
+            continue
+        low, high = factors[[i, j]].tolist()
+        while high / low - 1 > _NARROW:  # at `low` the side of j is not the better one, at `high` it is
+            middle = sqrt(low * high)
+            low, high = (low, middle) if _slower(*makespans([middle]))[0] == sides[j] else (middle, high)
+        at = exp((log(low) + log(high)) / 2)
+        below, above = (names[int(sides[k] > 0)] for k in (i, j))
+        crossings.append(Crossing(at, None if value is None else at * value, below, above))
     return BreakEven(
-        asked[0].graph.name, asked[0].cluster.name, parameter, value, (names[0], names[1]), factors, us[:, 0].copy(),
-        us[:, 1].copy(), tuple(crossings),
+        asked[0].graph.name, asked[0].cluster.name, parameter, value, (names[0], names[1]), factors, us[0], us[1],
+        tuple(crossings),
     )  # fmt: skip
 
 
-def _differences(a_us: Floats, b_us: Floats) -> Floats:
-    """Return by how much the first plan takes longer, 0 where both take as long but for rounding."""
+def _slower(a_us: Floats, b_us: Floats) -> Indices:
+    """Return 1 where the first plan takes longer, -1 where the second does, 0 where both are alike but for rounding."""
     over = a_us - b_us
-    return np.where(np.abs(over) <= _ALIKE * np.maximum(a_us, b_us), 0.0, over)
+    return np.where(np.abs(over) <= _ALIKE * np.maximum(a_us, b_us), 0, np.sign(over)).astype(np.int64)
 
 
-def _narrowed(both: Callable[[float], tuple[float, float]], low: float, high: float, side: float) -> float:
-    """Return the factor from which on a side is the better one: at `low` it is not, at `high` it is."""
-    while high / low - 1 > _NARROW:
-        middle = sqrt(low * high)
-        a, b = both(middle)
-        if np.sign(_differences(np.array(a), np.array(b))) == side:
-            high = middle
-        else:
-            low = middle
-    return exp((log(low) + log(high)) / 2)
+@dataclass(frozen=True, repr=False, eq=False)
+class Robustness(Finding):
+    """Schedules under operator times that vary; prints as a table, plots a box for each.
+
+    Parameters
+    ----------
+    graph, cluster
+        Names of what ran, and on what.
+    sampling
+        How makespans were drawn.
+    samples
+        The makespans by schedule, in us, in the order of the draws.
+    """
+
+    FORMAT, DERIVED = "simsched.robustness", ("rows",)
+    sampling: Sampling
+    samples: Mapping[str, Annotated[tuple[float, ...], Filled()]]
+
+    def __post_init__(self) -> None:
+        Checked.__post_init__(self)
+        if not self.samples:
+            raise self.refusal("there must be samples of a schedule")
+
+    def best(self, percentile: float = 95) -> str:
+        """Return the name of the schedule with the least percentile; of equal ones the first.
+
+        Raises
+        ------
+        SimulationError
+            If the percentile is not in [0, 100].
+        """
+        if not 0 <= percentile <= 100:
+            raise SimulationError(f"a percentile is a number from 0 to 100, not {percentile!r}")
+        return min(self.samples, key=lambda name: float(np.percentile(self.samples[name], percentile)))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Percentiles of the makespans in us of each schedule, in the order given."""
+        return [
+            {"name": name} | {f"p{q}_us": float(np.percentile(us, q)) for q in _PERCENTILES}
+            for name, us in self.samples.items()
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return self.rows
+
+    def table(self) -> Any:
+        """Return the rows as a table of texts; the best by p95 is set off."""
+        headings = ("schedule", *(f"p{q}" for q in _PERCENTILES))
+        rows = [(name, *map(format_time, us)) for name, *us in map(dict.values, self.rows)]
+        best = list(self.samples).index(self.best())
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=str(self.sampling), best=best)
+
+
+def robust(
+    plans: Mapping[str, Schedule] | Sequence[Schedule], cluster: Target, *, jitter: Jitter, samples: int,
+    rng: np.random.Generator | int, workers: int = 1, cost: CostModel | None = None,
+) -> Robustness:  # fmt: skip
+    """Simulate schedules many times with operator times that vary, all with the same draws.
+
+    Parameters
+    ----------
+    plans
+        Schedules by name, or one after the other: then they have their schedulers' names.
+    cluster, jitter, cost
+        As in `simulate`.
+    samples
+        Simulations of each schedule.
+    rng
+        Generator or seed, from which one seed is drawn for all schedules.
+    workers
+        Threads that simulate at a time; the result is the same for any number.
+
+    Returns
+    -------
+    Robustness
+        Draw i of one schedule has the operator times of draw i of any other, as long as they run the same graph. A
+        schedule that runs a rewritten graph has draws of its own.
+
+    Raises
+    ------
+    WhatIfError
+        If there are no plans.
+    SimulationError
+        If `jitter`, `samples`, `workers` or `rng` is missing or out of range.
+    ScheduleError, DeadlockError, ClusterError
+        As `simulate` does.
+
+    Notes
+    -----
+    O(samples E log E) for each schedule of E instructions.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=10.0), ss.Operator("b", time=10.0)])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> plans = [ss.schedule(graph, cluster, name) for name in ("sequential", "lios")]
+    >>> found = robust(plans, cluster, jitter=0.1, samples=200, rng=0)
+    >>> found.best(percentile=99)
+    'lios'
+    """
+    found: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
+    for plan in () if isinstance(plans, Mapping) else plans:
+        found[unused(plan.scheduler, found)] = plan
+    if not found:
+        raise WhatIfError("there are no plans to compare: give one or more schedules")
+    sampling = Sampling.of(samples, jitter, rng, workers)
+    seed = int(np.random.default_rng(rng).integers(2**63))
+    how: dict[str, Any] = {"jitter": jitter, "seed": seed, "samples": samples, "workers": workers}
+    drawn = {name: cast(Makespans, evaluate(plan, cluster, cost, **how).samples) for name, plan in found.items()}
+    return Robustness(
+        next(iter(found.values())).graph.name, bare(cluster).name, sampling,
+        {name: tuple(each.values.tolist()) for name, each in drawn.items()},
+    )  # fmt: skip
