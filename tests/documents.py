@@ -10,8 +10,7 @@ from simsched.calibration.evidence import MeasuredRun
 from simsched.calibration.file import RunColumns
 from simsched.experiments.accuracy import Accuracy, Outcome, Round
 from simsched.model.graph import Kernel
-from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
-from simsched.model.profile.device import MeasuredDevice
+from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from simsched.model.trace import COPY, KERNEL, measured_trace
 
 CLUSTER = ss.Cluster.preset("a40", 2)

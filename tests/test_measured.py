@@ -1,7 +1,5 @@
 """Measured times and runs as data: statistics, a cost model, traces, times of a graph; files are in `test_schemas`."""
 
-from dataclasses import astuple
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -203,7 +201,7 @@ def test_a_replay_has_statistics():
     """Of 10, 20, 30, 40, 50 the percentiles 10 and 90 lie 0.4 steps inside: 14 and 46."""
     latency = (50.0, 10.0, 40.0, 20.0, 30.0)
     replay = ss.Replay(latency, as_measured(ss.simulate(*fork())), {"device": "gpu"}, 1e-7, "run")
-    assert (replay.median, *astuple(replay.summary)) == (30.0, 5, 30.0, 14.0, 46.0)
+    assert (replay.median, *replay.summary) == (30.0, 5, 30.0, 14.0, 46.0)
     assert replay.latency == latency
 
 

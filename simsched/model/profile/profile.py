@@ -1,22 +1,197 @@
-"""`Profile`: measured times of operators, which serves as a cost model."""
+"""`Profile`: measured times of operators, which serves as a cost model, and `Replay`: measured runs of one program."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import fsum
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from simsched.base.codec import Checked, Count, Document, Name, brief
-from simsched.base.errors import CostError
+import numpy as np
+
+from simsched.base.codec import Amount, Checked, Count, Document, Name, brief
+from simsched.base.errors import CostError, FormatError
+from simsched.base.io import naming
 from simsched.base.numeric import twice
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Kernel, Operator, OpGraph
-from simsched.model.profile.device import MeasuredDevice
-from simsched.model.profile.measured import MeasuredKernel, MeasuredOperator
-from simsched.model.profile.replay import NumberedRun, Replay
+from simsched.model.profile.measured import MeasuredDevice, MeasuredKernel, MeasuredOperator, Times, quantile
+from simsched.model.program import Issued, Program
+from simsched.model.trace import COPY, KERNEL, Trace, measured_trace
 
-# a kernel too short for its time to be seen still has a share, because a share is never 0
-_SMALLEST_SHARE = 1e-12
+_PICOSECONDS: Final = 6  # digits after the point that a time in us is written with
+_SMALLEST_SHARE: Final = 1e-12  # of a kernel too short for its time to be seen, because a share is never 0
+
+
+class Summary(NamedTuple):
+    """Samples in a nutshell: how many, and their 10th, 50th and 90th percentile in us."""
+
+    n: int
+    median: float
+    p10: float
+    p90: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run(Checked):
+    """Measured runs of a program.
+
+    Parameters
+    ----------
+    name
+        What was run.
+    latency
+        us of each repeat, in the order in which they ran.
+    launches, copies
+        Start and end in us of each, time 0 being when the host began.
+    max_relative_error
+        Largest difference of an output from that of sequential execution, over its largest value.
+    environment
+        What it ran on and with: backend, device, driver, versions, date, commit.
+    """
+
+    SUBJECT, ERROR = "run {0.name!r}", CostError
+    name: Name = "replay"
+    latency: Times
+    launches: tuple[tuple[Amount, Amount], ...] = ()
+    copies: tuple[tuple[Amount, Amount], ...] = ()
+    max_relative_error: Amount | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ReplayFile(_Run):
+    """Measured runs of one program.
+
+    Parameters
+    ----------
+    cluster
+        What it ran on, as the backend describes it.
+    program
+        What ran.
+    """
+
+    cluster: Cluster
+    program: Program
+
+
+@dataclass(frozen=True)
+class Replay(Checked, Document):
+    """Measured runs of one program.
+
+    Parameters
+    ----------
+    latency
+        us of each repeat, in the order in which they ran.
+    trace
+        Measured spans; the program that ran and the cluster it ran on are the trace's.
+    environment
+        What it ran on and with: backend, device, driver, library versions, clocks, date, commit.
+    max_relative_error
+        Largest difference of an output from that of sequential execution, over the largest value of that output;
+        None if outputs were not compared.
+    name
+        What was run: the scheduler, or for runs made to identify parameters a path such as ``"pair/compute-memory"``.
+
+    Raises
+    ------
+    CostError
+        If a latency is no finite time, or there is none.
+    """
+
+    SUBJECT, ERROR, FORMAT, INDENT = "replay {0.name!r}", CostError, "simsched.replay", None
+    FILE = _ReplayFile
+    latency: Times
+    trace: Trace
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    max_relative_error: Amount | None = None
+    name: Name = "replay"
+
+    def __repr__(self) -> str:
+        return f"Replay({self.name!r}, {len(self.latency)} repeats, median {self.median:.6g} us)"
+
+    @property
+    def program(self) -> Program:
+        """What ran."""
+        return self.trace.program
+
+    @property
+    def cluster(self) -> Cluster:
+        """What it ran on, as the backend describes it."""
+        return self.trace.cluster
+
+    @property
+    def median(self) -> float:
+        """Median of the latencies in us."""
+        return quantile(self.latency, 0.5)
+
+    @property
+    def summary(self) -> Summary:
+        """Number, median, 10th and 90th percentile of the latencies in us."""
+        return Summary(len(self.latency), self.median, quantile(self.latency, 0.1), quantile(self.latency, 0.9))
+
+    def to_file(self) -> _ReplayFile:
+        """Return it as its file has it."""
+        return _ReplayFile(cluster=self.cluster, program=self.program, **_measured(self))
+
+    @classmethod
+    def from_file(
+        cls, program: Program, cluster: Cluster, launches: Any = (), copies: Any = (), **own: Any
+    ) -> "Replay":
+        """Make one of what its file has."""
+        return cls(trace=measured_trace(program, cluster, launches, copies), **own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedRun(_Run):
+    """Measured runs of a program among others.
+
+    Parameters
+    ----------
+    graph, cluster
+        Places in the lists of graphs and clusters.
+    program
+        What ran, without its graph.
+    """
+
+    graph: Count
+    cluster: Count
+    program: Issued
+
+    @classmethod
+    def of(cls, replay: Replay, graph: int, cluster: int) -> "NumberedRun":
+        """Return a replay, given the places of its graph and cluster."""
+        return cls(graph=graph, cluster=cluster, program=Issued.of(replay.program), **_measured(replay))
+
+    def made(self, place: int, graphs: Sequence[OpGraph], clusters: Sequence[Cluster]) -> Replay:
+        """Return the replay; runs of one graph share it."""
+        for number, parts, what in ((self.graph, graphs, "graph"), (self.cluster, clusters, "cluster")):
+            if number >= len(parts):
+                raise FormatError(f"runs[{place}]: there is no {what} {number}; the file has {len(parts)}")
+        cluster = clusters[self.cluster]
+        with naming(f"runs[{place}]"):
+            program = self.program.made(graphs[self.graph])
+            trace = measured_trace(program, cluster, self.launches, self.copies)
+        return Replay(self.latency, trace, self.environment, self.max_relative_error, self.name)
+
+
+def _measured(replay: Replay) -> dict[str, Any]:
+    """Return what a replay holds besides its program and cluster; times to a picosecond."""
+    return {
+        "name": replay.name, "latency": replay.latency, "max_relative_error": replay.max_relative_error,
+        "environment": replay.environment,
+        "launches": _times(replay.trace, KERNEL, len(replay.program.launch_op)),
+        "copies": _times(replay.trace, COPY, len(replay.program.copies.op)),
+    }  # fmt: skip
+
+
+def _times(trace: Trace, kind: int, count: int) -> list[list[float]]:
+    """Return start and end of each launch or copy in us."""
+    found = np.zeros((count, 2))
+    rows = np.flatnonzero(trace.kind == kind)
+    found[trace.item[rows], 0] = trace.start[rows]
+    found[trace.item[rows], 1] = trace.end[rows]
+    times: list[list[float]] = found.round(_PICOSECONDS).tolist()
+    return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +225,7 @@ class Provenance(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _File:
+class _ProfileFile:
     """Measured times of operators, and of schedules that ran whole.
 
     Parameters
@@ -117,7 +292,7 @@ class Profile(Checked, Document):
     11.0
     """
 
-    SUBJECT, ERROR, FORMAT, FILE = "profile", CostError, "simsched.profile", _File
+    SUBJECT, ERROR, FORMAT, FILE = "profile", CostError, "simsched.profile", _ProfileFile
     operators: tuple[MeasuredOperator, ...]
     device: MeasuredDevice | None = None
     provenance: Provenance = Provenance()
@@ -150,8 +325,10 @@ class Profile(Checked, Document):
     def __getitem__(self, name: str) -> MeasuredOperator:
         """Return what was measured of an operator."""
         if name not in self.index:
+            some = ", ".join(repr(op.name) for op in self.operators[:3])
+            some += f" and {len(self) - 3} more" if len(self) > 3 else ""
             raise CostError(
-                f"operator {name!r} was not measured: the profile{self._origin} has {self._some()}; profile the graph "
+                f"operator {name!r} was not measured: the profile{self._origin} has {some}; profile the graph "
                 f"under its own names"
             )
         return self.operators[self.index[name]]
@@ -186,12 +363,13 @@ class Profile(Checked, Document):
         `time` is the median of the operator's samples. Kernels replace those of the graph where the launch of
         each is known; a kernel's share is its part of the sum of the medians of its operator's kernels.
         """
-        operators = [op if partial and op.name not in self else self._measured(op) for op in graph.operators]
+        operators = []
+        for op in graph.operators:
+            if not partial or op.name in self:
+                found = self[op.name]
+                op = replace(op, time=found.median, kernels=_with_shares(found.kernels) or op.kernels)
+            operators.append(op)
         return OpGraph(operators, graph.edges, graph.name)
-
-    def _measured(self, op: Operator) -> Operator:
-        found = self[op.name]
-        return replace(op, time=found.median, kernels=_with_shares(found.kernels) or op.kernels)
 
     def joined(self, other: "Profile") -> "Profile":
         """Return what both hold: the operators and runs of this one, then those of the other.
@@ -208,30 +386,21 @@ class Profile(Checked, Document):
                 f"profiles of two devices cannot be joined: {self.device.name!r}{self._origin} and "
                 f"{other.device.name!r}{other._origin}"
             )
-        return replace(
-            self,
-            operators=(*self.operators, *other.operators),
-            device=self.device or other.device,
-            runs=(*self.runs, *other.runs),
-            graph=self.graph or other.graph,
-            cluster=self.cluster or other.cluster,
-        )
+        first = {name: getattr(self, name) or getattr(other, name) for name in ("device", "graph", "cluster")}
+        both = {name: getattr(self, name) + getattr(other, name) for name in ("operators", "runs")}
+        return replace(self, **first, **both)
 
     @property
     def _origin(self) -> str:
         return f" from {self.provenance.source}" if self.provenance.source else ""
 
-    def _some(self) -> str:
-        names = [op.name for op in self.operators[:3]]
-        return ", ".join(map(repr, names)) + (f" and {len(self) - 3} more" if len(self) > 3 else "")
-
-    def to_file(self) -> _File:
+    def to_file(self) -> _ProfileFile:
         """Return it as its file has it: graphs and clusters, which most runs share, stand there once each."""
         graphs = {id(run.program.graph): run.program.graph for run in self.runs}
         clusters = {id(run.cluster): run.cluster for run in self.runs}
         place = {key: i for parts in (graphs, clusters) for i, key in enumerate(parts)}
         runs = tuple(NumberedRun.of(run, place[id(run.program.graph)], place[id(run.cluster)]) for run in self.runs)
-        return _File(
+        return _ProfileFile(
             provenance=self.provenance, device=self.device, operators=self.operators, graph=self.graph,
             cluster=self.cluster, graphs=tuple(graphs.values()), clusters=tuple(clusters.values()), runs=runs,
         )  # fmt: skip
@@ -250,13 +419,10 @@ class Profile(Checked, Document):
 
 def _with_shares(kernels: tuple[MeasuredKernel, ...]) -> tuple[Kernel, ...]:
     """Return the launches with their shares of the time, or nothing if one is not known."""
-    medians = [kernel.median for kernel in kernels]
+    medians, launches = [kernel.median for kernel in kernels], [kernel.launch for kernel in kernels if kernel.launch]
     longest = max(medians, default=0.0) or 1.0
     parts = [max(median / longest, _SMALLEST_SHARE) for median in medians]  # of the longest: no sum overflows
     total = fsum(parts)
-    found = []
-    for kernel, part in zip(kernels, parts, strict=True):
-        if kernel.launch is None:
-            return ()
-        found.append(replace(kernel.launch, share=part / total))
-    return tuple(found)
+    if len(launches) < len(kernels):
+        return ()
+    return tuple(replace(launch, share=part / total) for launch, part in zip(launches, parts, strict=True))
