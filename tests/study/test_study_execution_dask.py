@@ -7,7 +7,7 @@ from distributed import LocalCluster
 from execution_cases import allocate, run, squares, where, wrong_at_11
 
 from simsched.base.errors import StudyError
-from simsched.experiments.study.execution import cluster, pool_of
+from simsched.experiments.study.execution import pool_of, pools
 
 
 @contextmanager
@@ -45,8 +45,8 @@ def test_rows_share_the_memory_of_a_worker():
 )
 def test_a_scheduler_at_an_address_that_is_lost(monkeypatch, end, text):
     """It, or its workers, end after the first rows, and are not waited for long."""
-    for name, seconds in {"_PATIENCE": 2, "_GONE": 2, "_COUNT_AGAIN": 0.2}.items():
-        monkeypatch.setattr(cluster, name, seconds)
+    for name, seconds in {"_ANSWER": 2, "_GONE": 2, "_COUNT_AGAIN": 0.2}.items():
+        monkeypatch.setattr(pools, name, seconds)
     kept = []
     with served() as (local, pool):
         assert pool.workers == 2
@@ -62,6 +62,6 @@ def test_a_scheduler_at_an_address_that_is_lost(monkeypatch, end, text):
 
 
 def test_no_scheduler_at_an_address(monkeypatch):
-    monkeypatch.setattr(cluster, "_PATIENCE", 1)
+    monkeypatch.setattr(pools, "_ANSWER", 1)
     with pytest.raises(StudyError, match=r"^no Dask scheduler answers at tcp://127\.0\.0\.1:1: "):
         pool_of("tcp://127.0.0.1:1").__enter__()

@@ -12,7 +12,7 @@ import pytest
 from execution_cases import fatal, gives_up, killed_once, run, where
 
 from simsched.experiments.study.execution import pool_of
-from simsched.experiments.study.execution.processes import start_forkserver
+from simsched.experiments.study.execution.pools import start_forkserver
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """

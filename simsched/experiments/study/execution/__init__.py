@@ -3,9 +3,8 @@
 It knows nothing of what the items are. `Batches` keeps what is done as it comes, whatever dies meanwhile.
 """
 
-from simsched.experiments.study.execution.batch import Pool
+from simsched.experiments.study.execution.batch import Batches, Pool
 from simsched.experiments.study.execution.limits import TimeLimitReached, call_within
-from simsched.experiments.study.execution.loop import Batches
 from simsched.experiments.study.execution.pools import pool_of
 
 __all__ = ["Batches", "Pool", "TimeLimitReached", "call_within", "pool_of"]

@@ -1,20 +1,27 @@
-"""What happens to items where they run - a function is called, what it raises is sent back - and what runs them."""
+"""`Batches`: all items are done, whatever dies meanwhile; what happens to them where they run, and what runs them."""
 
 import os
 import pickle
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 from time import monotonic
 from typing import Any, Final, Protocol
 
 from simsched.base.errors import StudyError
+from simsched.base.signals import interrupt_later
 
 Rows = list[dict[str, Any]]
 Function = Callable[[Any], Rows]
 Outcome = list[Rows] | BaseException
 """What came of some items: the rows of each that there was time for, or what ended them."""
 
+_LOOK_AGAIN: Final = 1.0  # s
+_MOST: Final = 1000  # items of a batch
 _AIM: Final = 0.25  # s: long beside what sending items costs, short beside what a kill may lose
 
 
@@ -66,6 +73,18 @@ def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
     return found
 
 
+class Here:
+    """The process and the thread we are in."""
+
+    workers = 1
+
+    def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
+        """Do some items; see `Pool`."""
+        future = Future[Outcome]()
+        future.set_result(outcome_of(function, items))
+        return future
+
+
 def packed(function: Function, items: Sequence[Any]) -> bytes:
     """Return a function and items as `outcome_in` takes them.
 
@@ -102,3 +121,125 @@ def name_of(function: Any) -> str:
     """Return what messages call a function."""
     function = getattr(function, "func", function)  # of a partial
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+@dataclass
+class Batches:
+    """Calls a function with all items, in batches on a pool, and keeps the rows as they come.
+
+    Parameters
+    ----------
+    items
+        What to do, in the order in which it is begun.
+    function
+        Returns a list of rows for an item. It runs in the workers, and sets its own time limits (`call_within`).
+    pool
+        Of `pool_of`.
+    keep
+        Called in this process with rows, all of each item together, as soon as a batch is done, and with how many items
+        are done by then, at last all; Ctrl-C waits for it. Never, if there are none.
+    died
+        Called with an item that ended its process even when it ran alone, and whether its time limit did so; returns
+        the rows to keep of it.
+
+    Notes
+    -----
+    Batches are of consecutive items, twice as many as the last one did in its quarter of a second, less towards the
+    end; what there was no time for is sent off again. Of a batch whose worker died the items run one by one; one that
+    ends its worker again runs once more, unless its time limit was reached. So a worker killed from outside loses no
+    row and duplicates none.
+    """
+
+    items: Sequence[Any]
+    function: Function
+    pool: Pool
+    keep: Callable[[Rows, int], None]
+    died: Callable[[Any, bool], Rows]
+
+    def __post_init__(self) -> None:
+        self._waiting = deque(range(len(self.items)))
+        self._single: deque[int] = deque()  # of batches that died
+        self._suspects: set[int] = set()  # died once in a batch of one
+        self._flying: dict[Future[Outcome], list[int]] = {}
+        self._size = 1  # of the next batch
+        self._done = 0
+        self._rows: Rows = []  # to be kept
+
+    def run(self) -> None:
+        """Do all items.
+
+        Raises
+        ------
+        StudyError
+            If the function or an item cannot be pickled, workers end as they start, or a scheduler is lost.
+        KeyboardInterrupt
+            On Ctrl-C. As with every other error, what is done is kept and what runs is ended.
+        BaseException
+            What the function raises.
+        """
+        try:
+            self._send()
+            while self._flying:
+                done = wait(self._flying, _LOOK_AGAIN, FIRST_COMPLETED).done
+                for future in [each for each in self._flying if each in done]:  # in the order in which they were sent
+                    self._note(future)
+                self._send()  # first, so that no worker waits for the disk
+                if done:
+                    self._flush()
+        except BaseException:
+            for future in [each for each in self._flying if each.done()]:
+                with suppress(BaseException):
+                    self._note(future)
+            self._flush()
+            raise
+
+    def _send(self) -> None:
+        """Send off what there is room for."""
+        while positions := self._next():
+            future = self.pool.submit(self.function, [self.items[position] for position in positions])
+            self._flying[future] = positions
+
+    def _next(self) -> list[int]:
+        """Return the next batch, an empty one while nothing more is to be sent off."""
+        workers = self.pool.workers
+        if len(self._flying) >= workers:
+            return []
+        if self._single:
+            return [self._single.popleft()]
+        size = min(self._size, -(-len(self._waiting) // (2 * workers)))  # less and less, so that all end together
+        return [self._waiting.popleft() for _ in range(size)]
+
+    def _note(self, future: Future[Outcome]) -> None:
+        """Take note of what came of a batch, raise what the function raised."""
+        with interrupt_later():  # or what is taken out would be noted nowhere
+            positions = self._flying.pop(future)
+            try:
+                outcome = future.result()
+            except WorkerDiedError as error:
+                self._note_death(positions, error.timed_out)
+                return
+            if isinstance(outcome, BaseException):
+                raise outcome
+            self._rows += chain.from_iterable(outcome)
+            self._done += len(outcome)
+            self._size = min(2 * len(outcome), _MOST)
+            self._waiting.extendleft(reversed(positions[len(outcome) :]))
+
+    def _note_death(self, positions: list[int], timed_out: bool) -> None:
+        """Take note of a batch whose worker died."""
+        if len(positions) > 1:
+            self._single.extend(positions)
+            return
+        (position,) = positions
+        if timed_out or position in self._suspects:
+            self._rows += self.died(self.items[position], timed_out)
+            self._done += 1
+        else:
+            self._suspects.add(position)
+            self._single.append(position)
+
+    def _flush(self) -> None:
+        """Have the rows kept that came."""
+        with interrupt_later():
+            rows, self._rows = self._rows, []  # once only, even if it fails
+            self.keep(rows, self._done)

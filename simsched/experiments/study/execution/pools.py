@@ -1,16 +1,54 @@
-"""`pool_of`: what batches run on."""
+"""`pool_of`: what batches run on: this process, processes of this machine, the workers of a Dask scheduler.
 
+`Workers` are processes that may be killed at any moment. A process has a pipe of its own, at whose other end a thread
+waits, so that its death is seen at once, is known to be its own, and holds up nobody. Pools of packages share a pipe
+and a lock between their processes: one that is killed inside a message, or that ends with code 0, leaves the others
+waiting for ever. Behind Dask each batch runs in such a process beside the worker that has it.
+"""
+
+import ctypes
+import logging
+import multiprocessing
 import os
-from collections.abc import Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing, nullcontext
-from typing import Any
+import pickle
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import cache, partial
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection, wait
+from threading import Lock, Thread, get_ident
+from time import monotonic, sleep
+from typing import Any, Final, cast
 
-from simsched.base.errors import StudyError
+from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.base.numeric import is_count
-from simsched.experiments.study.execution.batch import Function, Outcome, Pool, outcome_of
-from simsched.experiments.study.execution.cluster import dask_pool
-from simsched.experiments.study.execution.processes import Processes
+from simsched.experiments.study.execution.batch import (
+    Function,
+    Here,
+    Outcome,
+    Pool,
+    WorkerDiedError,
+    outcome_in,
+    packed,
+)
+from simsched.experiments.study.execution.limits import allow_exit
+
+_READY: Final = b""
+_FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
+_SHORT: Final = 0.2  # s
+_PATIENCE: Final = 5.0  # s until a process that was killed must have ended
+_IDLE: Final = 60.0  # s after which a process ends that nobody asks for anything
+_END_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
+_ANSWER: Final = 30  # s for a scheduler to answer and for its first worker to be there
+_FETCH: Final = 10.0  # s until a result whose worker may have died is given up
+_CLOSE: Final = 10  # s
+_GONE: Final = 90.0  # s without workers after which none are expected any more
+_COUNT_AGAIN: Final = 5.0  # s after which the workers of a scheduler are counted again
+_MOST_AT_A_TIME: Final = 10_000  # batches at a time
 
 
 def pool_of(
@@ -46,7 +84,7 @@ def pool_of(
     # not all cores of a machine may be this process's
     n_workers = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if executor == "serial":
-        return nullcontext(_Here())
+        return nullcontext(Here())
     if executor == "processes":
         return closing(Processes(n_workers, preload))
     if executor == "dask" or "://" in executor:
@@ -57,12 +95,292 @@ def pool_of(
     )
 
 
-class _Here:
-    """The process and the thread we are in."""
+end_with_parent: Final[Callable[[], object]] = (  # made before anything forks
+    partial(ctypes.CDLL(None).prctl, _END_WITH_PARENT, signal.SIGKILL) if sys.platform == "linux" else object
+)
+"""Has the system kill this process when the thread that made it ends."""
 
-    workers = 1
+
+def start_forkserver() -> None:
+    """Start the process that is copied, unless it runs; neither it nor its copies are to hear Ctrl-C."""
+    resource_tracker.ensure_running()  # or it would be started next, and unblock the signal
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+
+
+def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
+    """Run batches until none come any more, or the other end of the pipe is closed, as when that process dies."""
+    os.setsid()  # a group of its own with what schedulers start, and no terminal whose Ctrl-C it would hear
+    end_with_parent()  # the process that is copied, which ends with the last one that holds this end of its pipe
+    os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
+    os.register_at_fork(after_in_child=end_with_parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    os.set_blocking(report.fileno(), False)
+    allow_exit(report.fileno())
+    Thread(target=_watch, daemon=True).start()
+    try:
+        pipe.send_bytes(_READY)
+        while pipe.poll(_IDLE):
+            pipe.send_bytes(outcome_in(pipe.recv_bytes()))
+    finally:  # nobody listens any more, or an item raised KeyboardInterrupt; threads of items are not waited for
+        os.killpg(0, signal.SIGKILL)
+
+
+def _watch() -> None:
+    cast(Any, multiprocessing.parent_process()).join()
+    os.killpg(0, signal.SIGKILL)
+
+
+class _Worker:
+    """A process with its pipe, and with another on which a time limit reports that it ends the process."""
+
+    def __init__(self, context: Any, memory: int | None) -> None:
+        self._pipe, theirs = context.Pipe()
+        self._report, report = context.Pipe(duplex=False)
+        self.process = context.Process(target=serve, args=(theirs, report, memory), daemon=True)
+        try:
+            self.process.start()
+        finally:  # so that the death of the process closes the pipes
+            theirs.close()
+            report.close()
+
+    def hear(self, asked: bytes | None = None) -> bytes | None:
+        """Return what it says next, to what it is asked if anything; None if it has died."""
+        with suppress(EOFError, OSError):
+            if asked is not None:
+                self._pipe.send_bytes(asked)
+            wait([self._pipe, self.process.sentinel])
+            if self._pipe.poll():
+                return cast(bytes, self._pipe.recv_bytes())
+        return None
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        self._pipe.close()
+        self.process.join(_SHORT)
+        self.process.kill()  # unless it has ended
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.join(_PATIENCE)
+
+    def timed_out(self) -> bool:
+        """Return whether a time limit ended it."""
+        return self._report.poll() and os.read(self._report.fileno(), 1) != b""
+
+
+class Workers:
+    """A process for each thread that runs batches, started when it is needed, and anew when it died.
+
+    Parameters
+    ----------
+    preload
+        Modules that are imported once for all processes.
+    memory
+        Bytes that each may allocate, None if as many as there are.
+    """
+
+    def __init__(self, preload: Sequence[str], memory: int | None = None) -> None:
+        self._memory = memory
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([__name__, *preload])  # heard only before the first process of all
+        self._lock = Lock()  # of processes that start and end: each start looks which others have ended
+        self._of: dict[int, _Worker] = {}  # by thread
+        self._closed = False
+
+    def run(self, data: bytes) -> Outcome:
+        """Return what comes of a batch in the process of this thread."""
+        worker = self._of.get(get_ident())
+        if worker is None or not worker.process.is_alive():
+            worker = self._new()
+        said = worker.hear(data)
+        if said is None:
+            self._end(worker)
+            raise WorkerDiedError(worker.timed_out())
+        return cast(Outcome, pickle.loads(said))
+
+    def close(self) -> None:
+        """End all processes, whatever they are at."""
+        with self._lock:
+            self._closed = True
+            for worker in self._of.values():
+                worker.process.kill()
+            for worker in self._of.values():
+                worker.end()
+
+    def _new(self) -> _Worker:
+        """Return a process that is ready; give up after a few in succession that are not, and say why."""
+        code: int | None = -signal.SIGKILL
+        for _ in range(_FAILED_STARTS):
+            try:
+                with self._lock:
+                    if self._closed:
+                        raise CancelledError
+                    start_forkserver()
+                    worker = self._of[get_ident()] = _Worker(self._context, self._memory)
+            except (EOFError, ConnectionError):  # the process that is copied died
+                sleep(_SHORT)  # it closes its end some time before the system takes it for dead
+                continue
+            if worker.hear() == _READY:
+                return worker
+            self._end(worker)
+            code = worker.process.exitcode
+        raise StudyError(
+            f"worker processes end as they start (exit code {code}), {_FAILED_STARTS} in succession: too little "
+            "memory, somebody kills them, or, if they say so above, a script without `if __name__ == '__main__':`; "
+            'what was done is kept: run again, or pass executor="serial"'
+        )
+
+    def _end(self, worker: _Worker) -> None:
+        with self._lock:
+            worker.end()
+
+
+class Processes:
+    """A pool of processes of this machine.
+
+    Parameters
+    ----------
+    workers
+        Most processes at a time.
+    preload
+        See `Workers`.
+    """
+
+    def __init__(self, workers: int, preload: Sequence[str]) -> None:
+        self.workers = workers + 1  # the next batch is there when one is done
+        self._threads, self._processes = ThreadPoolExecutor(workers), Workers(preload)
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
-        future = Future[Outcome]()
-        future.set_result(outcome_of(function, items))
-        return future
+        """Begin some items; see `Pool`."""
+        return self._threads.submit(self._processes.run, packed(function, items))
+
+    def close(self) -> None:
+        """End all processes, whatever they are at."""
+        self._processes.close()
+        self._threads.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def dask_pool(address: str, workers: int, preload: tuple[str, ...]) -> Iterator[Pool]:
+    """Make a pool of a Dask scheduler's workers.
+
+    Parameters
+    ----------
+    address
+        Of the scheduler; ``"dask"`` for one in this process, closed at the end.
+    workers
+        How many that one has.
+    preload
+        See `Workers`.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MissingDependencyError("Dask is not installed: pip install 'simsched[cluster]'") from None
+    with ExitStack() as stack:
+        logger = logging.getLogger("distributed")  # workers that die are our business, and of the rest we tell
+        stack.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.CRITICAL)
+        where: dict[str, Any] = {"address": address} if address != "dask" else {
+            "n_workers": workers, "threads_per_worker": 1, "processes": False, "memory_limit": None,
+            "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL,
+        }  # fmt: skip
+        try:
+            client = Client(**where, timeout=_ANSWER, set_as_default=False)
+        except (OSError, ValueError) as error:  # a timeout is an OSError
+            raise StudyError(f"no Dask scheduler answers at {address}: {' '.join(str(error).split())}") from None
+        stack.callback(_close, client)
+        if address == "dask":
+            stack.callback(_processes.cache_clear)
+            stack.callback(_processes(preload, None).close)
+        pool = _Dask(client, f"the Dask scheduler at {address}", preload)
+        stack.callback(pool.close)
+        yield pool
+
+
+def _close(client: Any) -> None:
+    """Close a client, and its scheduler if it has one; what does not in time is left."""
+    with suppress(Exception):
+        client.close(timeout=_CLOSE)
+
+
+@cache
+def _processes(preload: tuple[str, ...], memory: int | None) -> Workers:
+    """Return the processes of this one: a worker of Dask, which what they run does not take with it."""
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may start none
+    return Workers(preload, memory)
+
+
+def run(data: bytes, preload: tuple[str, ...]) -> Outcome:
+    """Run a batch beside a worker of Dask, in an equal share of the memory that it may use."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    memory = worker.memory_manager.memory_limit
+    return _processes(preload, memory and memory // worker.state.nthreads).run(data)
+
+
+class _Dask:
+    """The workers of a Dask scheduler; a thread waits for each batch."""
+
+    def __init__(self, client: Any, name: str, preload: tuple[str, ...]) -> None:
+        self._client, self._name, self._preload = client, name, preload
+        self._threads = ThreadPoolExecutor(_MOST_AT_A_TIME)
+        self._closed = False
+        self._n_threads, self._count_at, self._seen = 1, 0.0, monotonic()
+        with suppress(OSError):  # a timeout
+            client.wait_for_workers(1, timeout=_ANSWER)
+
+    @property
+    def workers(self) -> int:
+        """How many threads they have: they come and go."""
+        now = monotonic()
+        if now >= self._count_at:
+            try:
+                threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_ANSWER)
+            except Exception as error:
+                raise self._lost(error) from None
+            self._n_threads, self._count_at = max(1, sum(threads.values())), now + _COUNT_AGAIN
+            if threads:
+                self._seen = now
+            elif now - self._seen > _GONE:
+                raise StudyError(f"{self._name} has no workers (dask worker ADDRESS starts one); what was done is kept")
+        return self._n_threads
+
+    def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
+        return self._threads.submit(self._run, packed(function, items))
+
+    def _run(self, data: bytes) -> Outcome:
+        """Return what comes of a batch."""
+        from distributed import KilledWorker
+        from distributed import TimeoutError as Late
+
+        try:
+            future = self._client.submit(run, data, self._preload, pure=False)
+            done = False
+            while not done:
+                done = self._closed or future.status != "pending"
+                with suppress(Late):
+                    return cast(Outcome, future.result(timeout=_FETCH))
+            future.cancel()  # its worker died before it handed this over
+            raise WorkerDiedError(False)
+        except (WorkerDiedError, StudyError):
+            raise
+        except KilledWorker:
+            raise WorkerDiedError(False) from None
+        except Exception as error:
+            raise self._lost(error) from None
+
+    def _lost(self, error: Exception) -> StudyError:
+        why = " ".join(str(error).split()) or type(error).__name__
+        return StudyError(f"{self._name} is lost: {why}; what was done is kept: run again")
+
+    def close(self) -> None:
+        """Wait for nothing any more; what is under way ends with the client."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
