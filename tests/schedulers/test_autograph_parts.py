@@ -12,17 +12,17 @@ from strategies import shapes
 
 from simsched.model import Cluster, Operator, default_cost
 from simsched.rewriting import Draft, Read, Row, Source
-from simsched.schedulers.autograph.backtracking import (
+from simsched.schedulers.autograph import atoms, intervals
+from simsched.schedulers.autograph.parts import (
     READER,
     Backtracking,
     Cost,
     MixedCost,
-    Start,
     Variant,
+    best_choices,
     part_of,
     put_together,
 )
-from simsched.schedulers.autograph.search import atoms, best_choices, intervals
 from simsched.schedulers.deadline import Deadline
 
 DEVICE = Cluster.preset("a100").devices[0]
@@ -69,7 +69,7 @@ def explored(draft, rules, alpha=0.25, beta=1.1, budget=1000, top=20, settled=()
     with Deadline("autograph") as deadline:
         search = Backtracking({rule.name: rule for rule in rules}, costs, beta, budget, top, deadline)
         search.begin()
-        return search.best([Start(search.variant(draft), settled)]), search.candidates
+        return search.best([Variant(draft, costs(draft), settled=settled)]), search.candidates
 
 
 def test_steps_are_made_again_as_far_as_they_can_be():
@@ -79,9 +79,9 @@ def test_steps_are_made_again_as_far_as_they_can_be():
     steps = tuple(("pair", (f"b{i}", f"c{i}")) for i in (1, 2, 3))
     with Deadline("autograph") as deadline:
         search = Backtracking({"pair": pair(15.0)}, MixedCost(DEVICE, default_cost, 0.25), 1.1, 100, 20, deadline)
-        start = search.joined(other, [(whole, search.variant(whole, steps))])
-    assert start.variant.steps == steps[:1]
-    assert list(start.variant.draft.rows) == ["d0", "b1+c1", "d1", "b2", "d2", "b3", "c3", "d3"]
+        start = search.joined(other, [(whole, Variant(whole, search.costs(whole), steps))])
+    assert start.steps == steps[:1]
+    assert list(start.draft.rows) == ["d0", "b1+c1", "d1", "b2", "d2", "b3", "c3", "d3"]
     assert start.settled == ({*whole.rows, "b1+c1"},)
 
 

@@ -21,7 +21,7 @@ from simsched.base.units import MS
 from simsched.model.costmodel import CostModel
 from simsched.rewriting import RULES, Draft, Rule
 from simsched.rewriting.rule import Match
-from simsched.schedulers.autograph.search import intervals
+from simsched.schedulers.autograph import intervals
 from validation.evidence import each
 from validation.papers.claims import Measures, Run, Values
 

@@ -1,5 +1,344 @@
-"""AutoGraph: graph substitutions for many streams."""
+"""AutoGraph: substitutions that shorten the whole of a graph on many streams, not only the sum of its operators."""
 
-from simsched.schedulers.autograph.search import autograph
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from math import inf
+from typing import Annotated, Final
 
-__all__ = ["autograph"]
+from simsched.base.codec import Among, Amount, Range, Size
+from simsched.base.errors import SchedulerError
+from simsched.base.jit import running_time
+from simsched.base.numeric import is_number
+from simsched.model import Cluster, CostModel, OpGraph, Schedule
+from simsched.rewriting import RULES, Draft, Rule
+from simsched.schedulers.autograph.parts import Backtracking, MixedCost, Variant, best_choices, part_of, put_together
+from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.options import Seconds
+from simsched.schedulers.protocol import Tools
+
+_KEPT: Final = 4
+"""One operator in so many, at either end of a piece, stays on its side of the cut."""
+
+
+def atoms(
+    reads: Mapping[str, Sequence[str]],
+    matches: Mapping[str, int],
+    size_l: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[tuple[str, ...]]:
+    """Cut a graph where the fewest substitution matches are, until every piece has fewer than `size_l` operators.
+
+    Parameters
+    ----------
+    reads
+        What each operator reads from, in topological order; names that are no keys are left out of account.
+    matches
+        How many rule matches an operator takes part in; at least 1 is assumed.
+    size_l
+        At least 2.
+    stopped
+        Asked before each cut; once it says so the pieces stay as they are.
+
+    Returns
+    -------
+    list of tuple
+        The pieces, each in topological order; no piece reads from one that follows it.
+
+    Notes
+    -----
+    An operator of a piece becomes an edge of capacity `matches`, an edge of the graph one without limit;
+    Boykov and Kolmogorov's algorithm cuts the first operators from the last [1]_. Operators that are cut
+    belong to the first side. Ours, where the paper is silent: the first and the last quarter of a piece
+    stay on their sides, or a chain would be cut behind its first operator; and edges may not lead back
+    across the cut, so that pieces run one after the other.
+
+    References
+    ----------
+    .. [1] Boykov, Kolmogorov, "An experimental comparison of min-cut/max-flow algorithms for energy
+       minimization in vision", IEEE TPAMI 26(9), 2004, doi:10.1109/TPAMI.2004.60.
+    """
+    done: list[tuple[str, ...]] = []
+    waiting = [tuple(reads)]
+    while waiting:
+        piece = waiting.pop()
+        if len(piece) < size_l or stopped():
+            done.append(piece)
+            continue
+        first = _first_side(piece, reads, matches)
+        waiting.append(tuple(name for name in piece if name not in first))
+        waiting.append(tuple(name for name in piece if name in first))
+    return done
+
+
+def _first_side(piece: Sequence[str], reads: Mapping[str, Sequence[str]], matches: Mapping[str, int]) -> set[str]:
+    """Return the operators of a piece on the first side of its least cut."""
+    import networkx as nx
+
+    kept, source, sink = max(1, len(piece) // _KEPT), -1, -2
+    enters: dict[str, int] = dict.fromkeys(piece[:kept], source) | dict.fromkeys(piece[-kept:], sink)
+    leaves: dict[str, int] = {}
+    for i, name in enumerate(piece):
+        enters.setdefault(name, 2 * i)
+        if enters[name] != sink:
+            leaves[name] = 2 * i + 1
+    network: nx.DiGraph[int] = nx.DiGraph()
+    network.add_nodes_from((source, sink))
+    for name, out in leaves.items():
+        network.add_edge(enters[name], out, capacity=max(1, matches.get(name, 0)))
+        network.add_edge(out, enters[name])  # an edge without capacity has no limit
+    for name in piece:
+        for producer in reads[name]:
+            if producer in leaves:
+                network.add_edge(leaves[producer], enters[name])
+                if enters[name] != sink:
+                    network.add_edge(enters[name], enters[producer])  # what the first side reads belongs to it
+    _, (first, _) = nx.minimum_cut(
+        network, source, sink, flow_func=nx.algorithms.flow.boykov_kolmogorov
+    )  # the side of the source is the largest there is: it does not depend on which flow was found
+    return {name for name in piece if enters[name] in first}
+
+
+def intervals(sizes: Sequence[int], size_u: int) -> list[tuple[int, int]]:
+    """Return every run of adjacent pieces that has at most `size_u` operators, the shortest first.
+
+    Parameters
+    ----------
+    sizes
+        Operators of each piece, in order.
+
+    Returns
+    -------
+    list of (int, int)
+        First piece, and the piece behind the last. A piece alone is always one of them.
+
+    >>> intervals([30, 30, 30, 30], 60)
+    [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2), (1, 3), (2, 4)]
+    """
+    total = [0, *accumulate(sizes)]
+    count = len(sizes)
+    return [
+        (first, first + length)
+        for length in range(1, count + 1)
+        for first in range(count - length + 1)
+        if length == 1 or total[first + length] - total[first] <= size_u
+    ]
+
+
+def rewritten(
+    start: Variant, search: Backtracking, size_l: int, size_u: int, progress: Callable[[str], None]
+) -> list[Variant]:
+    """Return the graphs of least cost that can be made of one, and those that a rule alone makes.
+
+    Parameters
+    ----------
+    start
+        What is rewritten.
+    size_l, size_u
+        As for `autograph`.
+    progress
+        Called with the part that is searched.
+    """
+    pieces = _pieces(start.draft, search, size_l)
+    runs = intervals([len(piece) for piece in pieces], size_u)
+    parts: dict[tuple[int, int], Draft] = {}
+    best: dict[tuple[int, int], list[Variant]] = {}
+    by_rule: list[dict[str, Variant]] = []
+    for done, (first, end) in enumerate(runs):
+        if end - first > 1 and search.deadline.over():
+            break
+        progress(f"part {done + 1} of {len(runs)}")
+        part = parts[first, end] = part_of(start.draft, [name for piece in pieces[first:end] for name in piece])
+        search.begin()
+        if end - first == 1:
+            unchanged = Variant(part, search.costs(part))
+            by_rule.append(search.by_one_rule(unchanged))
+            starts = [unchanged, *(variant for variant in by_rule[-1].values() if variant.steps)]
+        else:  # the first parts and the last one; the first one and the others
+            cuts = [((first, cut), (cut, end)) for cut in dict.fromkeys((end - 1, first + 1))]
+            starts = [search.joined(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
+        best[first, end] = search.best(starts)
+    choices = [choice.parts for choice in best_choices(best, len(pieces), search.top)]
+    for rule in search.rules:
+        choices.append(tuple(((i, i + 1), found[rule]) for i, found in enumerate(by_rule)))
+    found: dict[int, Variant] = {}
+    for chosen in choices:
+        draft = put_together(start.draft, [(parts[run], variant.draft) for run, variant in chosen])
+        if draft is not None:
+            steps = tuple(step for _, variant in chosen for step in variant.steps)
+            found.setdefault(draft.signature(), Variant(draft, search.costs(draft), start.steps + steps))
+    return sorted(found.values(), key=lambda variant: variant.cost.mixed)
+
+
+def _pieces(draft: Draft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
+    """Return the parts into which a draft is cut, in order."""
+    matches = dict.fromkeys(draft.to_graph().order, 0)
+    for rule in search.rules.values():
+        for match in rule.matches(draft):
+            if search.deadline.over():
+                break
+            for name in dict.fromkeys(match):
+                matches[name] += 1
+    reads = {name: [read.producer for read in draft.rows[name].reads] for name in matches}
+    return atoms(reads, matches, size_l, search.deadline.over)
+
+
+def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
+    """Return rules by name: all, those of the library that are named, or somebody's own."""
+    if isinstance(rules, str) or not isinstance(rules, Iterable | None):
+        raise SchedulerError(f"autograph: rules must be a list of names, such as ['R1', 'R2'], not {rules!r}")
+    found: dict[str, Rule] = {}
+    for given in RULES if rules is None else rules:
+        rule = RULES.get(given) if isinstance(given, str) else given
+        if not isinstance(rule, Rule):
+            raise SchedulerError(f"autograph: rules has no {given!r}; known are: {', '.join(RULES)}")
+        found[rule.name] = rule
+    return found
+
+
+def autograph(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    rules: Iterable[str | Rule] | None = None,
+    dp: bool = True,
+    objective: Annotated[str, Among(("mixed", "sum"))] = "mixed",
+    alpha: Amount = 0.25,
+    beta: Annotated[float, Range(1)] = 1.1,
+    size_l: Annotated[int, Range(2)] = 40,
+    size_u: Size = 120,
+    top: Size = 20,
+    budget: Size = 300,
+    rounds: Size = 10,
+    measure: Callable[[Schedule], float] | None = None,
+    time_limit: Seconds | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Schedule:
+    """Rewrite a graph into one that computes the same in less time on many streams of one device, and schedule that.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what; the first device is used.
+    cost
+        Time of an operator alone on a device, in us. It is asked about operators that substitutions make, too.
+    rules
+        Names of substitution rules (see `simsched.rewriting.RULES`), or rules of one's own; None for all,
+        ``()`` for none, which leaves the graph as it is.
+    dp
+        False: parts are rewritten each for itself, and never together with their neighbours.
+    objective
+        ``"mixed"``: sum of all times and `alpha` times that of the longest path; candidates are then measured.
+        ``"sum"``: sum of the times alone, as TASO and MetaFlow have it; the graph of the least sum is taken,
+        unless `measure` is given.
+    alpha
+        At least 0.
+    beta
+        A part is not rewritten further where it costs more than `beta` times the best found, at least 1.
+    size_l, size_u
+        The graph is cut until each piece has fewer than `size_l` operators; adjacent pieces are put together
+        again as long as they have at most `size_u`.
+    top
+        How many of the graphs of least cost are measured per round.
+    budget
+        Most graphs derived from a part.
+    rounds
+        Most times that the best graph is rewritten again.
+    measure
+        From a schedule to us, such as a hardware backend's; the simulated makespan by default.
+    time_limit
+        Cap in s; the best until then is returned.
+    progress
+        Called with what is being done.
+
+    Returns
+    -------
+    Schedule
+        Of the rewritten graph (`graph` itself where nothing was better); execution and `estimate` are those of
+        Nimble, which gives it streams: a captured graph, and the list evaluation without contention. `search` holds
+        ``"candidates"`` (graphs derived), ``"rounds"``, ``"subgraphs"`` (parts searched), ``"substitutions"`` (by
+        rule, those that led to the result), ``"measured"`` (graphs), ``"cost"`` (of the result by the objective,
+        us), ``"start_us"`` and ``"best_us"`` (as measured), ``"stopped"``, ``"time_s"``.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range, or no operator has shapes.
+
+    Notes
+    -----
+    AutoGraph [1]_: the graph is cut where the fewest matches of rules cross (`atoms`), the best variants of
+    each part are searched (`Backtracking`) by the mixed critical path cost (`MixedCost`), runs of adjacent parts too,
+    which a dynamic program with lists of the `top` best chooses from (`best_choices`), and the `top` graphs that come
+    out are measured on their streams. The fastest is rewritten again until none is faster; the start is measured
+    as well, so what is returned is never slower.
+
+    There is no released code, and the text leaves open what follows. The graph of least cost is tried next, up to
+    `budget`; a run begins with the best of its first parts and its last one, and of its first one and the others.
+    A graph has to be strictly faster to be gone on with, and is measured once. Ours: what each rule alone makes of
+    a part is searched from, too, and what it makes of all of them is measured, since substitutions that lower the
+    cost most may bar the way to better ones, and since many that lower the cost make it slower on streams; of
+    graphs whose times add up to the same only the best is kept. Equal costs keep the order in which graphs were
+    found.
+
+    A cut takes O(V^2 E) at worst and a few milliseconds in practice; a graph derived from a part O(`size_u`), of
+    which there are at most `budget` for each of O(V size_u / size_l^2) runs.
+
+    References
+    ----------
+    .. [1] Zhao, Sun, He, Bai, Yu, "AutoGraph: optimizing DNN computation graph for parallel GPU kernel execution",
+       AAAI 2023, doi:10.1609/aaai.v37i9.26343.
+    """
+    begin = running_time()
+    deadline = Deadline("autograph", time_limit)
+    used = chosen_rules(rules)
+    if used and all(op.output_shape is None for op in graph.operators):
+        raise SchedulerError(
+            f"autograph: operator {graph.names[0]!r} has no shapes, and no other has: substitutions cannot be checked; "
+            f"give operators `kind`, `attributes`, `input_shapes` and `output_shape`, or rules=() to rewrite nothing"
+        )
+    costs = MixedCost(cluster.devices[0], cost, 0.0 if objective == "sum" else alpha)
+    search = Backtracking(used, costs, beta, budget, top, deadline)
+
+    def tell(text: str) -> None:
+        if progress is not None:
+            progress(f"round {done}, {text}")
+
+    def assess(variant: Variant, candidate: OpGraph) -> tuple[float, Schedule]:
+        plan = tools.schedule(candidate, cluster, "nimble", cost)
+        if measure is None:
+            return variant.cost.total if objective == "sum" else tools.makespan(plan, cluster, cost), plan
+        us = measure(plan)
+        if not is_number(us) or not 0 <= us < inf:
+            raise SchedulerError(f"autograph: measure must return a time in us, not {us!r}")
+        return float(us), plan
+
+    draft = Draft.from_graph(graph)
+    best = Variant(draft, costs(draft))
+    start_us, plan = assess(best, graph)
+    best_us, seen, done = start_us, {best.draft.signature()}, 0
+    with deadline:
+        improved = bool(used)
+        while improved and done < rounds and not deadline.over():
+            improved = False
+            done += 1
+            for variant in rewritten(best, search, size_l, size_u if dp else 1, tell):
+                if variant.draft.signature() in seen or deadline.over():
+                    continue
+                seen.add(variant.draft.signature())
+                us, found = assess(variant, variant.draft.to_graph())
+                if us < best_us:
+                    best, best_us, plan, improved = variant, us, found, True
+    return plan.like(scheduler="autograph", estimate=plan.estimate, search={
+        "candidates": search.candidates,
+        "rounds": done,
+        "subgraphs": search.parts,
+        "substitutions": {name: n for name in used if (n := sum(rule == name for rule, _ in best.steps))},
+        "measured": len(seen),
+        "cost": best.cost.mixed,
+        "start_us": start_us,
+        "best_us": best_us,
+        "stopped": deadline.reason,
+        "time_s": running_time() - begin,
+    })  # fmt: skip

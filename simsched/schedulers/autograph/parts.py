@@ -1,10 +1,10 @@
-"""Backtracking search: the best graphs that substitutions make of a part of a graph."""
+"""Parts of a graph, and the best graphs that substitutions make of one, by a backtracking search."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import fsum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError
 from simsched.model import CostModel, Device, Operator, OpGraph, operator_times
@@ -52,24 +52,6 @@ class MixedCost:
             us = 0.0 if op.kind == READER else float(operator_times(OpGraph([op]), self._device, self._cost)[0])
             self._times[row.key] = us
         return us
-
-
-def distinct(costs: Iterable[Cost], most: int) -> list[int]:
-    """Return the places of the least costs, one for each sum of times, the least first.
-
-    Of graphs whose times add up to the same, nearly all are the same graph, or differ in which of several equal
-    parts was rewritten: the best of them stands for all.
-    """
-    given = list(costs)
-    chosen: dict[float, int] = {}
-    for i in sorted(range(len(given)), key=lambda i: given[i].mixed):
-        chosen.setdefault(round(given[i].total, _DIGITS), i)
-        if len(chosen) == most:
-            break
-    return list(chosen.values())
-
-
-_DIGITS: Final = 6  # of us: far above what rounding does to a sum, far below what an operator takes
 
 
 def _longest(draft: Draft, times: Mapping[str, float]) -> float:
@@ -150,19 +132,79 @@ _LARGEST_GROWTH: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What substitutions, in order, have made of a draft, and its cost in us."""
+    """What substitutions, in order, have made of a draft, and its cost in us.
+
+    Substitutions within one of the `settled` sets of operators were tried before.
+    """
 
     draft: Draft
     cost: Cost
     steps: tuple[Step, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A graph to begin with; substitutions within one of the `settled` sets of operators were tried before."""
-
-    variant: Variant
     settled: tuple[frozenset[str], ...] = ()
+
+
+Interval = tuple[int, int]
+"""Of parts in a row the first, and the one behind the last."""
+
+
+class Choice(NamedTuple):
+    """Intervals that make up the graph, in order, with the variant of each, and what they cost together in us."""
+
+    cost: Cost
+    parts: tuple[tuple[Interval, Variant], ...]
+
+
+T = TypeVar("T", Variant, Choice)
+_DIGITS: Final = 6  # of us: far above what rounding does to a sum, far below what an operator takes
+
+
+def least(found: Iterable[T], most: int) -> list[T]:
+    """Return those of least cost, one for each sum of times, the least first.
+
+    Of graphs whose times add up to the same, nearly all are the same graph, or differ in which of several equal
+    parts was rewritten: the best of them stands for all.
+    """
+    chosen: dict[float, T] = {}
+    for one in sorted(found, key=lambda one: one.cost.mixed):
+        chosen.setdefault(round(one.cost.total, _DIGITS), one)
+        if len(chosen) == most:
+            break
+    return list(chosen.values())
+
+
+def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: int) -> list[Choice]:
+    """Return the best ways to cover the parts from 0 to `end` with intervals and a variant of each.
+
+    Parameters
+    ----------
+    variants
+        What each interval can be rewritten to, the least cost first.
+    end
+        Number of parts.
+    top
+        Most choices returned, and kept for every rest of the parts on the way.
+
+    Notes
+    -----
+    ``best(i) = min over j of variants(i, j) + best(j)``, with lists of the `top` least instead of one, since the
+    longest paths of intervals do not add up to that of the graph. O(intervals x top^2).
+    """
+    beginning: dict[int, list[Interval]] = {}
+    for interval in variants:
+        beginning.setdefault(interval[0], []).append(interval)
+    best: dict[int, list[Choice]] = {end: [Choice(Cost(0.0, 0.0), ())]}
+    for first in range(end - 1, -1, -1):
+        found = (
+            Choice(
+                Cost(variant.cost.mixed + rest.cost.mixed, variant.cost.total + rest.cost.total),
+                ((interval, variant), *rest.parts),
+            )
+            for interval in beginning[first]
+            for variant in variants[interval]
+            for rest in best[interval[1]]
+        )
+        best[first] = least(found, top)
+    return best[0]
 
 
 @dataclass(slots=True)
@@ -203,16 +245,12 @@ class Backtracking:
     parts: int = 0
     _end: int = field(default=0, init=False)
 
-    def variant(self, draft: Draft, steps: tuple[Step, ...] = ()) -> Variant:
-        """Return what substitutions have made, with its cost."""
-        return Variant(draft, self.costs(draft), steps)
-
     def begin(self) -> None:
         """Begin with another part: its budget is whole."""
         self.parts += 1
         self._end = self.candidates + self.budget
 
-    def best(self, starts: Sequence[Start]) -> list[Variant]:
+    def best(self, starts: Sequence[Variant]) -> list[Variant]:
         """Return the graphs of least cost that can be made of a part, the least first.
 
         Parameters
@@ -225,8 +263,7 @@ class Backtracking:
             share = max(0, self._end - self.candidates) // (len(starts) - i)
             for variant in self._explored(start, self.candidates + share):
                 found.setdefault(variant.draft.signature(), variant)
-        variants = list(found.values())
-        return [variants[i] for i in distinct((variant.cost for variant in variants), self.top)]
+        return least(found.values(), self.top)
 
     def by_one_rule(self, start: Variant) -> dict[str, Variant]:
         """Return what each rule alone makes of a part, applied wherever that lowers the cost, in the order of matches.
@@ -251,7 +288,7 @@ class Backtracking:
             found[name] = least
         return found
 
-    def joined(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Start:
+    def joined(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
         """Make the substitutions of smaller parts in a part; each of them is settled with that.
 
         Of each the first that is not possible ends it: a neighbour's substitutions may have changed an operator that
@@ -269,15 +306,14 @@ class Backtracking:
                 draft = after
                 steps.append((rule, match))
             settled.append(frozenset((*smaller.rows, *(name for name in draft.rows if name not in before.rows))))
-        return Start(self.variant(draft, tuple(steps)), tuple(settled))
+        return Variant(draft, self.costs(draft), tuple(steps), tuple(settled))
 
-    def _explored(self, start: Start, end: int) -> list[Variant]:
+    def _explored(self, start: Variant, end: int) -> list[Variant]:
         """Return a graph and those derived from it that do not cost too much."""
-        found = [start.variant]
-        best = start.variant.cost.mixed
+        found, best = [start], start.cost.mixed
         waiting = [(best, 0)]
-        seen, tried = {start.variant.draft.signature()}, {frozenset(start.variant.steps)}
-        largest = _LARGEST_GROWTH * len(start.variant.draft.rows)
+        seen, tried = {start.draft.signature()}, {frozenset(start.steps)}
+        largest = _LARGEST_GROWTH * len(start.draft.rows)
         while waiting and waiting[0][0] <= self.beta * best and self.candidates < end and not self.deadline.over():
             variant = found[heappop(waiting)[1]]
             for step, after in self._derived(variant, start.settled, tried, end):
