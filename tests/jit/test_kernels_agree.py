@@ -17,7 +17,7 @@ from simsched.model.lowering import Lowering
 from simsched.model.lowering.candidate import Clock
 from simsched.model.lowering.lowering import OPTIONS
 from simsched.schedulers.ios import part
-from simsched.schedulers.search.candidate import Candidate
+from simsched.schedulers.search import Candidate
 from simsched.schedulers.search.walk import Walk
 from simsched.schedulers.stage_costs import StageFormula
 
@@ -103,7 +103,8 @@ def walked(captured):
     """What some walks make of a candidate at a temperature at which most changes are taken, and some are not."""
     graph = workloads.random_layered(n_ops=20, n_layers=4, comm_ratio=0.8, rng=5)
     candidate = Candidate(ss.schedule(graph, THREE, "sequential"), THREE, 3)
-    walk, rng, found = Walk(candidate, graph, THREE, default_cost, captured=captured), np.random.default_rng(7), []
+    walk, rng = Walk(candidate.rows[:4], 3, graph, THREE, default_cost, captured=captured), np.random.default_rng(7)
+    found = []
     for _ in range(6):
         makespan = walk.change(candidate.order[:9].copy(), 50.0, rng)
         walk.adapt(1.0)

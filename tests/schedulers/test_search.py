@@ -16,8 +16,7 @@ import workloads
 from simsched.base.errors import CostError, SchedulerError
 from simsched.model import Operator, OpGraph, Placement, Schedule, default_cost
 from simsched.schedulers import schedule
-from simsched.schedulers.search import search
-from simsched.schedulers.search.candidate import Candidate, change_stages, launch_order, merge
+from simsched.schedulers.search import Candidate, change_stages, launch_order, merge, search
 from simsched.schedulers.search.walk import Walk
 from simsched.simulator import Evaluator
 
@@ -185,7 +184,8 @@ def test_progress_is_told():
 
 def walked(graph, cluster, plan, streams=3):
     candidate = Candidate(plan, cluster, streams)
-    return candidate, Walk(candidate, graph, cluster, default_cost, captured=plan.execution == "graph")
+    captured = plan.execution == "graph"
+    return candidate, Walk(candidate.rows[:4], streams, graph, cluster, default_cost, captured=captured)
 
 
 @pytest.mark.parametrize("execution", ["events", "graph"])

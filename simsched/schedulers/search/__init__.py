@@ -1,5 +1,492 @@
 """Search: local changes to the best schedule of others, judged by the simulator."""
 
-from simsched.schedulers.search.search import search
+from collections.abc import Callable, Sequence
+from math import exp, inf
+from typing import Annotated, Any, Final, NamedTuple
 
-__all__ = ["search"]
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.codec import Among, Size
+from simsched.base.errors import CostError, SchedulerError, SimschedError
+from simsched.base.jit import running_time
+from simsched.model import EXECUTIONS, Cluster, CostModel, Ints, OpGraph, Schedule
+from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.listing import place_of, readers, sources
+from simsched.schedulers.options import Rng, Seconds
+from simsched.schedulers.protocol import Tools
+from simsched.schedulers.search.walk import GUIDED, Walk
+
+FAST: Final = (
+    "sequential", "greedy", "lios", "heft", "peft", "etf", "hios-lp", "hios-mr", "inter-lp", "opara", "nimble",
+)  # fmt: skip
+"""The schedulers of which a search takes the schedules unless it is told others."""
+
+
+class Candidate:
+    """A schedule that moves change; its launch order is topological over all devices.
+
+    Parameters
+    ----------
+    plan
+        What it begins as; a valid schedule for `cluster`.
+    cluster
+        Its devices.
+    streams
+        Streams per device that moves may use.
+
+    Attributes
+    ----------
+    rows
+        All columns below, shape (5, n_ops): copied to keep a state, assigned to return to it.
+    order
+        Operators by place in the launch order.
+    place, device, stream, stage
+        By operator.
+    producers, consumers
+        By operator, each once.
+    staged
+        Whether it runs in stages: then the stages of a device never fall along `order`.
+    """
+
+    def __init__(self, plan: Schedule, cluster: Cluster, streams: int) -> None:
+        graph = plan.graph
+        self.n, self.n_devices, self.streams = len(graph), len(cluster), streams
+        self.staged: Final = plan.execution == "stages"
+        self.producers, self.consumers = sources(graph), readers(graph)
+        self.rows: Ints = np.zeros((5, self.n), np.int64)
+        self.order, self.place, self.device, self.stream, self.stage = self.rows  # parts of it, not copies
+        number = np.array([cluster.index[name] for name in plan.devices], np.int64)
+        self.device[plan.op] = number[plan.device]
+        self.stream[plan.op] = dense(plan.device, plan.stream)
+        if self.staged:
+            self.stage[plan.op] = plan.stage
+        self.order[:] = launch_order(plan)
+        self.place[self.order] = np.arange(self.n)
+
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return operators, devices, streams and stages in launch order."""
+        order = self.order
+        return order, self.device[order], self.stream[order], self.stage[order]
+
+    def put(self, op: int, to: int) -> None:
+        """Move an operator to another place in the launch order; the others close up."""
+        order, at = self.order, int(self.place[op])
+        if to > at:
+            order[at:to] = order[at + 1 : to + 1]
+        else:
+            order[to + 1 : at + 1] = order[to:at].copy()
+        order[to] = op
+        first, end = min(at, to), max(at, to) + 1
+        self.place[order[first:end]] = np.arange(first, end)
+
+
+def launch_order(plan: Schedule) -> Ints:
+    """Return a topological launch order of all operators that keeps that of each device.
+
+    That of the plan where it is one already; else, of what may come next, what the plan launches first.
+    """
+    graph, place = plan.graph, place_of(plan.op)
+    if not (place[graph.src] > place[graph.dst]).any():
+        return plan.op.astype(np.int64)
+    import networkx as nx
+
+    before = nx.DiGraph(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    for d in range(len(plan.devices)):
+        nx.add_path(before, plan.op[plan.device == d].tolist())
+    return np.array(list(nx.lexicographical_topological_sort(before, place.__getitem__)), np.int64)
+
+
+def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Ints:
+    """Return numbers, such as those of streams, counted from 0 on each device, in their order."""
+    found = np.empty(len(number), np.int64)
+    for d in np.unique(device).tolist():
+        mine = np.flatnonzero(device == d)
+        found[mine] = np.unique(number[mine], return_inverse=True)[1].reshape(-1)
+    return found
+
+
+Move = Callable[[Candidate, int, np.random.Generator], None]
+
+
+def change_stages(candidate: Candidate, path: Ints, rng: np.random.Generator) -> None:
+    """Make a move around an operator, perhaps one of the critical path."""
+    guided = len(path) > 0 and rng.random() < GUIDED
+    op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(candidate.n))
+    MOVES[int(rng.integers(len(MOVES)))](candidate, op, rng)
+
+
+def restage(c: Candidate, op: int, rng: np.random.Generator) -> None:
+    """Put the operator on any device and stream, in the stage before or behind its new place, or in one of its own."""
+    device = int(rng.integers(c.n_devices)) if rng.random() < 0.5 else int(c.device[op])
+    first = max((int(c.place[p]) + 1 for p in c.producers[op]), default=0)
+    last = min((int(c.place[r]) - 1 for r in c.consumers[op]), default=c.n - 1)
+    c.put(op, int(rng.integers(first, last + 1)))
+    c.device[op], c.stream[op] = device, rng.integers(c.streams)
+    place = int(c.place[op])
+    on_device = c.device[c.order] == device
+    before = c.order[:place][on_device[:place]]
+    behind = c.order[place + 1 :][on_device[place + 1 :]]
+    which = int(rng.integers(3))
+    if which == 0 and len(before):
+        c.stage[op] = c.stage[before[-1]]
+    elif which == 1 and len(behind):
+        c.stage[op] = c.stage[behind[0]]
+    else:
+        c.stage[op] = c.stage[before[-1]] + 1 if len(before) else 0
+        c.stage[behind] += 2  # they may have been of one stage with those before
+
+
+def regroup(c: Candidate, op: int, rng: np.random.Generator) -> None:
+    """Put the operator into another group of its stage."""
+    c.stream[op] = rng.integers(c.streams)
+
+
+def merge(c: Candidate, op: int, _rng: np.random.Generator) -> None:
+    """Make one of the operator's stage and the next of its device; what depends on each other shares a group."""
+    device, stage = int(c.device[op]), int(c.stage[op])
+    later = (c.device == device) & (c.stage > stage)
+    if not later.any():
+        return
+    joining = np.flatnonzero(later & (c.stage == c.stage[later].min()))
+    c.stage[joining] = stage
+    for i in joining[np.argsort(c.place[joining])].tolist():
+        beside = [p for p in c.producers[i] if c.device[p] == device and c.stage[p] == stage]
+        if beside:
+            c.stream[i] = c.stream[beside[0]]
+
+
+def split(c: Candidate, op: int, _rng: np.random.Generator) -> None:
+    """Begin a new stage with the operator."""
+    c.stage[(c.device == c.device[op]) & (c.place >= c.place[op])] += 1
+
+
+MOVES: Final[tuple[Move, ...]] = (restage, regroup, merge, split)
+
+
+class Start(NamedTuple):
+    """A schedule to begin from, who made it, its simulated makespan in us, and whether it is as it was given."""
+
+    name: str
+    plan: Schedule
+    makespan: float
+    given: bool
+
+
+def variants(
+    name: str, plan: Schedule, cluster: Cluster, cost: CostModel, tools: Tools, execution: str | None
+) -> list[Start]:
+    """Return a schedule and its placement under each execution that may be, those that can run."""
+    order = launch_order(plan)
+    found = []
+    for how in EXECUTIONS if execution is None else (execution,):
+        if how == "stages" and plan.execution != "stages" and execution is None:
+            continue  # no scheduler's: one operator a stage, which events do better
+        given = how == plan.execution
+        made = plan if given else executed(plan, how, order)
+        try:
+            found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), given))
+        except CostError:
+            raise
+        except SimschedError:
+            continue  # groups that share a stream now, or a copy without a way to its destination
+    return found
+
+
+def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64]) -> Schedule:
+    """Return the placement of a plan under an execution, in a launch order."""
+    rows = place_of(plan.op)[order]
+    stages: dict[str, object] = {"stage": 0, "group": 0}
+    if execution == "stages":
+        of_each = dense(plan.device[rows], np.arange(len(rows)))  # of one operator each, in launch order
+        stages = {"stage": plan.stage[rows] if plan.execution == "stages" else of_each, "group": plan.stream[rows]}
+    return plan.like(rows, execution=execution, events="minimal", **stages)
+
+
+def require_starts(option: str, starts: object) -> tuple[str | Schedule, ...]:
+    """Return the starts as a tuple; refuse what is neither names of schedulers nor schedules."""
+    given = (starts,) if isinstance(starts, str | Schedule) else starts
+    if not isinstance(given, list | tuple) or not all(isinstance(start, str | Schedule) for start in given):
+        raise SchedulerError(f"search: {option} must be names of schedulers or schedules, not {starts!r}")
+    return tuple(given)
+
+
+HOT: Final = 4e-3
+MILD: Final = 1e-3
+COLD: Final = 1e-4
+"""Temperatures as parts of the best makespan: at the start, at the start of a trial, at the end."""
+_LOOK: Final = 100  # evaluations between two looks at the critical path and at how many changes are accepted
+_STILL: Final = 100  # changes in a row that change nothing: there is nothing to change
+
+
+class Arm:
+    """A candidate on its way, and the best it has been.
+
+    Parameters
+    ----------
+    start
+        What it comes from.
+    cluster, cost, tools
+        As the scheduler has them.
+
+    Attributes
+    ----------
+    makespan, best
+        In us, of the candidate as accepted last and at best.
+    accepted
+        Changes taken.
+    idle
+        Whether the last annealing found nothing to change.
+    """
+
+    def __init__(self, start: Start, cluster: Cluster, cost: CostModel, tools: Tools) -> None:
+        self.name, plan = start.name, start.plan
+        n_streams = np.bincount(np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31)  # of each device
+        self.candidate = candidate = Candidate(plan, cluster, max(_STREAMS, int(n_streams.max())))
+        self._evaluator, self._walk = tools.evaluator(plan, cluster, cost), None
+        if not candidate.staged:
+            captured = plan.execution == "graph"
+            self._walk = Walk(candidate.rows[:4], candidate.streams, plan.graph, cluster, cost, captured=captured)
+        self.accepted, self.idle = 0, False
+        self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
+        self.makespan = self.best = self._evaluate()
+
+    def restart(self) -> None:
+        """Go on from the best."""
+        self.candidate.rows[:] = self._now[:] = self._kept
+        self.makespan = self.best
+
+    def schedule(self) -> Schedule:
+        """Return the best as a schedule."""
+        self.candidate.rows[:] = self._kept
+        self._evaluate()
+        return self._evaluator.schedule()
+
+    def anneal(
+        self,
+        evaluations: int,
+        hot: float,
+        cold: float,
+        rng: np.random.Generator,
+        deadline: Deadline,
+        report: Callable[[int, float], None],
+    ) -> int:
+        """Change the candidate step by step, with ever less patience for what is worse.
+
+        Parameters
+        ----------
+        evaluations
+            How many.
+        hot, cold
+            Temperature at first and at last, as parts of the best makespan.
+        report
+            Called now and then with the evaluations so far and the best makespan in us.
+
+        Returns
+        -------
+        int
+            The evaluations it took.
+        """
+        rows, spent, look, still, accepted = self.candidate.rows, 0, 0, 0, 0
+        path = np.zeros(0, np.int64)
+        while spent < evaluations and still < _STILL and self.best > 0.0 and not deadline.over():
+            if spent >= look:
+                report(spent, self.best)
+                if look and self._walk is not None:
+                    self._walk.adapt((self.accepted - accepted) / _LOOK)
+                look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()
+                spent += 1
+                continue
+            temperature = self.best * hot * (cold / hot) ** (spent / evaluations)
+            if self._walk is None:
+                change_stages(self.candidate, path, rng)
+            else:
+                self._walk.change(path, temperature, rng)
+            if np.array_equal(rows, self._now):
+                still += 1
+                continue
+            still, spent = 0, spent + 1
+            found = self._evaluate()
+            if found <= self.makespan or (found < inf and rng.random() < exp((self.makespan - found) / temperature)):
+                self.makespan, self._now[:] = found, rows
+                self.accepted += 1
+                if found < self.best:
+                    self.best, self._kept[:] = found, rows
+            else:
+                rows[:] = self._now
+        self.idle = still >= _STILL or self.best == 0.0
+        return spent
+
+    def _evaluate(self) -> float:
+        """Return the makespan in us of the candidate as it is, inf if it cannot run."""
+        return self._evaluator.replace(*self.candidate.columns())
+
+    def _critical_path(self) -> Ints:
+        """Return the operators of the critical path of the candidate as accepted last, in order of time."""
+        self._evaluate()
+        names = self._evaluator.trace().critical_path().operators
+        index = self._evaluator.graph.index
+        return np.array([index[name] for name in names], np.int64)
+
+
+_STREAMS: Final = 8  # of a device at least, or as many as the start has
+_ARMS: Final = 3  # starts that are tried before one of them is followed
+_TRIAL: Final = 0.05  # of the evaluations, for each of those
+_NEAR: Final = 1.15  # a start is tried if its makespan is at most this times the best
+
+
+def search(
+    graph: OpGraph,
+    cluster: Cluster,
+    cost: CostModel,
+    *,
+    tools: Tools,
+    starts: Sequence[str | Schedule] = (),
+    evaluations: Size = 10_000,
+    time_limit: Seconds | None = None,
+    rng: Rng = 0,
+    execution: Annotated[str, Among(EXECUTIONS)] | None = None,
+    also: Sequence[str | Schedule] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Schedule:
+    """Improve the best schedule of others step by step, judged by the simulated makespan itself.
+
+    Parameters
+    ----------
+    graph, cluster
+        What to run, and on what.
+    cost
+        Time of an operator alone on a device, in us.
+    tools
+        Bound by `simsched.schedule`.
+    starts
+        Names of schedulers, or schedules (of this graph, or of one that computes the same: then the
+        search goes on over that graph). Empty: sequential, greedy, lios, heft, peft, etf, hios-lp, hios-mr,
+        inter-lp, opara and nimble, without those that refuse the graph or the cluster.
+    evaluations
+        Simulations, those of the starts included; these and the best of them once more as a candidate are
+        simulated however few there are.
+    time_limit
+        Most s; only a cap, of which single starts know nothing. Whatever stops the search, the best schedule
+        so far is returned; the schedules in `starts` are simulated in any case.
+    rng
+        Generator or seed.
+    execution
+        None: what runs quickest is part of the search, a placement by stages may be run by events or
+        as a captured graph. ``"stages"``, ``"events"`` or ``"graph"``: only that.
+    also
+        More starts, besides `starts` or those taken where these are empty. `simsched.compare` passes the schedules
+        of the schedulers before it.
+    progress
+        Called with what is being done.
+
+    Returns
+    -------
+    Schedule
+        No slower than the best start under the executions that may be. Its model is the
+        simulator: `estimate` is the simulated makespan. `search` says how it was found: ``evaluations``, the ``start``
+        that it came from, ``start_makespan`` of the best start in us as it was given, ``accepted`` changes,
+        ``stopped`` (None, ``"time limit"``, ``"interrupted"`` or ``"nothing to change"``) and ``time_s``.
+
+    Raises
+    ------
+    SchedulerError
+        If an option is out of range or no start can run as `execution` asks.
+
+    Notes
+    -----
+    Ours: simulated annealing [1]_ over devices, streams, stages and launch order at once. Each start is
+    simulated under each execution that a scheduler of its kind could use (by events and as a captured
+    graph always, by stages if it has them). The best one, and up to two near it of another execution or
+    scheduler, are annealed for a twentieth of the evaluations each; which of them is best then, for the rest.
+
+    What is simulated next comes from a walk [2]_ of up to 32 moves in machine code (`walk.Walk` lists them), each
+    judged by a quick model: operators share a device in proportion to what they fill of it, copies do
+    not meet, the host is charged for launches. The walk goes further the more of its ends the simulator accepts. What
+    is no worse is taken, what is worse by d with probability exp(-d / T), T falling from 0.4 % to 0.01 % of
+    the best makespan. In stages it is one move at a time, without the model: operators and groups change their
+    stage, stages are merged and split. Three times in ten the operator to begin with is one of the critical
+    path of the simulated trace, looked at every 100 evaluations (a look counts as one).
+
+    The launch order stays topological over all devices, so that no candidate waits for ever; what cannot run, for
+    want of links or of room for a block, is not taken. Priorities stay as in the start. Of equal starts the first
+    counts. O(evaluations (steps (V + E) + simulation)).
+
+    References
+    ----------
+    .. [1] Kirkpatrick, Gelatt, Vecchi, "Optimization by simulated annealing", Science 220(4598), 1983,
+       doi:10.1126/science.220.4598.671.
+    .. [2] Christen, Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational and
+       Graphical Statistics 14(4), 2005, doi:10.1198/106186005X76983.
+
+    Examples
+    --------
+    >>> import simsched as ss
+    >>> from simsched.schedulers.search import search
+    >>> graph = ss.OpGraph([ss.Operator(name, time=10.0, utilization=0.5) for name in "abcd"])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> plan = ss.schedule(graph, cluster, search, starts="sequential", evaluations=200)
+    >>> plan.search["start_makespan"], plan.estimate
+    (40.0, 20.0)
+    """
+    given, more = require_starts("starts", starts), require_starts("also", also)
+    rng, began = np.random.default_rng(rng), running_time()
+    with Deadline("search", time_limit) as deadline:
+        found: list[Start] = []
+        for one in (*(given or FAST), *more):  # schedules that were given are there anyway
+            if isinstance(one, Schedule):
+                name, plan = one.scheduler, one.check(cluster)
+            elif found and deadline.over():
+                continue
+            else:
+                try:
+                    name, plan = one, tools.schedule(graph, cluster, one, cost)
+                except CostError:
+                    raise  # all others would refuse too
+                except SimschedError:
+                    if given or one in more:
+                        raise
+                    continue
+            found += variants(name, plan, cluster, cost, tools, execution)
+        if not found:
+            raise SchedulerError(f"search: no start runs with execution={execution!r}; give others in starts")
+        found.sort(key=lambda start: start.makespan)
+        start = found[0]
+        arms: list[Arm] = []
+        spent = len(found)
+
+        def report(more: int, makespan: float) -> None:
+            if progress is not None:
+                progress(f"{spent + more} of {evaluations} evaluations, {makespan:.1f} us")
+
+        for tried in _worth_a_trial(found):
+            if arms and (spent >= evaluations or deadline.over()):
+                break
+            arms.append(arm := Arm(tried, cluster, cost, tools))
+            spent += 1
+            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, report)
+        best = min(arms, key=lambda arm: arm.best)
+        best.restart()
+        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, report)
+        stopped = deadline.reason or ("nothing to change" if best.idle else None)
+    plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
+    return plan.like(scheduler="search", estimate=makespan, search={
+        "evaluations": spent,
+        "start": best.name if best.best < start.makespan else start.name,
+        "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
+        "accepted": sum(arm.accepted for arm in arms),
+        "stopped": stopped,
+        "time_s": running_time() - began,
+    })  # fmt: skip
+
+
+def _worth_a_trial(found: list[Start]) -> list[Start]:
+    """Return the best start and those near it that are of another execution or of another scheduler."""
+    tried: list[Start] = []
+    for start in found:
+        if len(tried) == _ARMS or start.makespan > _NEAR * found[0].makespan:
+            break
+        alike = (start.plan.execution in {s.plan.execution for s in tried}, start.name in {s.name for s in tried})
+        if not all(alike):
+            tried.append(start)
+    return tried

@@ -9,13 +9,13 @@ from math import inf
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.model import Cluster, CostModel, Device, Kernel, OpGraph, default_cost, occupancy, operator_times
+from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, default_cost, occupancy
+from simsched.model.costmodel import operator_times
+from simsched.schedulers.instance import Edge, transfer
 from simsched.schedulers.listing import ways
-from simsched.schedulers.search.candidate import Candidate
 
 
 class Op(Row):
@@ -27,14 +27,6 @@ class Op(Row):
     first_reader: i4
     missing: i4  # what it waits for
     behind: i4  # the next one on its stream, or -1
-
-
-class Reader(Row):
-    """An edge: the operator that reads, and what is copied to it."""
-
-    nbytes: f8
-    exact: f8  # time in us, or -1
-    op: i4
 
 
 class Cost(Row):
@@ -53,13 +45,6 @@ class Place(Row):
     loaded: f8
     issued: f8
     kind: i4
-
-
-class Route(Row):
-    """From a device to another one; latency inf: there is none."""
-
-    latency: f8
-    rate: f8
 
 
 class Draw(Row):
@@ -89,12 +74,9 @@ class Walked(Table):
     now: f8
     makespan: f8
     temperature: f8  # us
-    guided: f8  # how often an operator of the path is changed
     n_ops: i8
     n_devices: i8
     n_streams: i8
-    n_kinds: i8
-    n_edges: i8
     n_path: i8
     n_steps: i8
     n_waiting: i8
@@ -109,11 +91,12 @@ class Walked(Table):
     kept: Column[i8] = length("4 * n_ops")  # as of the last change taken
     moves: Rows[Move] = length("8")
     ops: Rows[Op] = length("n_ops + 1")
-    inputs: Column[i4] = length("n_edges")
-    readers: Rows[Reader] = length("n_edges")
-    costs: Rows[Cost] = length("n_kinds * n_ops")
+    inputs: Column[i4]
+    readers: Rows[Edge]
+    costs: Rows[Cost]  # by kind of device and operator
     devices: Rows[Place] = length("n_devices")
-    routes: Rows[Route] = length("n_devices * n_devices")
+    latency: Column[f8]  # from each device to each other; inf: there is no way
+    bandwidth: Column[f8]
     last: Column[i4] = length("n_devices * n_streams")  # operator of each stream
     waiting: Column[i4] = length("n_ops")  # for their time alone
     running: Column[i4] = length("n_ops")
@@ -176,26 +159,19 @@ def _next_time(s: Walked) -> float:
 
 def _run_until(s: Walked, then: float, later: float) -> None:
     """Run on; release those that wait for what is over then, or a rounding error later."""
-    n_over, n = 0, s.n_running
+    n = s.n_running
+    for k in range(n):
+        op, slower = s.ops[s.running[k]], max(1.0, s.devices[s.device[s.running[k]]].loaded)
+        is_over = s.now + op.left * slower <= later
+        op.left = -1.0 if is_over else op.left - (then - s.now) / slower
+    s.now, s.n_running = then, 0
     for k in range(n):
         u = s.running[k]
-        op, slower = s.ops[u], max(1.0, s.devices[s.device[u]].loaded)
-        if s.now + op.left * slower <= later:
-            s.running[k] = -1 - u
-            n_over += 1
+        if s.ops[u].left < 0.0:
+            _end(s, u)
         else:
-            op.left -= (then - s.now) / slower
-    s.now = then
-    if n_over == 0:
-        return
-    s.n_running = 0
-    for k in range(n):
-        u = s.running[k]
-        if u >= 0:
             s.running[s.n_running] = u
             s.n_running += 1
-        else:
-            _end(s, -1 - u)
 
 
 def _end(s: Walked, u: int) -> None:
@@ -207,8 +183,7 @@ def _end(s: Walked, u: int) -> None:
         edge = s.readers[k]
         there, arrival = s.device[edge.op], s.now
         if there != here:
-            route = s.routes[here * s.n_devices + there]
-            copy = edge.exact if edge.exact >= 0.0 else route.latency + edge.nbytes / route.rate
+            copy = transfer(edge, here, there, s.n_devices, s.latency, s.bandwidth)
             arrival += s.devices[there].hop + copy
         elif s.stream[edge.op] != s.stream[u]:
             arrival += device.hop
@@ -244,8 +219,9 @@ def _start_ready(s: Walked, later: float) -> None:
         s.n_running += 1
 
 
-MOVES: Final = ("relocate", "reorder", "exchange", "follow", "chain", "cross", "gather", "clear")
-_RELOCATE, _REORDER, _EXCHANGE, _FOLLOW, _CHAIN, _CROSS, _GATHER, _CLEAR = range(len(MOVES))
+_RELOCATE, _REORDER, _EXCHANGE, _FOLLOW, _CHAIN, _CROSS, _GATHER, _CLEAR = range(8)
+GUIDED: Final = 0.3
+"""How often the operator to change is one of the critical path."""
 _NEAR: Final = 20
 """Places in the launch order within which operators exchange lanes, or are cleared away."""
 _LONGEST_CHAIN: Final = 8
@@ -260,7 +236,7 @@ def walk(s: Walked) -> None:
     _copy(s.candidate, s.kept, 4 * s.n_ops)
     for step in range(s.n_steps):
         draw, m = s.draws[step], 0
-        guided = s.n_path > 0 and draw.guided < s.guided
+        guided = s.n_path > 0 and draw.guided < GUIDED
         op = s.path[int(draw.op * s.n_path)] if guided else int(draw.op * s.n_ops)
         while draw.move >= s.moves[m].below:
             m += 1
@@ -369,8 +345,6 @@ def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
             s.device[v], s.stream[v] = device, stream
 
 
-Floats = npt.NDArray[np.float64]
-_GUIDED: Final = 0.3  # how often the operator to change is one of the critical path
 _LEAST: Final = 0.05  # of the choice of a move, whatever it has been worth
 _STEPS: Final = 10.0  # of a walk at first
 _MOST_STEPS: Final = 32
@@ -384,8 +358,10 @@ class Walk:
 
     Parameters
     ----------
-    candidate
-        What it changes, in place.
+    rows
+        Launch order, places in it, devices and streams of a candidate, shape (4, n_ops); it changes them in place.
+    streams
+        Streams of each device that it may use.
     graph, cluster, cost
         What the model knows of.
     captured
@@ -393,7 +369,7 @@ class Walk:
 
     Notes
     -----
-    `MOVES`: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
+    Moves: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
     ``exchange`` two operators that are launched about the same time; ``follow`` an operator that it reads
     from or that reads from it; put a ``chain`` of readers on any stream; ``cross`` two streams: they exchange what
     they launch from then on; ``gather`` a stretch of the critical path on one stream; ``clear`` the
@@ -402,38 +378,40 @@ class Walk:
     """
 
     def __init__(
-        self, candidate: Candidate, graph: OpGraph, cluster: Cluster, cost: CostModel, *, captured: bool
+        self, rows: Ints, streams: int, graph: OpGraph, cluster: Cluster, cost: CostModel, *, captured: bool
     ) -> None:
         n, n_devices, given = len(graph), len(cluster), cost is default_cost
         kinds = cluster.kinds if given else cluster.devices
+        costs = np.zeros((len(kinds), n), Cost.dtype)
+        latency, bandwidth = ways(cluster)
+        in_ptr, incoming = graph.incoming
+        out_ptr, outgoing = graph.outgoing
+        readers = np.zeros(len(graph.src), Edge.dtype)
+        readers["op"], readers["nbytes"] = graph.dst[outgoing], graph.edge_nbytes[outgoing]
+        readers["us"] = np.nan_to_num(graph.edge_transfer[outgoing], nan=-1.0)
+        order, place, device, stream = rows
         self._table = table = Walked(
-            n_ops=n, n_devices=n_devices, n_streams=candidate.streams, n_kinds=len(kinds), n_edges=len(graph.src),
-            guided=_GUIDED, candidate=candidate.rows[:4], order=candidate.order, place=candidate.place,
-            device=candidate.device, stream=candidate.stream,
+            n_ops=n, n_devices=n_devices, n_streams=streams, candidate=rows, order=order, place=place, device=device,
+            stream=stream, inputs=graph.src[incoming].astype(np.int32), readers=readers, costs=costs, latency=latency,
+            bandwidth=bandwidth,
         )  # fmt: skip
-        self._moves, ops, readers = table["moves"], table["ops"], table["readers"]
-        self._moves["below"] = np.linspace(0.0, 1.0, len(MOVES) + 1)[1:]
-        ops["first_input"], edge = graph.incoming
-        table["inputs"][:] = graph.src[edge]
-        ops["first_reader"], edge = graph.outgoing
-        readers["op"], readers["nbytes"] = graph.dst[edge], graph.edge_nbytes[edge]
-        readers["exact"] = np.nan_to_num(graph.edge_transfer[edge], nan=-1.0)
+        self._moves, ops, devices = table["moves"], table["ops"], table["devices"]
+        self._moves["below"] = np.linspace(0.0, 1.0, len(self._moves) + 1)[1:]
+        ops["first_input"], ops["first_reader"] = in_ptr, out_ptr
         launches = np.maximum(1, np.diff(graph.kernel_ptr))
-        for costs, kind in zip(table["costs"].reshape(-1, n), kinds, strict=True):
+        for row, kind in zip(costs, kinds, strict=True):
             loads = _loads(graph, kind)
             alone = np.where(np.isnan(loads), np.inf, operator_times(graph, kind, cost))  # no block of a kernel fits
-            costs["time"] = alone + (launches - 1) * (kind.graph_node if captured else kind.gap)
-            costs["load"] = np.nan_to_num(loads)
-            costs["issue"] = 0.0 if captured else launches * kind.launch + kind.record
-        devices, routes = table["devices"], table["routes"]
+            row["time"] = alone + (launches - 1) * (kind.graph_node if captured else kind.gap)
+            row["load"] = np.nan_to_num(loads)
+            row["issue"] = 0.0 if captured else launches * kind.launch + kind.record
         devices["kind"] = cluster.kind if given else np.arange(n_devices)
         for name in ("gap", "hop"):
             devices[name] = [getattr(device, "graph_node" if captured else name) for device in cluster.devices]
-        routes["latency"], routes["rate"] = (columns.ravel() for columns in ways(cluster))
         self._most = float(min(_MOST_STEPS, max(1, _MOST_WORK // n)))
         self._steps = min(_STEPS, self._most)
 
-    def change(self, path: npt.NDArray[np.int64], temperature: float, rng: np.random.Generator) -> float:
+    def change(self, path: Ints, temperature: float, rng: np.random.Generator) -> float:
         """Change the candidate step by step; return the makespan in us by the model.
 
         Parameters
@@ -473,24 +451,20 @@ def _loads(graph: OpGraph, device: Device) -> Floats:
 
     Its utilization; or that of its kernels weighted by their time, in blocks of those that the device holds at once.
     """
-    loads = np.nan_to_num(graph.utilization)
-    if not device.contention:
-        loads[:] = 0.0
+    loads = np.nan_to_num(graph.utilization) * device.contention
 
     @cache
-    def held(threads: int, registers: int, shared_memory: int) -> float:
+    def held(*shape: int) -> float:
         try:
-            blocks = occupancy(device, Kernel(1, threads, registers, shared_memory)).blocks
+            return float(occupancy(device, Kernel(1, *shape)).blocks * device.sms)
         except ClusterError:
             return np.nan
-        return float(blocks * device.sms) or np.nan
 
     if len(graph.kernel_blocks):
         shapes = zip(graph.kernel_threads.tolist(), graph.kernel_registers.tolist(),
                      graph.kernel_shared_memory.tolist(), strict=True)  # fmt: skip
         room = np.array([held(*shape) for shape in shapes])
         filled = graph.kernel_share * np.minimum(1.0, graph.kernel_blocks / room) * device.contention
-        filled[np.isnan(room)] = np.nan
         op = np.repeat(np.arange(len(graph)), np.diff(graph.kernel_ptr))
         loads[op] = 0.0
         np.add.at(loads, op, filled)
