@@ -46,6 +46,7 @@ from hwbackend.recorded_backend import RecordedBackend
 from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, parse_json
 from simsched.calibration import read_target
+from simsched.cli.run import application
 from simsched.cli.run import run as run_command
 from simsched.experiments.accuracy import Accuracy
 from simsched.experiments.documents import DOCUMENTS, schema
@@ -99,8 +100,6 @@ _NO_ERROR: Final = re.compile(r"\s*$|warning: |.*: [0-9,]+ of [0-9,]+ rows")  # 
 def commands() -> list[tuple[tuple[str, ...], list[Any]]]:
     """Return every command of the application, with its arguments and options as click has them."""
     from typer.main import get_command
-
-    from simsched.cli.app import application
 
     def walk(one: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
         inner = getattr(one, "commands", {})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import simsched
-from simsched.cli.app import application
+from simsched.cli.run import application
 from simsched.model.cluster import PRIORS
 from simsched.schedulers import SCHEDULERS
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import simsched as ss
 from simsched.base.errors import FormatError, WhatIfError
 from simsched.cli import options as opt
-from simsched.cli import printing as out
-from simsched.cli.inputs import read_options, read_plan, read_scheduler
 from simsched.cli.options import Text, Texts, argument, drawn, option, written
 
 if TYPE_CHECKING:
@@ -35,9 +33,9 @@ class Question(opt.Plan):
         from simsched.experiments.whatif import parse_change
 
         found = self.runnable(anew=self.reschedule)
-        scheduler = None if self.scheduler is None else read_scheduler(self.scheduler)
+        scheduler = None if self.scheduler is None else opt.read_scheduler(self.scheduler)
         load = self._loader() if isinstance(found, ss.OpGraph) else None
-        options = read_options(self.option)
+        options = opt.read_options(self.option)
         asked = ss.what_if(found, cluster, self.reschedule, scheduler=scheduler, options=options, load=load)
         for text in self.changes or []:
             change = parse_change(text)
@@ -75,7 +73,7 @@ def _values(parameter: str, text: str) -> list[Any]:
 def whatif(
     plan: Question,
     target: opt.Target,
-    result: out.Result,
+    result: opt.Result,
 ) -> None:
     """Say what would be if something were different: makespan and where the time goes, before and after.
 
@@ -92,7 +90,7 @@ def whatif(
 def advise(
     graph: opt.Graph,
     target: opt.Target,
-    result: out.Result,
+    result: opt.Result,
     schedulers: opt.Schedulers = "fast",
     keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
@@ -116,7 +114,7 @@ def sweep(
     parameter: Parameter,
     values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
     target: opt.Target,
-    result: out.Result,
+    result: opt.Result,
     parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
     values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
     plot: Plot = None,
@@ -134,7 +132,7 @@ def sweep(
 def sensitivity(
     plan: Question,
     target: opt.Target,
-    result: out.Result,
+    result: opt.Result,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:
@@ -143,7 +141,7 @@ def sensitivity(
     result.tell(found, files=[("picture", tornado, found.plot)])
 
 
-def explain(plan: opt.Plan, target: opt.Target, result: out.Result) -> None:
+def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
     """Say in words what bounds a schedule, and which three changes would help most."""
     cluster = target.read()
     found = ss.explain(plan.plan(cluster), cluster)
@@ -156,7 +154,7 @@ def breakeven(
     first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
     second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
     target: opt.Target,
-    result: out.Result,
+    result: opt.Result,
     plot: Plot = None,
 ) -> None:
     """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
@@ -171,8 +169,8 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
     from workloads.registry import split_path
 
     if split_path(text)[0] is None:
-        return read_scheduler(text)
-    found = read_plan(text)
+        return opt.read_scheduler(text)
+    found = opt.read_plan(text)
     if not isinstance(found, ss.Schedule):
         raise FormatError(f"{text}: give a schedule, as `simsched schedule -o` writes one, or the name of a scheduler")
     return found
@@ -181,7 +179,7 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 def throughput(
     plan: opt.Plan,
     target: opt.Target,
-    result: out.Result,
+    result: opt.Result,
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=4096)] = 1,
 ) -> None:
     """Say how many requests a schedule serves per second when one follows the other."""
@@ -189,7 +187,7 @@ def throughput(
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
 
-def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: out.Result, box: opt.Box = None) -> None:
+def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: opt.Result, box: opt.Box = None) -> None:
     """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read()
     compared = draws.compare(graph, cluster, plain=True)

@@ -1,15 +1,19 @@
-"""Commands that show graphs and convert files."""
+"""Commands that show graphs, convert files, and list workloads, devices, formats and backends."""
 
+import json
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated
+from inspect import Parameter, signature
+from typing import Annotated, Any, Final
 
 import simsched as ss
-from simsched.base.errors import SchedulerError
+from simsched.base.errors import FormatError, SchedulerError, UnknownNameError
 from simsched.base.io import write_file
+from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import read_shapes
-from simsched.cli.options import Text, argument, written
+from simsched.cli.options import Text, argument, option, read_shapes, written
+from simsched.experiments.result import table_of
 
 
 def show(
@@ -57,3 +61,106 @@ def convert(
     name = write(found, target)
     held = as_graph(found) if FORMATS[name].holds == "graph" else found
     print(f"{held!r} written to {target} ({name})")
+
+
+def list_(
+    kind: Annotated[str, argument("KIND", "workloads, gpus (and links), formats or backends.")],
+    schema: Annotated[
+        Text, option("Of formats: print a JSON Schema, such as simsched.graph.", metavar="FORMAT")
+    ] = None,
+) -> None:
+    """List what there is: workloads and their parameters, preset devices and links, file formats, or backends.
+
+    Of a backend it is said whether it can be used here, or why not.
+    """
+    if kind not in _TABLES:
+        raise UnknownNameError("kind", kind, list(_TABLES))
+    if schema is None:
+        for table in _TABLES[kind]:
+            out.print_table(table())
+        return
+    if kind != "formats":
+        raise FormatError(f"--schema {schema}: schemas are of formats, not of {kind}")
+    from simsched.experiments.documents import schema as schema_of_format
+
+    print(json.dumps(schema_of_format(schema), indent=2, ensure_ascii=False))
+
+
+def _workloads() -> Any:
+    """Return the registered workloads with their size at default parameters."""
+    from workloads import WORKLOADS, from_spec
+
+    rows = []
+    for name in WORKLOADS:
+        graph = from_spec(name)
+        parameters = ", ".join(_setting(p) for p in signature(WORKLOADS[name]).parameters.values())
+        figures = (len(graph), len(graph.src), graph.width, graph.depth, f"{graph.flops.sum() / 1e9:.2f}")
+        rows.append((name, *map(str, figures), parameters))
+    headings = ("name", "operators", "edges", "width", "depth", "GFLOP", "parameters")
+    return table_of("workloads", headings, rows, left=(0, 6))
+
+
+def _setting(parameter: Parameter) -> str:
+    """Return a parameter and its default as one types them."""
+    if parameter.name == "rng":
+        return "seed=0"
+    value = parameter.default
+    text = "none" if value is None else ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"{parameter.name}={text}"
+
+
+def _formats() -> Any:
+    """Return the formats of files."""
+    from workloads.formats import FORMATS
+
+    rows = []
+    for name, entry in FORMATS.items():
+        suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # JSON is told apart by keys
+        rows.append((name, " ".join(suffixes), entry.holds, "yes", "-" if entry.write is None else "yes"))
+    return table_of("formats", ("name", "suffix", "holds", "read", "write"), rows, left=range(5))
+
+
+def _gpus() -> Any:
+    """Return the preset devices."""
+    from simsched.model.cluster import DEVICES
+    from simsched.model.cluster.presets import DEFAULT_LINK
+
+    rows = []
+    for name in DEVICES:
+        device = ss.Cluster.preset(name).devices[0]
+        full, half = (f"{device.peak[d] / TFLOP_PER_S:.1f}" if d in device.peak else "-" for d in ("fp32", "fp16"))
+        clock, *sizes = (f"{x:.0f}" for x in (device.clock, device.bandwidth / GB_PER_S, device.memory / GIB))
+        rows.append((name, str(device.sms), clock, full, half, *sizes, DEFAULT_LINK[name]))
+    headings = ("name", "SMs", "MHz", "FP32\nTFLOP/s", "FP16\nTFLOP/s", "DRAM\nGB/s", "memory\nGiB", "link")
+    return table_of("gpus", headings, rows, left=(0, 7))
+
+
+def _links() -> Any:
+    """Return the preset links."""
+    from simsched.model.cluster import LINKS
+
+    joins = {
+        "pairs": "devices 2i and 2i+1, the rest over pcie4",
+        "mesh": "every two devices",
+        "switch": "all through a switch",
+    }
+    rows = [
+        (name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
+        for name, (shape, link) in LINKS.items()
+    ]
+    return table_of("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, left=(0, 3))
+
+
+def _backends() -> Any:
+    """Return the backends, and whether they can be used here."""
+    from hwbackend import available
+
+    found = available()
+    rows = [(one.name, "yes" if one.usable else "no", one.description, one.reason) for one in found]
+    dim = [i for i, one in enumerate(found) if not one.usable]
+    return table_of("backends", ("name", "usable", "runs on", "found"), rows, left=range(4), dim=dim)
+
+
+_TABLES: Final[Mapping[str, tuple[Callable[[], Any], ...]]] = {
+    "workloads": (_workloads,), "gpus": (_gpus, _links), "formats": (_formats,), "backends": (_backends,),
+}  # fmt: skip

@@ -7,9 +7,8 @@ import simsched as ss
 from simsched.base.errors import ClusterError, FormatError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import read_plan, read_schedulers
 from simsched.cli.options import Text, Texts, argument, drawn, file, option, written
-from simsched.cli.progress import progress
+from simsched.cli.printing import progress
 from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def profile(
             tell("microbenchmarks")
             found = found.joined(runner.microbenchmarks())
     if output is None:
-        out.print_json(found.to_dict())
+        print(out.as_text(found.to_dict()))
         return
     found.save(output)
     device = "" if found.device is None else f" of {found.device.name}"
@@ -50,7 +49,7 @@ def profile(
 
 def calibrate(
     profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote.")],
-    result: out.Result,
+    result: opt.Result,
     graph: Annotated[Text, option("The graph that is meant; others are refused.", metavar="GRAPH")] = None,
     gpu: opt.Gpu = None,
     gpus: opt.Gpus = None,
@@ -102,7 +101,7 @@ def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
 def replay(
     plan: Annotated[str, argument("PLAN", "A file with a schedule or program.")],
     backend: opt.Backend,
-    result: out.Result,
+    result: opt.Result,
     repeats: opt.Repeats = 20,
     warmup: opt.Warmup = 3,
     cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
@@ -117,7 +116,7 @@ def replay(
     from simsched.model.calibrated import bare
     from simsched.show.facts import replay_facts
 
-    found = read_plan(plan)
+    found = opt.read_plan(plan)
     if isinstance(found, ss.OpGraph):
         raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
     runner, upon = backend.make(), None if cluster is None else read_target(cluster)
@@ -162,7 +161,7 @@ def validate(
     from simsched.experiments.accuracy import validate
 
     dag, runner = graph.read(), backend.make()
-    asked = read_schedulers(schedulers, dag)
+    asked = opt.read_schedulers(schedulers, dag)
     with progress(2 + rounds * (len(asked) + held_out)) as tell:
         found = validate(
             dag, runner, asked, rounds=rounds, training=training, random_held_out=held_out, repeats=repeats,

@@ -1,23 +1,27 @@
-"""Arguments and options that several commands have.
+"""Arguments and options that several commands have, and what becomes of the texts that are typed.
 
 Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
 """
 
 import os
+import re
 import shlex
-from collections.abc import Callable, Iterable
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial, wraps
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import simsched as ss
-from simsched.base.errors import ClusterError, FileError, FormatError, SchedulerError
+from simsched.base.errors import ClusterError, FileError, FormatError, GraphError, ScheduleError, SchedulerError
 from simsched.base.io import reading_once, require_writable
-from simsched.cli.inputs import read_name, read_options, read_plan, read_scheduler, read_schedulers, read_shapes
-from simsched.cli.progress import progress
+from simsched.base.numeric import plain_value
+from simsched.cli.printing import File, progress, tell
 
 if TYPE_CHECKING:
     import hwbackend
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 
 _MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
+_SIZE = re.compile(r"[1-9][0-9]{0,17}")
+_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
 _written: list[str] = []  # what the running command was told to write
 Text = str | None
 Texts = list[str] | None
@@ -66,29 +72,24 @@ def file(text: str, *names: str, **more: Any) -> Any:
     return option(text, *names, metavar="FILE", **more)
 
 
-def written(text: str, *names: str) -> Any:
+def written(text: str, *names: str, is_picture: bool = False) -> Any:
     """Return an option that names a file to write: one that cannot be written is refused before the command runs."""
-    return file(text, *names, callback=_writable)
+
+    def noted(path: Text) -> Text:
+        if path is not None and is_picture:
+            from simsched.show.paper import require_format
+
+            require_format(path)
+        if path is not None:
+            require_writable(path)
+            _written.append(path)
+        return path
+
+    return file(text, *names, callback=noted)
 
 
-def drawn(text: str, *names: str) -> Any:
-    """Return an option that names a picture to draw, in the format that its name says; see `written`."""
-    return file(text, *names, callback=_drawable)
-
-
-def _writable(path: Text) -> Text:
-    if path is not None:
-        require_writable(path)
-        _written.append(path)
-    return path
-
-
-def _drawable(path: Text) -> Text:
-    if path is not None:
-        from simsched.show.paper import require_format
-
-        require_format(path)
-    return _writable(path)
+drawn = partial(written, is_picture=True)
+"""Return an option that names a picture to draw, in the format that its name says; see `written`."""
 
 
 def _require_apart(values: Iterable[Any]) -> None:
@@ -106,6 +107,121 @@ def _require_apart(values: Iterable[Any]) -> None:
 def argument(metavar: str, text: str) -> Any:
     """Return an argument with its help."""
     return typer.Argument(metavar=metavar, help=text)
+
+
+class BrokenSchedulerError(Exception):
+    """A scheduler of the user's that failed, which is not to refuse a graph."""
+
+
+def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that ``--shape NAME=1,3,224,224`` gives, by name of the input."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts or []:
+        name, equals, sizes = text.rpartition("=")
+        parts = [part.strip() for part in sizes.split(",")]
+        if not equals or not name or not all(_SIZE.fullmatch(part) for part in parts):
+            raise GraphError(f"--shape {text[:60]!r}: give NAME=1,3,224,224, sizes of at least 1")
+        shapes[name] = tuple(map(int, parts))
+    return shapes
+
+
+def read_plan(text: str, shapes: list[str] | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
+    """Return a graph, schedule or program; a file says by its format which of them it holds."""
+    from workloads import read_spec
+
+    found = read_spec(text, shapes=read_shapes(shapes))
+    if not isinstance(found, ss.OpGraph) and isinstance(found, ss.Profile):  # not imported for graphs
+        raise FormatError(f"{text}: a profile holds times, not a graph or schedule")
+    return found
+
+
+def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> "list[str | ss.Scheduler]":
+    """Return the schedulers of a comma-separated list, ``fast`` and ``all`` spelled out, each once.
+
+    What a trace ran is the first one.
+    """
+    from simsched.experiments.comparison import scheduler_set
+
+    names: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if not name:
+            raise SchedulerError(
+                f"--schedulers {text!r}: a name is empty; give fast, all, or a list such as lios,greedy"
+            )
+        names += map(str, scheduler_set(name, graph))
+    found = [read_scheduler(name) for name in dict.fromkeys(names)]
+    if traced:
+        from workloads.formats.kineto_replay import traced as as_traced
+
+        found.insert(0, as_traced)
+    return found
+
+
+def read_scheduler(name: str) -> "str | ss.Scheduler":
+    """Return a scheduler: its name, or the function of a ``package.module:function``.
+
+    What such a function raises, other than to refuse a graph, becomes a `BrokenSchedulerError`.
+    """
+    from simsched.schedulers import resolve
+
+    function = resolve(read_name(name))
+    if ":" not in name:
+        return name
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> "ss.Schedule":
+        try:
+            return function(*arguments, **options)
+        except ScheduleError as error:  # it made a schedule that cannot be: that refuses no graph
+            raise BrokenSchedulerError(f"scheduler {name!r}: {error}") from error
+        except (ss.SimschedError, MemoryError):
+            raise
+        except Exception as error:
+            below = error.__traceback__ and error.__traceback__.tb_next  # without this frame
+            text = described(error.with_traceback(below))
+            raise BrokenSchedulerError(f"scheduler {name!r} raised {text}") from error
+
+    run.__name__ = name
+    return run
+
+
+def read_name(name: str) -> str:
+    """Return the name; for a ``package.module:function`` the current folder is looked into first."""
+    here = str(Path.cwd())
+    if ":" in name and here not in sys.path:  # `python -m` puts it there, a console script does not
+        sys.path.insert(0, here)
+    return name
+
+
+def described(error: Exception) -> str:
+    """Return an error that nobody thought of, and where it was raised unless that was in a builtin."""
+    where = [f" ({frame.filename}, line {frame.lineno})" for frame in traceback.extract_tb(error.__traceback__)[-1:]]
+    return f"{type(error).__name__}: {error}{''.join(where)}"
+
+
+def read_options(pairs: list[str] | None, option: str = "--option") -> dict[str, Any]:
+    """Return ``name=value`` pairs as keyword arguments; values are numbers, true, false, none or text, or some of them.
+
+    Some are written with commas between, ``rules=R2,R3``; none of them as ``rules=()``.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
+            raise SchedulerError(f"{option} {pair!r}: expected name=value")
+        if option == "--option" and name in _NOT_OPTIONS:
+            raise SchedulerError(f"{option} {pair!r}: no scheduler has such an option")
+        options[name] = _value(value.strip())
+    return options
+
+
+def _value(text: str) -> Any:
+    if text == "()":
+        return ()
+    if "," in text:
+        return tuple(_value(part.strip()) for part in text.split(",") if part.strip())
+    return None if text.lower() == "none" else plain_value(text)
 
 
 Gpu = Annotated[Text, option(f"Preset device; see `simsched list gpus`.  [default: {_USUAL_GPU}]")]
@@ -156,6 +272,13 @@ class Graph:
         from workloads import from_spec
 
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
+
+    def traced_lines(self) -> list[str]:
+        """Return what the dependencies are worth of a graph that is from a profiler trace."""
+        return [] if self.traced is None else [
+            "dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)",
+            f"waits between streams: {self.traced.n_waits}, of which {self.traced.guessed_waits} are guessed",
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -297,12 +420,6 @@ class Compare:
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
         return replace(found, named=not {"fast", "all"} & set(self.schedulers.split(",")))
 
-    def advise(self, source: Graph, cluster: "calibrated.Target", options: str) -> "ss.Advice":
-        """Return what to deploy, with the comparison of the schedulers."""
-        compared, graph = self.compare(source, cluster), source.read()
-        names = self.names(source, graph, plain=True)
-        return ss.advise(graph, cluster, names, comparison=compared, source=source.spec, options=options)
-
 
 @dataclass(frozen=True)
 class Robust(Compare):
@@ -329,3 +446,19 @@ class Backend:
         if self.virtual_devices is not None:
             given["virtual_devices"] = self.virtual_devices
         return get(read_name(self.backend), **given)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What becomes of a result."""
+
+    as_json: Json = False
+    output: Output = None
+
+    def tell(
+        self, found: Any, *shown: Any, files: Sequence[File] = (), name: str = "result",
+        data: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:  # fmt: skip
+        """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
+        own = (name, self.output, found.save)
+        tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)

@@ -1,24 +1,32 @@
-"""Tables, facts and the names of written files, on stdout."""
+"""What commands print: tables, facts and the names of written files, and on a terminal how far they are."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import Any, Final
 
-from simsched.cli.options import Graph, Json, Output
-from simsched.cli.progress import is_terminal
 from simsched.experiments.result import WIDTH, Table, write_table
 
+_EVERY: Final = 60.0  # s between lines
 Pairs = list[tuple[str, str]]
 File = tuple[str, str | None, Callable[[str], Any]]
 """How it is called, where it is to be written if it is asked for, and what writes it."""
+
+
+def _is_terminal() -> bool:
+    """Return whether stdout is read by a person."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def print_table(table: Table) -> None:
     """Print a table, its title and note on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
 
-    write_table(table, Console(width=None if is_terminal() else WIDTH, emoji=False))
+    write_table(table, Console(width=None if _is_terminal() else WIDTH, emoji=False))
 
 
 def print_pairs(pairs: Pairs) -> None:
@@ -28,9 +36,9 @@ def print_pairs(pairs: Pairs) -> None:
         print(f"{name:<{width}}  {text}".rstrip())
 
 
-def print_json(data: Mapping[str, Any]) -> None:
-    """Print JSON."""
-    print(json.dumps(data, indent=1, allow_nan=False))
+def as_text(data: Mapping[str, Any]) -> str:
+    """Return data as JSON."""
+    return json.dumps(data, indent=1, allow_nan=False)
 
 
 def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
@@ -47,14 +55,11 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
     as_json
         Whether JSON is printed, and nothing else.
     """
-    said = json.dumps(data(), indent=1, allow_nan=False) if as_json else ""  # what goes wrong does so before a file
-    for _, path, write in files:
-        if path is not None:
-            write(path)
-    if as_json:
-        print(said)
-        return
-    for one in shown:
+    said = [as_text(data())] if as_json else shown  # what goes wrong does so before a file
+    asked = [(name, path, write) for name, path, write in files if path is not None]
+    for _, path, write in asked:
+        write(path)
+    for one in said:
         made = one() if callable(one) else one
         if isinstance(made, str):
             print(made)
@@ -62,9 +67,8 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
             print_pairs(made)
         else:
             print_table(made)
-    for name, path, _ in files:
-        if path is not None:
-            print(f"{name} written to {path}")
+    for name, path, _ in [] if as_json else asked:
+        print(f"{name} written to {path}")
 
 
 def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
@@ -75,27 +79,65 @@ def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) ->
     tell(lambda: values, [texts(facts)], files, as_json=as_json)
 
 
-def traced_lines(source: Graph) -> list[str]:
-    """Return what the dependencies of a graph are worth that is from a profiler trace."""
-    if source.traced is None:
-        return []
-    return [
-        "dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)",
-        f"waits between streams: {source.traced.n_waits}, of which {source.traced.guessed_waits} are guessed",
-    ]
+@contextmanager
+def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..., None] | None]:
+    """Give what updates a bar on stderr; None where there is no terminal."""
+    if not _is_terminal():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    texts = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    with Progress(*texts, console=console, transient=True) as bar:
+        yield partial(bar.update, bar.add_task(description, total=total, text=text))
 
 
-@dataclass(frozen=True)
-class Result:
-    """What becomes of a result."""
+@contextmanager
+def progress(total: int) -> Iterator[Callable[..., None]]:
+    """Give a function that is told a scheduler's name, then what it is doing."""
+    begun = 0
+    with _bar("starting", total, f"0/{total}") as update:
 
-    as_json: Json = False
-    output: Output = None
+        def tell(name: str, doing: str = "") -> None:
+            nonlocal begun
+            begun += not doing
+            if update is not None:
+                update(
+                    description=f"{name}: {doing}" if doing else name, completed=begun - 1, text=f"{begun - 1}/{total}"
+                )
 
-    def tell(
-        self, found: Any, *shown: Any, files: Sequence[File] = (), name: str = "result",
-        data: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:  # fmt: skip
-        """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
-        own = (name, self.output, found.save)
-        tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)
+        yield tell
+
+
+@contextmanager
+def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
+    """Give a function that is told how many rows of how many are done, and how many of them have no result.
+
+    Where there is no terminal, it prints a line a minute.
+    """
+    first: tuple[int, float] | None = None
+    said = monotonic()
+    with _bar(name, None, "starting") as update:
+
+        def tell(done: int, total: int, without: int) -> None:
+            nonlocal first, said
+            now = monotonic()
+            first = first or (done, now)  # those that were done by then say nothing about the pace
+            text, made, seconds = f"{done} of {total} rows", done - first[0], now - first[1]
+            if made and seconds > 0:
+                text += f", {made / seconds:.3g} rows/s"
+                if done < total:
+                    text += f", {timedelta(seconds=round((total - done) * seconds / made))} left"
+            text += f", {without} without a result" if without else ""
+            if update is not None:
+                update(completed=done, total=total, text=text)
+            elif done == total or now - said >= _EVERY:
+                said = now
+                print(f"{name}: {text}", file=sys.stderr, flush=True)
+
+        yield tell

@@ -3,16 +3,14 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError
+from simsched.base.errors import FileError
+from simsched.base.io import read_json
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, argument, option, written
-
-if TYPE_CHECKING:
-    from simsched.model import calibrated
 
 
 def report(
@@ -32,77 +30,55 @@ def report(
     --link or --cluster say. With --cluster a replay stands beside what is
     predicted of it.
     """
+    from simsched.show.report.makers import replay_sections
     from simsched.show.report.page import library
 
     graphs = [opt.Graph(source, shape, dtype) for source in sources]
     cluster = target.read(graphs[0])
     results: list[Any] = []
     for graph in graphs:
-        found = read_results(graph.graph, cluster, predicts=target.cluster is not None)
+        found = _read(graph.graph)
         if found is None:
             library()  # what is missing is said before the schedulers run
-            found = [draws.advise(graph, cluster, target.text())]
-        results += found
+            compared, dag = draws.compare(graph, cluster), graph.read()
+            names, options = draws.names(graph, dag, plain=True), target.text()
+            found = ss.advise(dag, cluster, names, comparison=compared, source=graph.spec, options=options)
+        if isinstance(found, ss.Schedule | ss.Program):
+            found = ss.simulate(found, cluster)
+        if isinstance(found, ss.Replay) and target.cluster is not None:
+            results += replay_sections(found, ss.simulate(found.program, cluster))
+        else:
+            results.append(found)
     text = ss.write_report(results, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
     print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
     for result in results:
         if isinstance(result, ss.Advice):
             out.print_pairs([(f"{result.graph} on {result.cluster}", result.best), *result.commands.items()])
             print("\n".join(result.verdict))
-    for line in (line for graph in graphs for line in out.traced_lines(graph)):
+    for line in (line for graph in graphs for line in graph.traced_lines()):
         print(line)
 
 
-_NOT_REPORTED = ("graph", "cluster", "profile", "calibration", "study", "accuracy")
-
-
-def read_results(source: str, cluster: "calibrated.Target", *, predicts: bool) -> list[Any] | None:
-    """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown.
-
-    Parameters
-    ----------
-    source
-        The folder or file.
-    cluster
-        On which a schedule or program is simulated.
-    predicts
-        Whether what is predicted of measured runs stands beside them.
-    """
-    from simsched.base.io import read_json
+def _read(source: str) -> Any:
+    """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown."""
+    from simsched.experiments.accuracy import NAME, Accuracy
     from simsched.experiments.documents import DOCUMENTS
-    from simsched.show.report.makers import replay_sections
+    from simsched.experiments.study.store import STUDY
     from workloads.formats import format_of
     from workloads.registry import split_path
-
-    if Path(source).is_dir():
-        return [_folder(source)]
-    path, settings = split_path(source)
-    data = read_json(path) if path is not None and not settings and format_of(path) == "simsched" else None
-    kind = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(kind, str) or not kind.startswith("simsched.") or kind == "simsched.graph":
-        return None
-    reported = [name for name in DOCUMENTS if name.removeprefix("simsched.") not in _NOT_REPORTED]
-    if kind not in reported:
-        name, *known = (each.removeprefix("simsched.") for each in (kind, *reported))
-        raise FormatError(f"{source}: no report is made of a {name} alone; known are: {', '.join(known)}")
-    found: Any = DOCUMENTS[kind].from_dict(data, source)
-    if isinstance(found, ss.Schedule | ss.Program):
-        return [ss.simulate(found, cluster)]
-    if isinstance(found, ss.Replay) and predicts:
-        return list(replay_sections(found, ss.simulate(found.program, cluster)))
-    return [found]
-
-
-def _folder(source: str) -> Any:
-    """Return the study or the validation of a folder."""
-    from simsched.experiments.accuracy import NAME, Accuracy
-    from simsched.experiments.study.store import STUDY
 
     if Path(source, STUDY).exists():
         return ss.Results.open(source)
     if Path(source, NAME).exists():
         return Accuracy.load(source)
-    raise FileError(
-        f"{source}: neither a study, as `simsched study run` writes one, nor a finished validation, as "
-        "`simsched validate --resume FOLDER` does"
-    )
+    if Path(source).is_dir():
+        raise FileError(
+            f"{source}: neither a study, as `simsched study run` writes one, nor a finished validation, as "
+            "`simsched validate --resume FOLDER` does"
+        )
+    path, settings = split_path(source)
+    data = read_json(path) if path is not None and not settings and format_of(path) == "simsched" else None
+    kind = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in DOCUMENTS or kind == "simsched.graph":
+        return None
+    return DOCUMENTS[kind].from_dict(data, source)

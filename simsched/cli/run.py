@@ -1,4 +1,4 @@
-"""Running the application: every failure becomes one line and an exit status.
+"""The application: which commands there are, and how every failure becomes one line and an exit status.
 
 What is typed, or held by a file, in a way that cannot be ends with 2; what nobody thought of is a defect, and ends with
 70, the EX_SOFTWARE of Unix.
@@ -10,14 +10,53 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
+from importlib import import_module
 from io import TextIOWrapper
+from typing import Annotated, Final
+
+import typer
 
 from simsched.base.errors import SimschedError
-from simsched.cli.inputs import BrokenSchedulerError, described
+from simsched.cli.options import BrokenSchedulerError, described, expanded
 
-_FAILED = 2
-_DEFECT = 70
+_HOME: Final = {
+    "schedule": ("compare", "schedule", "simulate", "check"),
+    "ask": ("advise", "whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
+    "report": ("report",),
+    "measure": ("profile", "calibrate", "replay", "validate", "replay-trace"),
+    "graph": ("show", "convert", "list"),
+    "study": ("study",),
+}  # module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
+_FAILED, _DEFECT = 2, 70
 _INTERRUPTED = 130  # what some versions of typer make of Ctrl-C
+
+
+def application(command: str | None = None) -> typer.Typer:
+    """Return the application, with one command alone if it is one of ours: it takes a while to set all of them up."""
+    app = typer.Typer(
+        name="simsched",
+        help="Schedule the operators of a deep-learning model on one or several GPUs, in simulation first.",
+        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )  # fmt: skip
+    app.callback(invoke_without_command=True)(_top)
+    known = {name: module for module, names in _HOME.items() for name in names}
+    for name in [command] if command in known else known:
+        module = import_module(f"simsched.cli.{known[name]}")
+        found = module.list_ if name == "list" else getattr(module, name.replace("-", "_"))
+        if isinstance(found, typer.Typer):
+            app.add_typer(found)
+        else:
+            app.command(name)(expanded(found))
+    return app
+
+
+def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        import simsched
+
+        print(f"simsched {simsched.__version__}")
+        raise typer.Exit
 
 
 def run(arguments: list[str]) -> int:
@@ -34,8 +73,6 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from simsched.cli.app import application
-
     try:
         status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
         if status == _INTERRUPTED:

@@ -6,8 +6,7 @@ import simsched as ss
 from simsched.base.errors import SimulationError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, argument, option, written
+from simsched.cli.options import Text, argument, option, read_name, written
 
 LARGE: Final = 1_000_000
 """Instructions beyond which spans, which take gigabytes then, are made for pictures alone."""
@@ -17,7 +16,7 @@ def compare(
     graph: opt.Graph,
     target: opt.Target,
     draws: opt.Compare,
-    result: out.Result,
+    result: opt.Result,
     perfetto: opt.Perfetto = None,
     gantt: opt.Gantt = None,
     box: opt.Box = None,
@@ -46,7 +45,7 @@ def compare(
     ]  # fmt: skip
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
     data = {"trace": waits} if waits else {}
-    out.tell(lambda: found.summary() | data, [found.table, *out.traced_lines(graph)], files, as_json=result.as_json)
+    out.tell(lambda: found.summary() | data, [found.table, *graph.traced_lines()], files, as_json=result.as_json)
 
 
 def _pictures(name: str, trace: "ss.Trace", perfetto: Text, gantt: Text) -> list[out.File]:
@@ -68,7 +67,7 @@ def schedule(
     if program is not None and lowered is not None:
         lowered.save(program)
     if output is None:
-        out.print_json(plan.to_dict())
+        print(out.as_text(plan.to_dict()))
     else:
         print(f"{plan!r} written to {output}")
 

@@ -13,9 +13,8 @@ from simsched.base.errors import FileError, StudyError
 from simsched.base.io import write_file
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.inputs import read_name
-from simsched.cli.options import Text, argument, option, written
-from simsched.cli.progress import watched
+from simsched.cli.options import Text, argument, option, read_name, written
+from simsched.cli.printing import watched
 
 study = typer.Typer(
     name="study", help="Run many graphs, clusters and schedulers, and see what comes of it.", no_args_is_help=True

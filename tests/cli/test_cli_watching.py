@@ -2,7 +2,7 @@
 
 import pytest
 
-from simsched.cli import progress
+from simsched.cli import printing
 
 
 @pytest.fixture
@@ -11,8 +11,8 @@ def lines(monkeypatch, capsys):
 
     def said(*told):
         clock = iter([100.0, *(seconds for seconds, *_ in told)])
-        monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
-        with progress.watched("example") as tell:
+        monkeypatch.setattr(printing, "monotonic", lambda: next(clock))
+        with printing.watched("example") as tell:
             for _, *numbers in told:
                 tell(*numbers)
         out, err = capsys.readouterr()
@@ -25,8 +25,8 @@ def lines(monkeypatch, capsys):
 def test_a_line_a_minute_and_one_at_the_end(lines):
     """Told every 25 s: lines after 75 s and 150 s, and after 175 s, when all is done."""
     assert lines(*((100.0 + 25 * done, done, 7, 0) for done in range(8))) == [
-        "example: 3 of 7 rows, 0.04 rows/s, 1 min 40 s left",
-        "example: 6 of 7 rows, 0.04 rows/s, 25 s left",
+        "example: 3 of 7 rows, 0.04 rows/s, 0:01:40 left",
+        "example: 6 of 7 rows, 0.04 rows/s, 0:00:25 left",
         "example: 7 of 7 rows, 0.04 rows/s",
     ]
 
@@ -37,10 +37,8 @@ def test_pace(lines):
     Of 7,330 rows, ten in 100 s: 7,320 are 20 h 20 min.
     """
     assert lines((100.0, 10, 100, 0), (180.0, 30, 100, 1), (280.0, 100, 100, 2)) == [
-        "example: 30 of 100 rows, 0.25 rows/s, 4 min 40 s left, 1 without a result",
+        "example: 30 of 100 rows, 0.25 rows/s, 0:04:40 left, 1 without a result",
         "example: 100 of 100 rows, 0.5 rows/s, 2 without a result",
     ]
-    assert lines((100.0, 0, 7330, 0), (200.0, 10, 7330, 0)) == [
-        "example: 10 of 7330 rows, 0.1 rows/s, 20 h 20 min left"
-    ]
+    assert lines((100.0, 0, 7330, 0), (200.0, 10, 7330, 0)) == ["example: 10 of 7330 rows, 0.1 rows/s, 20:20:00 left"]
     assert lines((100.0, 12, 12, 0)) == ["example: 12 of 12 rows"]  # the clock has not moved
