@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf
+from math import ceil, inf
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy as np
 from simsched.base.units import format_time, time_unit
 from simsched.model import LAUNCH, Floats, Ints
 from simsched.model.program import COPY as DO_COPY
-from simsched.model.trace import Trace
-from simsched.model.trace.timeline import COPY, HOST, KERNEL, WAIT, lanes
+from simsched.model.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
+from simsched.model.trace.timeline import lanes
 from simsched.show.looks import ink, kind_colours, paint
 from simsched.show.paper import new_figure, require_format, save_figure, style
 
@@ -29,7 +29,7 @@ _DIGITS, _LOAD_DIGITS = 4, 3  # after the point of a time in us, and of a load
 # with matplotlib
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
 _MOST_STREAMS: Final = 16  # of a device, each on a row of its own
-_ROW, _TALLEST = 0.3, 9.0  # inches of a row, and of all
+_ROW, _TALLEST, _BAR = 0.3, 9.0, 0.84  # inches of a row, and of all; height of a bar in its row
 _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
 
 
@@ -86,8 +86,10 @@ class Kind(NamedTuple):
     what: str
 
 
-class GanttRows:
-    """What a Gantt chart shows: rows by device, its host threads, its streams, then those of its copies.
+def rows_of(
+    traces: Sequence[Trace], *, host: bool = False, until: float = inf, most: int | None = None
+) -> tuple[list[Row], list[Kind]]:
+    """Return the rows of a Gantt chart by device: its host threads, its streams, then those of its copies; and kinds.
 
     Parameters
     ----------
@@ -101,56 +103,45 @@ class GanttRows:
         Streams of a device beyond which such as follow each other share rows, without their waits; many copies, too,
         share one then. None: any number.
     """
-
-    def __init__(
-        self, traces: Sequence[Trace], *, host: bool = False, until: float = inf, most: int | None = None
-    ) -> None:
-        found = [kinds_of(trace) for trace in traces]
-        self.traces, self.kinds, self.paired = traces, found[0][1], len(traces) > 1
-        self.longest = max(trace.makespan for trace in traces)
-        self.rows: list[Row] = []
-        self.bottom = 0.0
-        for d, device in enumerate(traces[0].program.devices):
-            here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
-            whole = [Row(device, trace, t > 0, found[t][0], here[t]) for t, trace in enumerate(traces)]
-            for i, row in enumerate(_of_device(whole, host, most)):
-                self.bottom += _GAP if self.rows and not i else 0.0
-                self.rows.append(replace(row, middle=self.bottom + row.height / 2))
-                self.bottom += row.height
-        several = len({row.device for row in self.rows}) > 1
-        which = (" simulated", " measured") if self.paired else ("", "")
-        self.names = [f"{f'{row.device} ' * several}{row.label}{which[row.measured]}" for row in self.rows]
+    kinds = [kinds_of(trace) for trace in traces]
+    rows: list[Row] = []
+    bottom, which = 0.0, (" simulated", " measured") if len(traces) > 1 else ("", "")
+    for d, device in enumerate(traces[0].program.devices):
+        here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
+        whole = [Row(device, trace, t > 0, kinds[t][0], here[t]) for t, trace in enumerate(traces)]
+        bottom += _GAP if rows else 0.0
+        for row in _of_device(whole, host, most):
+            rows.append(replace(row, label=row.label + which[row.measured], middle=bottom + row.height / 2))
+            bottom += row.height
+    several = len({row.device for row in rows}) > 1
+    return [replace(row, label=f"{row.device} {row.label}") if several else row for row in rows], kinds[0][1]
 
 
 def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
-    """Return the rows of a device, given all its spans of each trace."""
-    hosts: list[Row] = []
-    compute: list[Row] = []
-    copying: list[Row] = []
+    """Return the rows of a device, given all its spans of each trace: as many of a stream as to have none overlap."""
+    found: dict[str, list[Row]] = {"host": [], "stream": [], "copy": []}
     for stream in np.unique(np.concatenate([each.trace.stream[each.spans] for each in whole])).tolist():
         for each in whole:
             trace = each.trace
             mine = each.spans[trace.stream[each.spans] == stream]
             copies = mine[trace.kind[mine] == COPY]
+            row = replace(each, spans=mine, what="stream", label=f"stream {stream}")
             if stream < 0:
-                hosts += _lanes(replace(each, spans=mine, what="host", label="host"))
+                row = replace(row, what="host", label="host")
             elif len(copies) and not (trace.kind[mine] == KERNEL).any():  # that they wait for data needs no bar
                 to = np.unique(trace.program.copies.device[trace.item[copies]]).tolist()
                 label = f"copy to {', '.join(trace.program.devices[i] for i in to)}"
-                copying += _lanes(replace(each, spans=copies, what="copy", label=label))
-            else:
-                compute += _lanes(replace(each, spans=mine, label=f"stream {stream}"))
+                row = replace(row, spans=copies, what="copy", label=label)
+            lane = lanes(*row.bars[1:])
+            found[row.what] += [
+                replace(row, spans=row.spans[lane == k], first=not k) for k in range(lane.max(initial=-1) + 1)
+            ]
+    hosts, compute, copying = found.values()
     if most is not None and len(compute) > most:
         compute = _shared(compute)
     if most is not None and len(copying) > _MOST_COPIES:
         copying = [replace(copying[0], label="copies", spans=np.concatenate([row.spans for row in copying]))]
     return hosts * host + compute + copying
-
-
-def _lanes(row: Row) -> list[Row]:
-    """Return a row of spans as many rows as it takes to have none overlap."""
-    lane = lanes(*row.bars[1:])
-    return [replace(row, spans=row.spans[lane == k], first=not k) for k in range(lane.max(initial=-1) + 1)]
 
 
 def _shared(rows: Sequence[Row]) -> list[Row]:
@@ -217,99 +208,79 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     kind: the time to draw hardly depends on the number of spans.
     """
     require_format(path)
-    chart = GanttRows([trace] if measured is None else [trace, measured], most=None if measured else _MOST_STREAMS)
+    traces = [trace] if measured is None else [trace, measured]
+    rows, kinds = rows_of(traces, most=None if measured else _MOST_STREAMS)
+    height, longest = _bottom(rows), max(each.makespan for each in traces)
+    inches = min(_ROW, _TALLEST / height)
+    scale, unit = time_unit(longest)
     with style("x"):
-        height = chart.bottom or 1.0
-        inches = min(_ROW, _TALLEST / height)
         ax = new_figure(7.2, max(1.7, 1.15 + inches * height)).add_subplot()
-        scale, unit = time_unit(chart.longest)
-        _frame(ax, chart, chart.longest / scale, inches)
+        ax.set(xlabel=f"time ({unit})", xlim=(0, longest / scale * 1.005 or 1.0), ylim=(height + 0.12, -0.12))
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
         ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}")
-        ax.set_xlabel(f"time ({unit})")
-        _bars(ax, chart, scale)
-        if chart.rows:
+        for each, dashes in zip(traces if longest else (), ((4, 2), (1, 2)), strict=False):
+            ax.axvline(each.makespan / scale, color="black", linewidth=0.8, linestyle=(0, dashes))
+        said = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
+        ends = ", ".join(f"{what} {format_time(each.makespan)}" for what, each in said)
+        ax.set_title(ends, loc="right", fontsize=7)
+        size = min(7.0, max(_LEAST_LABEL, 57.6 * inches))  # of names, of which there are as many as have room
+        named = [row for row in rows if row.first and (row.what == "stream" or 72 * inches * _THIN >= size)]
+        named = named[:: ceil(size / (72 * inches))]
+        ax.set_yticks([row.middle for row in named], [row.label for row in named], fontsize=size)
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)
+        for one, other in pairwise(rows):
+            if one.device != other.device:
+                ax.axhline(other.middle - (other.height + _GAP) / 2, color="black", linewidth=0.5)
+        if rows:
+            _bars(ax, rows, kinds, scale)
             ax.figure.draw_without_rendering()  # lays it out: only then the width of a bar is known
-            _labels(ax, chart, scale)
+            if 72 * inches * _BAR >= _FONT:
+                _labels(ax, rows, kinds, scale)
         if path is not None:
             save_figure(ax, path)
     return ax
 
 
-def _frame(ax: Any, chart: GanttRows, end: float, inches: float) -> None:
-    """Draw the axes, names of rows where there is room, makespans, and lines between devices."""
-    ax.set_xlim(0, end * 1.005 or 1.0)
-    ax.set_ylim((chart.bottom or 0.88) + 0.12, -0.12)
-    size = min(7.0, max(_LEAST_LABEL, 0.8 * 72 * inches))
-    named: dict[float, str] = {}
-    whose = [(row, name) for row, name in zip(chart.rows, chart.names, strict=True) if row.first]
-    for row, name in sorted(whose, key=lambda each: each[0].what != "stream"):
-        if all(abs(row.middle - other) * 72 * inches >= size for other in named):
-            named[row.middle] = name
-    ax.set_yticks(sorted(named), [named[middle] for middle in sorted(named)], fontsize=size)
-    ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
-    if chart.longest:
-        for trace, dashes in zip(chart.traces, ((4, 2), (1, 2)), strict=False):
-            ax.axvline(end * trace.makespan / chart.longest, color="black", linewidth=0.8, linestyle=(0, dashes))
-        above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "ha": "right", "va": "bottom"}
-        said = [format_time(trace.makespan) for trace in chart.traces]
-        text = f"simulated {said[0]}, measured {said[1]}" if chart.paired else f"makespan {said[0]}"
-        ax.annotate(text, (end, 1.0), (0, 3), fontsize=7, **above)
-    for one, other in pairwise(chart.rows):
-        if one.device != other.device:
-            ends = one.middle + one.height / 2, other.middle - other.height / 2
-            ax.axhline(sum(ends) / 2, color="black", linewidth=0.5)
+def _bottom(rows: Sequence[Row]) -> float:
+    return rows[-1].middle + rows[-1].height / 2 if rows else 1.0
 
 
-def _bars(ax: Any, chart: GanttRows, scale: float) -> None:
+def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:
     """Draw every kind of bar as one collection, and the legend."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
-    from matplotlib.transforms import ScaledTranslation
 
-    n = sum(len(row.spans) for row in chart.rows)
-    edge = 0.3 if n < 150 * max(1, len(chart.rows)) else 0.0  # white edges would hide many thin bars
-    boxes: list[list[Floats]] = [[] for _ in chart.kinds]
-    for row in chart.rows:
-        code, left, right = row.bars
-        top, bottom = (np.full(len(code), row.middle + side * row.height) for side in (-0.42, 0.42))
-        corners = np.stack([left / scale, top, right / scale, bottom], 1)[:, [0, 1, 2, 1, 2, 3, 0, 3]]
-        for k in np.unique(code).tolist():
-            boxes[k].append(corners[code == k].reshape(-1, 4, 2))
+    code, left, right = (np.concatenate(column) for column in zip(*(row.bars for row in rows), strict=True))
+    lengths = [len(row.spans) for row in rows]
+    top, bottom = (np.repeat([row.middle + side * _BAR / 2 * row.height for row in rows], lengths) for side in (-1, 1))
+    corners = np.stack([left / scale, top, right / scale, bottom], 1)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+    edge = 0.3 if len(code) < 150 * len(rows) else 0.0  # white edges would hide many thin bars
     handles = []
-    for kind, found in zip(chart.kinds, boxes, strict=True):
-        look: dict[str, Any] = {"facecolor": kind.colour, "edgecolor": "white", "linewidth": edge}
-        if kind.what == "wait":
-            look = {"facecolor": "none", "edgecolor": kind.colour, "linewidth": 0.0, "hatch": "//////"}
-        if found:
-            ax.add_collection(PolyCollection(list(np.concatenate(found)), zorder=2, **look), autolim=False)
-            handles.append(Patch(label=kind.name, **look))
-    if handles:
-        below = ax.transAxes + ScaledTranslation(0, -30 / 72, ax.figure.dpi_scale_trans)  # the axis and its label
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": below}
-        ax.legend(handles=handles, ncols=min(len(handles), 8), handlelength=1.2, handleheight=0.9, **place)
+    for k in np.unique(code).tolist():
+        look: dict[str, Any] = {"facecolor": kinds[k].colour, "edgecolor": "white", "linewidth": edge}
+        if kinds[k].what == "wait":
+            look = {"facecolor": "none", "edgecolor": kinds[k].colour, "linewidth": 0.0, "hatch": "//////"}
+        ax.add_collection(PolyCollection(corners[code == k], zorder=2, **look), autolim=False)
+        handles.append(Patch(label=kinds[k].name, **look))
+    ax.figure.legend(handles=handles, loc="outside lower center", ncols=8, handlelength=1.2, handleheight=0.9)
 
 
-def _labels(ax: Any, chart: GanttRows, scale: float) -> None:
+def _labels(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:
     """Write names into the bars that are wide enough, in full or from the last dot or slash on."""
-    left, right = ax.get_xlim()
-    box = ax.get_window_extent()
-    per_point = (right - left) * scale / (box.width * 72 / ax.figure.dpi)  # us
-    if abs(box.height / np.diff(ax.get_ylim())[0]) * 0.84 * 72 / ax.figure.dpi < _FONT:
-        return
-    for row in chart.rows:
+    character = _CHARACTER * _FONT * ax.figure.dpi / 72 / ax.get_window_extent().width * np.ptp(ax.get_xlim()) * scale
+    for row in rows:
         for i, code, start, end in zip(row.spans.tolist(), *(column.tolist() for column in row.bars), strict=True):
-            kind, room = chart.kinds[code], (end - start) / per_point
-            if kind.what != "kernel" or room <= 2 * _CHARACTER * _FONT:
-                continue
-            name = row.trace.name(i)
-            texts = (name, name.replace("/", ".").rsplit(".", 1)[-1])
-            fitting = next((text for text in texts if len(text) * _CHARACTER * _FONT <= room - 2.0), None)
-            if fitting is not None:
-                x, look = (start + end) / 2 / scale, {"ha": "center", "va": "center_baseline", "clip_on": True}
-                text = ax.text(x, row.middle, fitting, fontsize=_FONT, color=ink(kind.colour), **look)
-                text.set_in_layout(False)  # thousands of them would slow the layout down
+            if kinds[code].what == "kernel" and end - start > 2 * character:
+                name = row.trace.name(i)
+                for text in (name, name.replace("/", ".").rsplit(".", 1)[-1]):
+                    if (len(text) + 0.5) * character <= end - start:
+                        look = {"ha": "center", "va": "center_baseline", "clip_on": True, "fontsize": _FONT}
+                        said = ax.text(
+                            (start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look
+                        )
+                        said.set_in_layout(False)  # thousands of them would slow the layout down
+                        break
 
 
 def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
@@ -326,15 +297,16 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     if len(starts) > MOST_BARS:
         until = float(np.partition(starts, MOST_BARS)[MOST_BARS])
         notes.append(f"the first {MOST_BARS:,} of {len(starts):,} bars, up to {format_time(until)}")
-    loads = _loads(traces[0])
+    curves = [(name, traces[0].load_curve(name)) for name in traces[0].program.devices]
+    loads = [_curve(name, load) for name, load in curves if load.sm.any() or load.dram.any()]
     if len(loads) > _MOST_CURVES:
         notes.append(f"loads of the first {_MOST_CURVES} of {len(loads)} devices")
-    drawn = GanttRows(traces, host=True, until=until)
+    rows, kinds = rows_of(traces, host=True, until=until)
     names: dict[str, int] = {}
     times = ("start", "dur", "alone", "wait")
     columns: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", *times, "path")}
     path = [np.isin(np.arange(len(trace)), trace.critical_path().spans) for trace in traces]
-    for number, row in enumerate(drawn.rows):
+    for number, row in enumerate(rows):
         trace, spans, (codes, start, end) = row.trace, row.spans, row.bars
         columns["row"] += [number] * len(spans)
         columns["kind"] += codes.tolist()
@@ -347,24 +319,17 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     return {
         "scale": scale, "unit": unit, "notes": notes, "until": round(until, _DIGITS),
         "makespans": [round(trace.makespan, _DIGITS) for trace in traces],
-        "rows": [{"label": name, "device": row.device, "what": row.what, "height": row.height,
-                  "measured": int(row.measured)} for row, name in zip(drawn.rows, drawn.names, strict=True)],
-        "kinds": [kind._asdict() for kind in drawn.kinds], "names": list(names), "bars": columns,
+        "rows": [{"label": row.label, "device": row.device, "what": row.what, "height": row.height,
+                  "measured": int(row.measured)} for row in rows],
+        "kinds": [kind._asdict() for kind in kinds], "names": list(names), "bars": columns,
         "loads": loads[:_MOST_CURVES],
     }  # fmt: skip
 
 
-def _loads(trace: Trace) -> list[dict[str, Any]]:
-    """Return curves of SM and DRAM load of each device that anything loads."""
-    curves = [(name, trace.load_curve(name)) for name in trace.program.devices]
-    return [_curve(name, load.time, np.stack([load.sm, load.dram]))
-            for name, load in curves if load.sm.any() or load.dram.any()]  # fmt: skip
-
-
-def _curve(name: str, time: Floats, loads: Floats) -> dict[str, Any]:
+def _curve(name: str, load: Load) -> dict[str, Any]:
     """Return a curve without the points at which nothing that can be seen changes."""
-    values = loads.round(_LOAD_DIGITS)  # (2, n)
+    values = np.stack([load.sm, load.dram]).round(_LOAD_DIGITS)
     turns = np.r_[True, (np.diff(values, axis=1) != 0).any(axis=0)]
     turns[-1] = True
-    return {"device": name, "time": time[turns].round(_DIGITS).tolist(), "sm": values[0, turns].tolist(),
+    return {"device": name, "time": load.time[turns].round(_DIGITS).tolist(), "sm": values[0, turns].tolist(),
             "dram": values[1, turns].tolist()}  # fmt: skip

@@ -374,7 +374,7 @@ def test_measured_rows_stand_below_simulated_ones():
     assert ends == pytest.approx([simulated.makespan, measured.makespan])
     paths = [path for bars in ax.collections for path in bars.get_paths()]
     assert 1e3 * max(path.vertices[:, 0].max() for path in paths) == pytest.approx(measured.makespan)
-    assert "synth" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "synth" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
     within = [path.get_extents(ax.transData) for path in paths]
     names = [text.get_window_extent() for text in ax.texts if text.get_text().startswith("op")]
     assert names
