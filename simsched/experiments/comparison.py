@@ -400,7 +400,6 @@ def compare(
         baseline = evaluate(graph, cluster, cost, scheduler="sequential").trace
     rows: list[Row] = []
     found: dict[str, Evaluation] = {}
-    plans: dict[str, Schedule] = {}
     for scheduler in scheduler_set(schedulers, graph):
         name = unused(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
@@ -409,8 +408,8 @@ def compare(
             watched = progress if takes(scheduler, "progress") else None
             options: dict[str, Any] = {} if watched is None else {"progress": partial(watched, name)}
             if takes(scheduler, "also"):
-                options["also"] = list(plans.values())
-            each = evaluate(
+                options["also"] = [each.plan for each in found.values()]
+            found[name] = evaluate(
                 graph, cluster, cost, scheduler=scheduler, options=options, bound=bound, jitter=jitter, seed=seed,
                 samples=samples, workers=workers,
             )  # fmt: skip
@@ -419,8 +418,8 @@ def compare(
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))
             continue
-        found[name], plans[name] = each, cast(Schedule, each.plan)
-        rows.append(row_of(name, each, None if baseline is None else baseline.makespan))
+        rows.append(row_of(name, found[name], None if baseline is None else baseline.makespan))
+    plans = {name: cast(Schedule, each.plan) for name, each in found.items()}
     traces = {name: each.trace for name, each in found.items()}
     drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
     named = not (isinstance(schedulers, str) and schedulers in SETS)

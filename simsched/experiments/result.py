@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.codec import Amount, Checked, Count, Document, write
@@ -162,15 +163,12 @@ class Later(Mapping[str, T]):
     """What there is by some names, each made when somebody asks for it."""
 
     def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:
-        self._names, self._make = names, make
-        self._made: dict[str, T] = {}
+        self._names, self._make = names, cache(make)
 
     def __getitem__(self, name: str) -> T:
         if name not in self._names:
             raise KeyError(name)
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
+        return self._make(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -27,7 +27,10 @@ from simsched.model.graph.columns import COSTS, KERNELS, LABELS
 from simsched.schedulers import takes
 
 Row = dict[str, Any]
+Items = tuple[tuple[str, Any], ...]
 Loader = Callable[..., OpGraph]
+Measured = tuple[OpGraph, str, dict[str, tuple[Yardstick, float]]]
+"""A graph, its digest, and by digest of each target what rows are measured by, and the sum of all times."""
 OK, REFUSED, FAILED, TIMEOUT = STATUSES
 
 _GRAPHS_KEPT, _TARGETS_KEPT = 2, 32
@@ -91,10 +94,9 @@ class Evaluate:
 
     def died(self, spec: RowSpec, timed_out: bool) -> list[Row]:
         """Return the row of what took its process with it."""
-        if timed_out:
-            return [self._complete(spec, {}, TIMEOUT, "did not heed the time limit; its process was ended")]
-        reason = "the process that ran it died, of too little memory or of a crash"
-        return [self._complete(spec, {}, FAILED, reason)]
+        died = FAILED, "the process that ran it died, of too little memory or of a crash"
+        ended = TIMEOUT, "did not heed the time limit; its process was ended"
+        return [self._complete(spec, {}, *(ended if timed_out else died))]
 
     def _complete(self, spec: RowSpec, row: Row, status: str, reason: str | None) -> Row:
         """Return a row with all that is known of it before, in the order of its columns."""
@@ -119,21 +121,15 @@ class Evaluate:
 
 
 @lru_cache(_TARGETS_KEPT)
-def _target(make: Evaluate, point: tuple[tuple[str, Any], ...]) -> tuple[Target, str]:
+def _target(make: Evaluate, point: Items) -> tuple[Target, str]:
     """Return the target of rows, and its digest."""
     target = make_target(dict(point), make.folder)
     return target, target_digest(target)
 
 
 @lru_cache(_GRAPHS_KEPT)  # rows of one unit that come in several batches share a graph
-def _graph(
-    make: Evaluate,
-    unit: str,  # noqa: ARG001 - tells 1 from 1.0
-    workload: tuple[tuple[str, Any], ...],
-    root: int,
-    instance: int,
-) -> tuple[OpGraph, str, dict[str, tuple[Yardstick, float]]]:
-    """Return a graph, its digest, and by digest of each target what rows are measured by and all times added up."""
+def _graph(make: Evaluate, unit: str, workload: Items, root: int, instance: int) -> Measured:  # noqa: ARG001
+    """Return the graph of a unit, whose name tells 1 from 1.0, its digest, and what is known of it on targets."""
     parameters = dict(workload)
     kind = file_or_kind(parameters.pop("kind"), make.folder)
     graph = make.load(kind, **{"seed": seed_of(root, instance, GRAPH), **parameters})

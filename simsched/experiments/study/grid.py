@@ -97,12 +97,9 @@ def swept_columns(study: Study) -> list[str]:
     """Return the columns that a study varies: of the workload, the cluster and the simulation, in that order."""
     found = []
     for name, tables in (("workload", study.workload), ("cluster", study.cluster), ("simulation", [study.simulation])):
-        seen: dict[str, list[Any]] = {}
         several = list(points(*tables))
-        for point in several:
-            for key, value in point.items():
-                seen.setdefault(key, []).append(value)
-        found += [f"{name}.{key}" for key, given in seen.items() if len(given) < len(several) or len(set(given)) > 1]
+        keys = dict.fromkeys(key for point in several for key in point)
+        found += [f"{name}.{key}" for key in keys if len({point.get(key, ...) for point in several}) > 1]
     return found
 
 

@@ -1,6 +1,7 @@
 """`run_study`: the rows of a study that are not there yet, on whatever executes them."""
 
 import os
+import re
 import secrets
 from collections.abc import Callable
 from importlib.metadata import version as installed
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from simsched.base.errors import StudyError
-from simsched.base.numeric import is_count
 from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target
 from simsched.experiments.study.execution import Batches, pool_of
 from simsched.experiments.study.grid import rows_of
@@ -112,12 +112,9 @@ def run_study(
 def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:
     if given is None:
         return None
-    parts: Any = given.split("/") if isinstance(given, str) else given
-    try:
-        i, n = (int(part) for part in parts)
-    except (TypeError, ValueError):
-        i, n = -1, 0
-    if not is_count(n, 1) or not 0 <= i <= n:
+    found = re.fullmatch(r"(\d+)/(\d+)", given if isinstance(given, str) else "/".join(map(str, given)))
+    i, n = map(int, found.groups()) if found else (0, 0)
+    if n < max(1, i):
         raise StudyError(f"a shard is i/n, part i of n with i from 1 to n, not {given!r}")
     return i or n, n
 
