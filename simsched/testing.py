@@ -24,6 +24,7 @@ import numpy as np
 
 from simsched.base.errors import BackendError, CostError, ScheduleError, SchedulerError, SimschedError
 from simsched.bounds import lower_bound
+from simsched.calibration.evidence import spans_of
 from simsched.calibration.training import random_schedule
 from simsched.experiments.result import printed, table_of
 from simsched.model import EXECUTIONS, LAUNCH, Cluster, Device, Edge, Operator, OpGraph, Placement, Schedule
@@ -345,13 +346,6 @@ class _Ran(NamedTuple):
         """Refuse the run unless something holds."""
         _require(holds, self.plan.scheduler, text)
 
-    def spans(self, kind: int, count: int) -> Any:
-        """Return start and end of each launch or copy."""
-        trace = self.run.trace
-        rows, times = np.flatnonzero(trace.kind == kind), np.zeros((count, 2))
-        times[trace.item[rows]] = np.column_stack([trace.start[rows], trace.end[rows]])
-        return times
-
 
 def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> None:
     for each in ran:
@@ -403,7 +397,7 @@ def _keeps_edges(ran: _Ran) -> None:
     """On its device a producer has to have ended, else its copy, which starts when it has."""
     program = ran.run.program
     copies, operators = program.copies, ran.run.trace.operator_times()
-    times, where = ran.spans(COPY, len(copies.op)), np.empty(len(program.graph), np.int64)
+    times, where = spans_of(ran.run.trace).copies, np.empty(len(program.graph), np.int64)
     rows = np.flatnonzero(program.action == LAUNCH)
     where[program.launch_op[program.argument[rows]]] = program.device[rows]
     for edge in program.graph.edges:
@@ -420,7 +414,7 @@ def _keeps_edges(ran: _Ran) -> None:
 
 def _keeps_streams(ran: _Ran) -> None:
     program, ends = ran.run.program, dict[tuple[int, int], float]()
-    times = ran.spans(KERNEL, len(program.launch_op))
+    times = spans_of(ran.run.trace).launches
     for i in np.flatnonzero(program.action == LAUNCH).tolist():
         stream = int(program.device[i]), int(program.stream[i])
         start, end = times[program.argument[i]].tolist()

@@ -7,7 +7,6 @@ import numpy as np
 import simsched as ss
 from simsched.calibration import Calibration, ParameterRow, Residual
 from simsched.calibration.evidence import MeasuredRun
-from simsched.calibration.file import RunColumns
 from simsched.experiments.accuracy import Accuracy, Outcome, Round
 from simsched.model.graph import Kernel
 from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance
@@ -65,7 +64,7 @@ def calibration():
     residuals = (Residual("one", 121.0, 125.0, "held-out"),)
     return Calibration(
         CLUSTER.replace_devices(launch=2.9), CLUSTER, GRAPH, {"a": 81.0, "b": 20.0}, {"conv": 1.31}, rows, residuals,
-        (RunColumns.of(MeasuredRun.of(replay())),), (True,), microbenchmarked=rows[:1], provenance={"device": "A40"},
+        (MeasuredRun.of(replay()),), (True,), microbenchmarked=rows[:1], provenance={"device": "A40"},
     )  # fmt: skip
 
 

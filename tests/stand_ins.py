@@ -12,7 +12,7 @@ from hwbackend.microbenchmarks import schedules
 from hwbackend.preparing import environment
 from hwbackend.synth import realised
 from simsched.calibration import Calibration
-from simsched.calibration.evidence import times_of
+from simsched.calibration.evidence import spans_of
 from simsched.model import default_cost
 from simsched.model.backend import prepared
 from simsched.model.profile import MeasuredOperator, Profile, Replay
@@ -66,7 +66,7 @@ class SimulatedBackend:
         self._before(program)
         self.ran.append(program)
         trace = ss.simulate(program, self._truth, self.cost)
-        _, launches, copies = times_of(trace)
+        launches, copies = spans_of(trace)
         seed = crc32(program.action.tobytes() + program.stream.tobytes() + program.argument.tobytes())
         factors = 1 + 0.01 * np.random.default_rng(seed).standard_normal(repeats)
         where = environment(self.name, "Simulated A100") | {"date": "2026-01-01T00:00:00Z"}

@@ -9,7 +9,7 @@ from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import BackendError, CostError, FormatError, ProgramError, ScheduleError
-from simsched.calibration.evidence import times_of
+from simsched.calibration.evidence import spans_of
 from simsched.calibration.training import random_schedule
 from simsched.model import EXECUTIONS, Edge, Kernel, Operator, OpGraph, operator_times
 from simsched.model.cluster import DEVICES
@@ -144,7 +144,7 @@ def test_refused(make, message):
 
 
 def as_measured(trace):
-    return measured_trace(trace.program, trace.cluster, *times_of(trace)[1:])
+    return measured_trace(trace.program, trace.cluster, *spans_of(trace))
 
 
 def fork():
@@ -192,7 +192,7 @@ def test_any_simulated_run_comes_back(graph, seed, execution):
 )
 def test_times_that_cannot_be_are_refused(change, text):
     trace = ss.simulate(*fork())
-    _, launches, copies = times_of(trace)
+    launches, copies = spans_of(trace)
     with pytest.raises(BackendError, match=text):
         measured_trace(trace.program, trace.cluster, change(launches), copies)
 

@@ -1,6 +1,6 @@
 """`calibrate` and `recalibrate`: from measurements to a `Calibration`."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -8,14 +8,12 @@ import numpy as np
 
 from simsched.base.errors import CalibrationError
 from simsched.base.numeric import is_number
-from simsched.calibration.calibration import Calibration, scales_of
-from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, with_shares
-from simsched.calibration.file import RunColumns
-from simsched.calibration.in_place import refit
-from simsched.calibration.matching import require_same
+from simsched.calibration.calibration import Calibration, require_same, scales_of
+from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, Values, with_shares
+from simsched.calibration.fitting import Fit, fit
 from simsched.calibration.microbenchmarks import microbenchmarked
-from simsched.calibration.parameters import beliefs_of, identified, with_rows
-from simsched.model import Cluster, OpGraph
+from simsched.calibration.parameters import SHARING, Belief, beliefs_of, identified, inflated, with_rows, with_values
+from simsched.model import Cluster, Floats, OpGraph
 from simsched.model.profile import Profile, Replay
 
 _FEWEST_TO_HOLD_OUT: Final = 3
@@ -73,8 +71,10 @@ def calibrate(
         raise CalibrationError("there is nothing to fit: the profile holds neither runs nor operators of a graph")
     unseen = _held_out(in_place, held_out, rng)
     rows, residuals = microbenchmarked(micro, cluster)
+    names = () if measured is None else measured.names
+    times = {op.name: op.median for one in profiles for op in one.operators if op.name in names and op.median > 0}
     start = Calibration(
-        cluster, cluster, measured, _profiled_times(profiles, measured), {}, rows, residuals, microbenchmarked=rows,
+        cluster, cluster, measured, times, {}, rows, residuals, microbenchmarked=rows,
         provenance=_provenance(profiles, len(runs)),
     )  # fmt: skip
     return _in_place(start, in_place, unseen)
@@ -117,7 +117,7 @@ def recalibrate(
     start = replace(
         calibration, graph=calibration.graph or more[0].graph, provenance={**calibration.provenance, "runs": str(count)}
     )
-    runs = (*calibration.measured, *more)
+    runs = (*calibration.runs, *more)
     if not calibration.times:
         return _in_place(start, runs, [False] * len(runs))
     part = 0.0 if any(calibration.held_out) else _HELD_OUT
@@ -155,8 +155,7 @@ def _with_runs(fitted: Calibration, runs: Sequence[MeasuredRun], unseen: Sequenc
     for run, hidden in zip(runs, unseen, strict=True):
         predicted = run.makespan(fitted.cluster, times)
         residuals.append(Residual(run.name, run.measured, predicted, HELD_OUT if hidden else FITTED))
-    kept = tuple(map(RunColumns.of, runs))
-    return replace(fitted, residuals=tuple(residuals), runs=kept, held_out=tuple(unseen))
+    return replace(fitted, residuals=tuple(residuals), runs=tuple(runs), held_out=tuple(unseen))
 
 
 def _is_worse(found: Calibration, before: Calibration) -> bool:
@@ -166,7 +165,7 @@ def _is_worse(found: Calibration, before: Calibration) -> bool:
         for now, then in zip(found.residuals, before.residuals, strict=True)
         if now.role == HELD_OUT
     ]
-    noise = [run.noise for run, hidden in zip(found.measured, found.held_out, strict=True) if hidden]
+    noise = [run.noise for run, hidden in zip(found.runs, found.held_out, strict=True) if hidden]
     return sum(grown) > _NOISE * float(np.hypot.reduce(noise)) if grown else False
 
 
@@ -189,30 +188,23 @@ def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster
 
 def _require_devices(measured: Cluster, cluster: Cluster, what: str) -> None:
     """Refuse what was measured on other devices."""
-    theirs, mine = ([(d.name, d.model, d.sms) for d in one.devices] for one in (measured, cluster))
+    theirs, mine = (", ".join(f"{d.name} ({d.model}, {d.sms} SMs)" for d in one.devices) for one in (measured, cluster))
     if theirs != mine:
         raise CalibrationError(
-            f"{what} was measured on {_text(theirs)}, not on {_text(mine)}; give the cluster that it was measured on"
+            f"{what} was measured on {theirs}, not on {mine}; give the cluster that it was measured on"
         )
-
-
-def _text(devices: Sequence[tuple[str, str, int]]) -> str:
-    return ", ".join(f"{name} ({model}, {sms} SMs)" for name, model, sms in devices)
 
 
 def _graph_of(profiles: Sequence[Profile], graph: OpGraph | None) -> OpGraph | None:
     """Return the graph that was measured; all profiles and their runs in place must be of it."""
-    found = next((one.graph for one in profiles if one.graph is not None), None)
+    graphs = [(one.graph, f"the profile of {one.graph.name!r}") for one in profiles if one.graph is not None]
     runs = [run for one in profiles for run in one.runs if not run.name.startswith(MICROBENCHMARKS)]
-    if found is None and runs:
-        found = runs[0].program.graph
-    if found is None:
+    graphs += [(run.program.graph, f"run {run.name!r}") for run in runs]
+    if not graphs:
         return None
-    for one in profiles:
-        if one.graph is not None:
-            require_same(one.graph, found, f"the profile of {one.graph.name!r}")
-    for run in runs:
-        require_same(run.program.graph, found, f"run {run.name!r}")
+    found = graphs[0][0]
+    for measured, what in graphs:
+        require_same(measured, found, what)
     if graph is not None:
         require_same(found, graph, "the profile")
     return found
@@ -230,12 +222,6 @@ def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator
     return unseen
 
 
-def _profiled_times(profiles: Sequence[Profile], graph: OpGraph | None) -> dict[str, float]:
-    """Return median times of those operators of the graph that were measured alone."""
-    names = () if graph is None else graph.names
-    return {op.name: op.median for one in profiles for op in one.operators if op.name in names and op.median > 0}
-
-
 def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in profiles:
@@ -246,3 +232,142 @@ def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:
             if text is not None:
                 found.setdefault(key, text)
     return found | {"runs": str(n_runs)}
+
+
+# Times of operators, and parameters of devices, from runs of a graph as it is used -------------------
+
+_ALONE, _SHARED = 0.04, 0.3
+"""Standard deviation of the logarithm of a measured over a simulated time of an operator: alone, and never alone."""
+
+_DURATION: Final = 0.3
+_MAKESPAN: Final = 0.02
+"""The same of an operator's time and of a makespan where parameters of devices are fitted."""
+
+_DAMPING: Final = 0.7
+_SETTLED: Final = 2e-3
+_MOST_UPDATES: Final = 8
+_ROUNDS: Final = 2
+
+
+def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats | None = None) -> Floats:
+    """Return the time alone of each operator with which simulated times in runs are the measured ones.
+
+    Parameters
+    ----------
+    runs
+        Of one graph.
+    cluster
+        What they are simulated on.
+    before
+        Times to begin with, us, shape (n_ops,); None takes measured ones.
+
+    Notes
+    -----
+    Times are multiplied by measured over simulated until that settles: by a weighted mean over the runs of its
+    logarithm, what is far from the weighted median pulled in. A run in which an operator had company weighs less.
+    O(runs x simulations), at most eight of them each.
+    """
+    gap = cluster.devices[0].gap
+    measured = np.array([run.durations(gap) for run in runs])  # (n_runs, n_ops)
+    spread = np.array([np.hypot(_ALONE, _SHARED * run.overlap) for run in runs])
+    weights = spread**-2.0
+    ops, times = range(measured.shape[1]), before
+    if times is None:
+        times = np.array([_weighted_median(measured[:, i], weights[:, i]) for i in ops])
+    for _ in range(_MOST_UPDATES):
+        simulated = np.array([run.by_operator(run.simulated(cluster, times)) for run in runs])
+        known = (measured > 0) & (simulated > 0)
+        ratio = np.log(np.divide(measured, simulated, out=np.ones_like(measured), where=known))
+        change = np.array([_middle(ratio[:, i], weights[:, i] * known[:, i], spread[:, i]) for i in ops])
+        times = times * np.exp(_DAMPING * change)
+        if np.abs(change).max() < _SETTLED:
+            break
+    return times
+
+
+def _weighted_median(values: Floats, weights: Floats) -> float:
+    """Return the value at which half of the weight lies below; between two that meet there their mean.
+
+    >>> _weighted_median(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 5.0]))
+    2.0
+    """
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order]) / weights.sum()
+    at = int(np.searchsorted(share, 0.5 - 1e-12))
+    if at + 1 < len(order) and abs(share[at] - 0.5) < 1e-9:
+        return float((values[order[at]] + values[order[at + 1]]) / 2)
+    return float(values[order[at]])
+
+
+def _middle(values: Floats, weights: Floats, spread: Floats) -> float:
+    """Return a weighted mean, values more than two standard deviations from the weighted median pulled in to there."""
+    if not weights.any():
+        return 0.0
+    centre = _weighted_median(values, weights)
+    near = centre + np.clip(values - centre, -2 * spread, 2 * spread)
+    return float(np.average(near, weights=weights))
+
+
+def refit(
+    runs: Sequence[MeasuredRun], cluster: Cluster, beliefs: Mapping[str, Belief], identified: Container[str]
+) -> tuple[Fit, Floats]:
+    """Fit times of operators and parameters of devices to runs of a graph, by turns.
+
+    Parameters
+    ----------
+    runs
+        To fit to.
+    cluster
+        What they ran on, with the values that `beliefs` say nothing of.
+    beliefs
+        What microbenchmarks said of the parameters, or what was believed before any.
+    identified
+        Those of them that microbenchmarks identified.
+
+    Returns
+    -------
+    Fit
+        Of the parameters.
+    numpy.ndarray
+        Times of the operators in us, shape (n_ops,).
+    """
+    wanted = [name for name in beliefs if name in SHARING or (name not in identified and _matters(name, runs))]
+    before = inflated({name: beliefs[name] for name in wanted})
+    telling = [run for run in runs if run.is_concurrent]
+    if not telling or any(name not in SHARING for name in wanted):
+        telling = list(runs)
+    groups = np.repeat(np.arange(len(telling)), 1 + len(runs[0].graph))
+    times, found = operator_times(runs, cluster), None
+    for _ in range(_ROUNDS):
+        known = times
+
+        def residuals(values: Values, known: Floats = known) -> Floats:
+            return _residuals(telling, with_values(cluster, values), known)
+
+        found = fit(residuals, groups, before, identified, near=None if found is None else found.beliefs)
+        times = operator_times(runs, with_values(cluster, found.values), times)
+    assert found is not None
+    return found, times
+
+
+def _matters(name: str, runs: Sequence[MeasuredRun]) -> bool:
+    """Return whether a parameter can matter to runs: those of captured graphs only where there are any, and so on."""
+    if name.startswith("graph_"):
+        return any(run.program.execution == "graph" for run in runs)
+    if name.startswith(("link.", "copy")):
+        return any(len(run.copies.op) for run in runs)
+    if name == "barrier":
+        return any(run.program.execution == "stages" for run in runs)
+    return True
+
+
+def _residuals(runs: Sequence[MeasuredRun], cluster: Cluster, times: Floats) -> Floats:
+    rows: list[Floats] = []
+    for run in runs:
+        found = run.simulated(cluster, times)
+        measured, simulated = run.durations(cluster.devices[0].gap), run.by_operator(found)
+        known = (measured > 0) & (simulated > 0)
+        durations = np.log(np.divide(simulated, measured, out=np.ones_like(measured), where=known)) / _DURATION
+        whole = np.log(found.makespan / run.measured) / np.hypot(_MAKESPAN, run.noise)
+        rows.append(np.concatenate([[whole], durations]))
+    return np.concatenate(rows)

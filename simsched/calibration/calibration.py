@@ -1,23 +1,26 @@
 """`Calibration`: a cluster whose parameters and operator times were fitted to measurements."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from math import isclose
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
 import numpy as np
 
 from simsched.base.codec import Amount, Checked, Document
-from simsched.base.errors import CalibrationError
+from simsched.base.errors import CalibrationError, FormatError
+from simsched.base.io import read_json
+from simsched.base.numeric import grouped
 from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual
-from simsched.calibration.file import RunColumns
-from simsched.calibration.matching import SYNTH, is_made_of, same_time
 from simsched.calibration.parameters import RATES, RETIRED, ParameterRow
-from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, default_cost, roofline
+from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, Target, default_cost, roofline
 
 _MISSED: Final = 0.1  # part of a microbenchmark by which it is missed
 _ABOVE: Final = 1.01
+_SYNTH: Final = "synth"  # kind of what backends run in place of an operator that says nothing of its kernels
+_CLOSE: Final = 1e-9  # part of a time: through other units and back
 
 
 class Error(NamedTuple):
@@ -70,7 +73,7 @@ class Calibration(Checked, Document):
     parameters: tuple[ParameterRow, ...]
     microbenchmarked: tuple[ParameterRow, ...] = field(default=(), kw_only=True)
     residuals: tuple[Residual, ...] = ()
-    runs: tuple[RunColumns, ...] = ()
+    runs: tuple[MeasuredRun, ...] = ()
     held_out: tuple[bool, ...] = ()
     _applied: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
     _known: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
@@ -84,20 +87,15 @@ class Calibration(Checked, Document):
             raise CalibrationError(f"there is a time of operator {foreign!r}, which is not in the graph")
         if len(self.held_out) != len(self.runs):
             raise CalibrationError(f"held_out must say of each of the {len(self.runs)} runs whether it was")
+        if self.graph is not None:
+            object.__setattr__(self, "runs", tuple(run.made(self.graph, self.prior) for run in self.runs))
 
     @classmethod
     def from_file(cls, **values: Any) -> "Calibration":
-        """Make one of what its file has, its runs checked; parameters that the model had before are left out."""
+        """Make one of what its file has; parameters that the model had before are left out."""
         for name in ("parameters", "microbenchmarked"):
             values[name] = tuple(row for row in values.get(name, ()) if row.name not in RETIRED)
-        found = cls(**values)
-        _ = found.measured
-        return found
-
-    @cached_property
-    def measured(self) -> tuple[MeasuredRun, ...]:
-        """The runs in place, as programs."""
-        return tuple(run.made(self.graph, self.prior) for run in self.runs if self.graph is not None)
+        return cls(**values)
 
     def __repr__(self) -> str:
         fitted = sum(row.identified for row in self.parameters)
@@ -116,37 +114,33 @@ class Calibration(Checked, Document):
         """Return the time of an operator alone on a device in us (see Notes of the class)."""
         if self.is_measured(op):
             assert self.graph is not None
-            return self.times[op.name] * self._ratio(self.graph[op.name], device)
+            mine, time, devices = self.graph[op.name], self.times[op.name], self.cluster.devices
+            if device.model in [known.model for known in devices]:
+                return time
+            return time * (roofline(mine, device) / roofline(mine, devices[0]))
         scale = self.scales.get(op.kind)
         if scale is None and op.time is not None:
             return op.time
-        return roofline(op, device) * (self._scale_of_all if scale is None else scale)
+        if scale is None:
+            scale = float(np.median(list(self.scales.values()))) if self.scales else 1.0
+        return roofline(op, device) * scale
 
     def is_measured(self, op: Operator) -> bool:
         """Return whether an operator is the one that was measured under its name."""
         if op.name not in self.times or self.graph is None:
             return False
         mine, taken = self.graph[op.name], self.times[op.name]
-        if not is_made_of(mine, op):
+        if not _is_made_of(mine, op):
             return False
         if op.output_shape is not None and op.time is None:
             return mine.kind == op.kind or not op.kernels
-        if mine.kind == SYNTH and op.kind != SYNTH:  # it stands for one that said nothing of its kernels
-            return not op.kernels and same_time(default_cost(op, self.prior.devices[0]), mine.time, taken)
-        if op.output_shape is not None or op.kind == SYNTH:
+        if mine.kind == _SYNTH and op.kind != _SYNTH:  # it stands for one that said nothing of its kernels
+            return not op.kernels and _same_time(default_cost(op, self.prior.devices[0]), mine.time, taken)
+        if op.output_shape is not None or op.kind == _SYNTH:
             return True
         if op.flops and mine.flops:  # those of known shape are counted variously
             return op.flops == mine.flops
-        return same_time(op.time, mine.time, taken)
-
-    @property
-    def _scale_of_all(self) -> float:
-        return float(np.median(list(self.scales.values()))) if self.scales else 1.0
-
-    def _ratio(self, op: Operator, device: Device) -> float:
-        """Return how many times as long an operator takes on a device as on those that were measured."""
-        models = [known.model for known in self.cluster.devices]
-        return 1.0 if device.model in models else roofline(op, device) / roofline(op, self.cluster.devices[0])
+        return _same_time(op.time, mine.time, taken)
 
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`.
@@ -182,7 +176,14 @@ class Calibration(Checked, Document):
         operators = [self._measured(op, self.cluster.devices[0]) for op in graph.operators]
         if all(new is old for new, old in zip(operators, graph.operators, strict=True)):
             return None
-        applied = OpGraph(operators, self._edges(graph), graph.name)
+        mine = {} if self.graph is None else {(edge.src, edge.dst): edge for edge in self.graph.edges}
+        edges = []
+        for edge in graph.edges:
+            ran = mine.get((edge.src, edge.dst))
+            if ran is not None and edge.transfer is not None:
+                edge = replace(edge, nbytes=ran.nbytes, transfer=ran.transfer)
+            edges.append(edge)
+        applied = OpGraph(operators, edges, graph.name)
         _remembered(self._applied, applied, lambda: None)
         return applied
 
@@ -192,22 +193,8 @@ class Calibration(Checked, Document):
             return replace(op, time=time) if op.time != time else op
         assert self.graph is not None
         mine = self.graph[op.name]
-        return replace(
-            op, time=time, kind=mine.kind, flops=mine.flops, nbytes=mine.nbytes, kernels=mine.kernels,
-            intensity=mine.intensity, dtype=mine.dtype,
-        )  # fmt: skip
-
-    def _edges(self, graph: OpGraph) -> list[Any]:
-        if self.graph is None:
-            return list(graph.edges)
-        mine = {(edge.src, edge.dst): edge for edge in self.graph.edges}
-        edges = []
-        for edge in graph.edges:
-            ran = mine.get((edge.src, edge.dst))
-            if ran is not None and edge.transfer is not None:
-                edge = replace(edge, nbytes=ran.nbytes, transfer=ran.transfer)
-            edges.append(edge)
-        return edges
+        fields = ("kind", "flops", "nbytes", "kernels", "intensity", "dtype")
+        return replace(op, time=time, **{name: getattr(mine, name) for name in fields})
 
     def table(self) -> list[tuple[str, ...]]:
         """Return the parameters as rows of texts, the first their headings."""
@@ -260,8 +247,82 @@ def _remembered(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -
 
 def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:
     """Return, by kind of operator, the median of measured over roofline time."""
-    ratios: dict[str, list[float]] = {}
-    for op in graph.operators:
-        if op.name in times:
-            ratios.setdefault(op.kind, []).append(times[op.name] / roofline(op, device))
+    ratios = grouped((op.kind, times[op.name] / roofline(op, device)) for op in graph.operators if op.name in times)
     return {kind: float(np.median(found)) for kind, found in ratios.items()}
+
+
+# Whether an operator or a graph is the one that was measured: others may have the same names -------
+
+
+def _same_time(time: float | None, *known: float | None) -> bool:
+    """Return whether a time in us is one of those known, or none is said."""
+    return time is None or any(other is not None and isclose(time, other, rel_tol=_CLOSE) for other in known)
+
+
+def _is_made_of(ran: Operator, op: Operator) -> bool:
+    """Return whether `ran` can be what a backend made of an operator of its name, whatever their times are.
+
+    Shapes and attributes say what an operator does. Where they are not known, synthetic ones are told by their FLOP, or
+    by their time and utilization: FLOP are other ones where a backend measures its rates in each process.
+    """
+    shapes = [(o.input_shapes, o.output_shape, o.attributes) for o in (ran, op)]
+    if shapes[0] != shapes[1]:
+        return False
+    if ran.kind == _SYNTH and op.kind != _SYNTH:
+        return ran.utilization == op.utilization
+    if ran.kind != op.kind or op.output_shape is not None or op.kind != _SYNTH:
+        return ran.kind == op.kind
+    alike = op.time is not None and _same_time(op.time, ran.time) and ran.utilization == op.utilization
+    return alike or ran.flops == op.flops
+
+
+def require_same(measured: OpGraph, graph: OpGraph, what: str) -> None:
+    """Refuse what was measured of another graph than the one given, which may be as it was before it was realised.
+
+    Raises
+    ------
+    CalibrationError
+        If operators have other names, read from others, or one cannot have become the one that was measured.
+    """
+    if measured is graph:
+        return
+    why = None
+    if measured.names != graph.names:
+        foreign = next((name for name in measured.names if name not in graph.index), None)
+        missing = next((name for name in graph.names if name not in measured.index), None)
+        why = f"operator {foreign!r} is not in it" if foreign else f"it has no operator {missing!r}"
+        if foreign is None and missing is None:
+            why = "its operators are in another order"
+    elif sorted((e.src, e.dst) for e in measured.edges) != sorted((e.src, e.dst) for e in graph.edges):
+        why = "other operators read from each other"
+    else:
+        for ran, op in zip(measured.operators, graph.operators, strict=True):
+            stands_in = ran.kind == _SYNTH and op.kind != _SYNTH and op.output_shape is None
+            shortened = ran.time is not None and op.time is not None and ran.time < op.time * (1 - _CLOSE)
+            if not _is_made_of(ran, op) or (stands_in and shortened):  # where blocks cannot be short, it ran longer
+                why = f"operator {op.name!r} is another one"
+                break
+    if why is not None:
+        raise CalibrationError(
+            f"{what} is of another graph than {graph.name!r}: {why}; profile the graph that is to run"
+        )
+
+
+def read_target(path: str | os.PathLike[str]) -> Target:
+    """Return the cluster or the calibration that a file holds.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read.
+    FormatError
+        If it holds neither.
+    """
+    data = read_json(path)
+    kind = data.get("format") if isinstance(data, dict) else None
+    for cls in (Calibration, Cluster):
+        if kind == cls.FORMAT:
+            return cls.from_dict(data, os.fspath(path))
+    raise FormatError(
+        f"{path}: field 'format' is {kind!r:.40}; expected one of: {Calibration.FORMAT}, {Cluster.FORMAT}"
+    )

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Among
+from simsched.base.codec import Among, Checked, Count, Gaps, aside, brief
 from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
 from simsched.base.numeric import frozen
-from simsched.model import LAUNCH, Cluster, Floats, OpGraph, Program
+from simsched.model import EXECUTIONS, LAUNCH, Cluster, Floats, Ints, OpGraph, Program
 from simsched.model.profile import Replay
+from simsched.model.profile.measured import Times
+from simsched.model.program import Copies
 from simsched.model.trace import COPY, KERNEL, Trace
 from simsched.simulator.compiled.prepared import Plan
 from simsched.simulator.workload import demand_of, launch_devices
@@ -25,17 +27,23 @@ MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")
 ALONE: Final = "alone"
 """How the names of operators begin that run alone in a run ``pair/...``, for the times of those that do not."""
 
-
 _PLACES: Final = 6  # digits after the point of a time in us
 _KEPT: Final = "_asked"  # where a run keeps what its launches last asked for
+_OF_PROGRAM: Final = (
+    "execution", "n_events", "thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own",
+)  # fmt: skip
 
 
-class Times(NamedTuple):
-    """When the launches and copies of a run began and ended, us: arrays of shape (n, 2)."""
+class Spans(NamedTuple):
+    """When the launches and copies of a run began and ended, us: arrays of shape (n, 2), by row of the program's."""
 
-    makespan: float
     launches: Floats
     copies: Floats
+
+    @property
+    def makespan(self) -> float:
+        """When the last of them ended."""
+        return float(max(self.launches[:, 1].max(initial=0.0), self.copies[:, 1].max(initial=0.0)))
 
 
 FITTED, HELD_OUT = "fit", "held-out"
@@ -65,20 +73,58 @@ class Residual(NamedTuple):
         return self.predicted / self.measured - 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredRun:
-    """Measured runs of one program, as far as a fit needs them.
+@dataclass(frozen=True, kw_only=True)
+class CopyColumns(Checked):
+    """The copies of a program, by columns.
+
+    Parameters
+    ----------
+    op, device
+        Operators whose outputs are copied, and where to, by their places.
+    nbytes, transfer
+        Sizes in bytes, and exact times in us or null.
+    times
+        Start and end in us of each: two numbers for each.
+    """
+
+    SUBJECT, ERROR = "copies of a run", CalibrationError
+    op: Ints
+    device: Ints
+    nbytes: Floats
+    transfer: Annotated[Floats, Gaps()]
+    times: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredRun(Checked):
+    """Measured runs of one program, by columns.
 
     Parameters
     ----------
     name
         That of the replay.
-    program
-        What ran, over the graph as it was realised.
     latency
-        Us of each repeat.
-    launches, copies
-        Start and end in us of each launch and copy, by row of the program's, shape (n, 2).
+        us of each repeat.
+    launches
+        Start and end in us of each launch: two numbers for each.
+    execution
+        stages, events, or graph.
+    n_events
+        How many events the program has.
+    thread_ptr
+        Where the instructions of each host thread begin, and where the last end.
+    action
+        Of each instruction: 0 launch, 1 record, 2 wait, 3 copy, 4 barrier, 5 sync.
+    device, stream, argument
+        Of each instruction, by their places; -1 where there is none.
+    priority
+        Of the stream of each operator.
+    lead, own
+        Host time in us before each instruction, and of its own or null.
+    copies
+        The copies.
+    program
+        What ran, over the graph as it was realised; files do not hold it, see `made`.
 
     Raises
     ------
@@ -90,28 +136,65 @@ class MeasuredRun:
     Times are rounded to a picosecond, as files hold them: a fit to a file is the same to the last digit.
     """
 
+    SUBJECT, ERROR = "run {0.name!r}", CalibrationError
     name: str
-    program: Program
-    latency: tuple[float, ...]
+    latency: Times
     launches: Floats
-    copies: Floats
+    execution: Annotated[str, Among(EXECUTIONS)]
+    n_events: Count
+    thread_ptr: Ints
+    action: Ints
+    device: Ints
+    stream: Ints
+    argument: Ints
+    priority: Ints
+    lead: Floats | None = brief(None)
+    own: Annotated[Floats, Gaps()] | None = brief(None)
+    copies: CopyColumns
+    program: Program = aside()
 
     def __post_init__(self) -> None:
-        latency, launches, copies = (np.round(np.asarray(x, np.float64), _PLACES)
-                                     for x in (self.latency, self.launches, self.copies))  # fmt: skip
-        times = np.concatenate([latency, launches.ravel(), copies.ravel()])
+        Checked.__post_init__(self)
+        latency, launches, copies = (np.round(us, _PLACES) for us in (self.latency, self.launches, self.copies.times))
+        times = np.concatenate([latency, launches, copies])
         if not np.isfinite(times).all() or times.min() < 0:
-            raise CalibrationError(f"run {self.name!r} holds a time that is negative or not finite; measure it again")
+            raise self.refusal("it holds a time that is negative or not finite; measure it again")
         if np.median(latency) <= 0:
-            raise CalibrationError(f"run {self.name!r} is said to have taken no time; measure it again")
-        for name, value in (("latency", tuple(latency.tolist())), ("launches", launches), ("copies", copies)):
-            object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
+            raise self.refusal("it is said to have taken no time; measure it again")
+        rounded = replace(self.copies, times=copies)
+        for name, value in (("latency", tuple(latency.tolist())), ("launches", frozen(launches)), ("copies", rounded)):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, replay: Replay) -> "MeasuredRun":
         """Return what is kept of a replay."""
-        times = times_of(replay.trace)
-        return cls(replay.name, replay.program, replay.latency, times.launches, times.copies)
+        program, spans = replay.program, spans_of(replay.trace)
+        copies = CopyColumns(**program.copies._asdict(), times=spans.copies.ravel())
+        return cls(
+            name=replay.name, latency=replay.latency, launches=spans.launches.ravel(), copies=copies, program=program,
+            **{name: getattr(program, name) for name in _OF_PROGRAM},
+        )  # fmt: skip
+
+    def made(self, graph: OpGraph, cluster: Cluster) -> "MeasuredRun":
+        """Return the run with its program, that of a graph on a cluster if it has none."""
+        if self.program is not None:
+            return self
+        told: dict[str, Any] = {name: getattr(self, name) for name in _OF_PROGRAM}
+        copies = Copies(*(getattr(self.copies, name) for name in Copies._fields))
+        try:
+            program = Program(graph, [device.name for device in cluster.devices], copies=copies, **told).check()
+        except ValueError as error:
+            raise self.refusal(str(error)) from None
+        for name, times, count in (("launches", self.launches, len(program.launch_op)),
+                                   ("copies", self.copies.times, len(program.copies.op))):  # fmt: skip
+            if times.shape != (2 * count,):
+                raise self.refusal(f"{name} must hold start and end of {count} spans in us")
+        return replace(self, program=program)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Its launches and copies as they were measured."""
+        return Spans(self.launches.reshape(-1, 2), self.copies.times.reshape(-1, 2))
 
     @property
     def graph(self) -> OpGraph:
@@ -125,7 +208,7 @@ class MeasuredRun:
         try:
             return replace(self, program=self.program.over(graph))
         except ProgramError as error:
-            raise CalibrationError(f"run {self.name!r}: {error}") from None
+            raise self.refusal(str(error)) from None
 
     @property
     def in_place(self) -> bool:
@@ -154,31 +237,32 @@ class MeasuredRun:
 
         Anything longer was spent waiting, for the host or for room on the device.
         """
-        op = self.program.launch_op
+        op, launches = self.program.launch_op, self.spans.launches
         rows = np.flatnonzero(op[1:] == op[:-1])  # of kernels that another one of their operator follows
-        between = np.clip(self.launches[rows + 1, 0] - self.launches[rows, 1], 0.0, gap)
-        return self.by_operator(self.launches) + added(op[rows], between, len(self.graph))
+        between = np.clip(launches[rows + 1, 0] - launches[rows, 1], 0.0, gap)
+        return self.by_operator(self.spans) + np.bincount(op[rows], between, len(self.graph))
 
-    def by_operator(self, launches: Floats) -> Floats:
-        """Return the us that the kernels of each operator took, shape (n_ops,), by start and end of each launch."""
-        return added(self.program.launch_op, launches[:, 1] - launches[:, 0], len(self.graph))
+    def by_operator(self, spans: Spans) -> Floats:
+        """Return the us that the kernels of each operator took, shape (n_ops,)."""
+        took = spans.launches[:, 1] - spans.launches[:, 0]
+        return np.asarray(np.bincount(self.program.launch_op, took, len(self.graph)), np.float64)
 
     @cached_property
     def overlap(self) -> Floats:
         """Part of each operator's time in which another kernel ran on its device too, at most 1, shape (n_ops,)."""
         device = launch_devices(self.program)
-        start, end = self.launches.T
+        start, end = self.spans.launches.T
         together = np.minimum(end[:, None], end) - np.maximum(start[:, None], start)
         together[device[:, None] != device] = 0.0
         np.fill_diagonal(together, 0.0)
-        shared = added(self.program.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
-        return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.launches), 1e-12)))
+        shared = np.bincount(self.program.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
+        return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.spans), 1e-12)))
 
-    def simulated(self, cluster: Cluster, times: Floats) -> Times:
+    def simulated(self, cluster: Cluster, times: Floats) -> Spans:
         """Return what the simulator says of the program with operators of these times in us."""
         plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
         columns, _ = plan.trace_columns(self._launches(cluster, times))
-        return _times(self.program, columns)
+        return _spans(self.program, columns)
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:
         """Return the simulated makespan in us with operators of these times."""
@@ -199,42 +283,17 @@ class MeasuredRun:
         return rows
 
 
-def added(rows: npt.NDArray[Any], values: Floats, count: int) -> Floats:
-    """Return the sum of the values of each row, shape (count,)."""
-    sums = np.zeros(count)
-    np.add.at(sums, rows, values)
-    return sums
+def spans_of(trace: Trace) -> Spans:
+    """Return when the launches and copies of a trace ran."""
+    return _spans(trace.program, {name: getattr(trace, name) for name in ("kind", "item", "start", "end")})
 
 
-def times_of(trace: Trace) -> Times:
-    """Return when the launches and copies of a trace ran, by row of the program's."""
-    return _times(trace.program, {name: getattr(trace, name) for name in ("kind", "item", "start", "end")})
-
-
-def _times(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Times:
-    kind, item = columns["kind"], columns["item"]
-    found = []
-    for wanted, count in ((KERNEL, len(program.launch_op)), (COPY, len(program.copies.op))):
-        rows = np.flatnonzero(kind == wanted)
-        spans = np.zeros((count, 2))
-        spans[item[rows], 0], spans[item[rows], 1] = columns["start"][rows], columns["end"][rows]
-        found.append(spans)
-    launches, copies = found
-    return Times(float(max(launches[:, 1].max(initial=0.0), copies[:, 1].max(initial=0.0))), launches, copies)
-
-
-def weighted_median(values: Floats, weights: Floats) -> float:
-    """Return the value at which half of the weight lies below; between two that meet there their mean.
-
-    >>> weighted_median(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 5.0]))
-    2.0
-    """
-    order = np.argsort(values, kind="stable")
-    share = np.cumsum(weights[order]) / weights.sum()
-    at = int(np.searchsorted(share, 0.5 - 1e-12))
-    if at + 1 < len(order) and abs(share[at] - 0.5) < 1e-9:
-        return float((values[order[at]] + values[order[at + 1]]) / 2)
-    return float(values[order[at]])
+def _spans(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Spans:
+    found = Spans(np.zeros((len(program.launch_op), 2)), np.zeros((len(program.copies.op), 2)))
+    for kind, spans in zip((KERNEL, COPY), found, strict=True):
+        rows = np.flatnonzero(columns["kind"] == kind)
+        spans[columns["item"][rows]] = np.column_stack([columns["start"][rows], columns["end"][rows]])
+    return found
 
 
 def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:
@@ -245,7 +304,7 @@ def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:
     operators = []
     for i, op in enumerate(graph.operators):
         if len(op.kernels) > 1:
-            spent = np.array([np.diff(run.launches[ptr[i] : ptr[i + 1]], axis=1)[:, 0] for run in runs])
+            spent = np.array([np.diff(run.spans.launches[ptr[i] : ptr[i + 1]], axis=1)[:, 0] for run in runs])
             share = np.maximum(np.median(spent / np.maximum(spent.sum(axis=1, keepdims=True), 1e-12), axis=0), 1e-6)
             share /= share.sum()
             op = replace(op, kernels=tuple(replace(k, share=float(s)) for k, s in zip(op.kernels, share, strict=True)))

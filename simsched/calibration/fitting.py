@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from simsched.calibration.parameters import PARAMETERS, Belief, ParameterRow, interval_of
+from simsched.calibration.parameters import PARAMETERS, Belief, ParameterRow
 from simsched.model.graph.columns import Floats, Ints
 
 _STEP: Final = 0.04  # on the scale of a parameter: simulated times have small jumps where an order changes
@@ -60,7 +61,7 @@ class Fit:
             if row.name in self.unidentified:
                 row = row if row.identified else row._replace(note=self.unidentified[row.name])
             elif row.name in self.beliefs:
-                value, low, high = interval_of(row.name, self.beliefs[row.name])
+                value, low, high = PARAMETERS[row.name].interval(self.beliefs[row.name])
                 row = ParameterRow(row.name, value, row.prior, low, high, True)
             found.append(row)
         return tuple(found)
@@ -101,11 +102,7 @@ def fit(
     anew, and moves the fit by one Gauss-Newton step: with J the Jacobian, P what was believed, ``H = J'J + P`` and
     ``s_g`` the slope of run g's part of the sum, the variance is ``H^-1 + H^-1 (sum_g s_g s_g') H^-1``.
     """
-
-    def minimum(free: Sequence[str], start: Mapping[str, float] | None) -> _Minimum:
-        return _minimum(residuals, free, before, start)
-
-    names = list(before)
+    minimum, names = partial(_minimum, residuals, before), list(before)
     whole = found = minimum(names, None if near is None else {name: near[name].mean for name in names})
     reasons = {name: why for name, why in _unidentified(found, before).items() if name not in identified}
     if reasons:
@@ -148,112 +145,102 @@ class _Minimum:
 
 
 def _minimum(
-    residuals: Residuals, names: Sequence[str], before: Mapping[str, Belief], near: Mapping[str, float] | None = None
+    residuals: Residuals, before: Mapping[str, Belief], names: Sequence[str], near: Mapping[str, float] | None
 ) -> _Minimum:
-    parameters = [PARAMETERS[name] for name in names]
-    mean = np.array([before[name].mean for name in names])
-    spread = np.array([before[name].spread for name in names])
-    low, high = np.array([parameter.bounds for parameter in parameters]).reshape(-1, 2).T
-    known: dict[bytes, Floats] = {}
+    total = _Sum(residuals, before, names)
+    start = np.clip(total.mean if near is None else [near[name] for name in names], total.low, total.high)
+    place, jacobian = total.descended(total.searched(start) if near is None else start)
+    found, places = total.at(place), dict(zip(names, place.tolist(), strict=True))
+    n = len(found) - len(names)
+    return _Minimum(places, found[:n], jacobian[:n], total.spread**-2.0, float(found @ found))
 
-    def at(place: Floats) -> Floats:
+
+class _Sum:
+    """What is minimised: squares of residuals, and of how far parameters are from what was believed of them."""
+
+    def __init__(self, residuals: Residuals, before: Mapping[str, Belief], names: Sequence[str]) -> None:
+        self._residuals, self._known = residuals, dict[bytes, Floats]()
+        self._parameters = [PARAMETERS[name] for name in names]
+        self._rough = [j for j, parameter in enumerate(self._parameters) if parameter.rough]
+        self.mean = np.array([before[name].mean for name in names])
+        self.spread = np.array([before[name].spread for name in names])
+        self.low, self.high = np.array([parameter.bounds for parameter in self._parameters]).reshape(-1, 2).T
+
+    def at(self, place: Floats) -> Floats:
+        """Return what is squared at a place."""
         key = place.tobytes()
-        if key not in known:
-            found = residuals({p.name: p.outward(float(u)) for p, u in zip(parameters, place, strict=True)})
+        if key not in self._known:
+            found = self._residuals({p.name: p.outward(float(u)) for p, u in zip(self._parameters, place, strict=True)})
             # soft L1: what is minimised is rho of each measured residual, but the plain square of each belief
             bent = np.sign(found) * np.sqrt(2 * _ROBUST**2 * (np.sqrt(1 + (found / _ROBUST) ** 2) - 1))
-            known[key] = np.concatenate([bent, (place - mean) / spread])
-        return known[key]
+            self._known[key] = np.concatenate([bent, (place - self.mean) / self.spread])
+        return self._known[key]
 
-    def slope(place: Floats) -> Floats:
+    def slope(self, place: Floats) -> Floats:
+        """Return how it changes with each parameter."""
         columns = []
-        for j, parameter in enumerate(parameters):
-            step = _STEP if place[j] + _STEP <= high[j] else -_STEP
-            ends = [place, _moved(place, j, place[j] + step)]
-            if parameter.rough:
-                steps = (-_ROUGH_STEP, _ROUGH_STEP)
-                ends = [_moved(place, j, float(np.clip(place[j] + step, low[j], high[j]))) for step in steps]
-            columns.append((at(ends[1]) - at(ends[0])) / (ends[1][j] - ends[0][j]))
-        return np.column_stack(columns)
+        for j, parameter in enumerate(self._parameters):
+            ahead = _STEP if place[j] + _STEP <= self.high[j] else -_STEP
+            steps = (-_ROUGH_STEP, _ROUGH_STEP) if parameter.rough else (0.0, ahead)
+            start, end = (self._moved(place, j, place[j] + step) for step in steps)
+            columns.append((self.at(end) - self.at(start)) / (end[j] - start[j]))
+        return np.column_stack(columns) if columns else np.zeros((len(self.at(place)), 0))
 
-    start = np.clip(mean if near is None else [near[name] for name in names], low, high)
-    if not names:
-        found = at(start)
-        return _Minimum({}, found, np.zeros((len(found), 0)), spread, float(found @ found))
-    rough = [j for j, parameter in enumerate(parameters) if parameter.rough]
-    best = start
-    if near is None:
-        best = _searched(at, start, rough, spread, low, high)
-    place, found, jacobian = _descended(at, slope, best, rough, low, high)
-    n = len(found) - len(names)
-    places = dict(zip(names, place.tolist(), strict=True))
-    return _Minimum(places, found[:n], jacobian[:n], spread**-2.0, float(found @ found))
+    def _moved(self, place: Floats, j: int, value: float) -> Floats:
+        moved = place.copy()
+        moved[j] = np.clip(value, self.low[j], self.high[j])
+        return moved
 
+    def descended(self, place: Floats) -> tuple[Floats, Floats]:
+        """Return a least place, and the slopes there or a small step before, by Gauss-Newton steps within bounds.
 
-def _descended(
-    at: Callable[[Floats], Floats], slope: Callable[[Floats], Floats], place: Floats, rough: Sequence[int],
-    low: Floats, high: Floats,
-) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-    """Return a least place, with the residuals and the slopes there, by Gauss-Newton steps within bounds.
+        A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
+        """
+        for _ in range(_MOST_STEPS):
+            found, jacobian = self.at(place), self.slope(place)
+            pull = jacobian.T @ found
+            stuck = ((place <= self.low) & (pull > 0)) | ((place >= self.high) & (pull < 0))
+            for held in ((), self._rough):
+                free = np.setdiff1d(np.flatnonzero(~stuck), held)
+                part = jacobian[:, free]
+                step = np.zeros(len(place))
+                step[free] = -np.linalg.solve(part.T @ part, pull[free])
+                tried = (np.clip(place + length * step, self.low, self.high) for length in _LENGTHS)
+                better = next((each for each in tried if self.at(each) @ self.at(each) < found @ found), None)
+                if better is not None:
+                    break
+            else:
+                return place, jacobian
+            place = better
+            if float(found @ found - self.at(place) @ self.at(place)) < _SETTLED:
+                return place, jacobian
+        return place, self.slope(place)
 
-    A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
-    """
-    found = at(place)
-    for _ in range(_MOST_STEPS):
-        jacobian = slope(place)
-        pull = jacobian.T @ found
-        stuck = ((place <= low) & (pull > 0)) | ((place >= high) & (pull < 0))
-        for held in ((), rough):
-            free = np.setdiff1d(np.flatnonzero(~stuck), held)
-            part = jacobian[:, free]
-            step = np.zeros(len(place))
-            step[free] = -np.linalg.solve(part.T @ part, pull[free])
-            tried = (np.clip(place + length * step, low, high) for length in _LENGTHS)
-            better = next((each for each in tried if at(each) @ at(each) < found @ found), None)
-            if better is not None:
-                break
-        else:
-            return place, found, jacobian
-        gain = float(found @ found - at(better) @ at(better))
-        place, found = better, at(better)
-        if gain < _SETTLED:
-            return place, found, jacobian
-    return place, found, slope(place)
+    def searched(self, start: Floats) -> Floats:
+        """Return a place with a lower sum of squares than its neighbours along each rough parameter.
 
+        By a scan of each, since where it begins may be flat, then by a compass search.
+        """
+        best, least = start, float(self.at(start) @ self.at(start))
 
-def _searched(
-    at: Callable[[Floats], Floats], start: Floats, rough: Sequence[int], spread: Floats, low: Floats, high: Floats
-) -> Floats:
-    """Return a place with a lower sum of squares than its neighbours along each rough parameter.
+        def improved(j: int, value: float) -> bool:
+            nonlocal best, least
+            tried = self._moved(best, j, value)
+            found = float(self.at(tried) @ self.at(tried))
+            is_better = found < least * (1 - 1e-6)
+            if is_better:
+                best, least = tried, found
+            return is_better
 
-    By a scan of each, since where it begins may be flat, then by a compass search.
-    """
-    best, least = start, float(at(start) @ at(start))
-
-    def improved(j: int, value: float) -> bool:
-        nonlocal best, least
-        tried = _moved(best, j, float(np.clip(value, low[j], high[j])))
-        found = float(at(tried) @ at(tried))
-        is_better = found < least * (1 - 1e-6)
-        if is_better:
-            best, least = tried, found
-        return is_better
-
-    for j in rough:
-        for times in _SCANNED:
-            improved(j, start[j] + times * spread[j])
-    step = spread.copy()
-    while rough and (step[rough] > _FINEST * spread[rough]).any():
+        rough, spread, step = self._rough, self.spread, self.spread.copy()
         for j in rough:
-            if step[j] > _FINEST * spread[j] and not any(improved(j, best[j] + side * step[j]) for side in (-1, 1)):
-                step[j] /= 2
-    return best
-
-
-def _moved(place: Floats, j: int, value: float) -> Floats:
-    moved = place.copy()
-    moved[j] = value
-    return moved
+            for times in _SCANNED:
+                improved(j, start[j] + times * spread[j])
+        while rough and (step[rough] > _FINEST * spread[rough]).any():
+            for j in rough:
+                if step[j] > _FINEST * spread[j] and not any(improved(j, best[j] + side * step[j]) for side in (-1, 1)):
+                    step[j] /= 2
+        return best
 
 
 def _unidentified(found: _Minimum, before: Mapping[str, Belief]) -> dict[str, str]:

@@ -1,42 +1,29 @@
 """What microbenchmarks say of the parameters of a device, stage by stage."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.numeric import grouped
 from simsched.calibration import parameters
-from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Times, Values
-from simsched.calibration.fitting import Residuals, fit
-from simsched.calibration.solo import Signature, SoloRuns, signature
-from simsched.model import Cluster, Floats, Ints
+from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Spans, Values
+from simsched.calibration.fitting import fit
+from simsched.model import Cluster, Floats, Ints, Operator, OpGraph
+from simsched.simulator.workload import demand_on
 
 _CLOCK: Final = 0.3  # us: what a measured time is never better known than
-_OVERHEAD: Final = 0.01  # relative standard deviation of what is measured and simulated, beside that
-_PAIR, _END = 0.03, 0.1  # the same of kernels side by side, and of when each of them ends
-_TRANSFER: Final = 0.03
+_DEVIATIONS: Final = {"overhead/": (0.01, 0.01), "pair/": (0.03, 0.1), "transfer/": (0.03, 0.03)}
+"""Relative standard deviations of the first number that a run says, and of the others, beside that."""
+
+_STAGES: Final[Mapping[str, Sequence[str]]] = {
+    "overhead/": [name for name in parameters.OVERHEADS if name != "copy"], "solo/": parameters.SOLO,
+    "pair/": parameters.SHARING, "transfer/": ("copy", *parameters.LINKS, "copy_rate"),
+}  # fmt: skip
+"""How the names of the runs of each stage begin, and the parameters that it fits."""
 
 Rows = tuple[parameters.ParameterRow, ...]
-
-
-class Target(NamedTuple):
-    """What a run says: numbers that are read from its times, measured ones and simulated ones alike.
-
-    `times` are those of the operators alone in us; `spread` is the standard deviation of simulated less measured.
-    """
-
-    run: MeasuredRun
-    times: Floats
-    read: Callable[[Times], Floats]
-    measured: Floats
-    spread: Floats
-
-    def residuals(self, cluster: Cluster) -> Floats:
-        """Return simulated less measured, over the standard deviation."""
-        simulated = self.read(self.run.simulated(cluster, self.times))
-        found: Floats = (simulated - self.measured) / self.spread
-        return found
 
 
 def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
@@ -48,72 +35,67 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
     takes the time that was measured in that very run, in ``pair/`` runs where it ran alone.
     """
     rows = parameters.prior_rows(cluster)
+    for kind, names in _STAGES.items():
+        mine = [run for run in runs if run.name.startswith(kind)]
+        said = SoloRuns(mine) if kind == "solo/" else SimulatedRuns(mine, kind)
+        if len(said.groups):
+            base, beliefs = parameters.with_rows(cluster, rows), parameters.beliefs_of(cluster, rows)
 
-    def stage(rows: Rows, residuals: Residuals, groups: Ints, names: Sequence[str]) -> Rows:
-        if not len(groups):
-            return rows
-        beliefs = parameters.beliefs_of(cluster, rows)
-        before = {name: beliefs[name] for name in names if name in beliefs}
-        return fit(residuals, groups, before, parameters.identified(rows)).updated(rows)
+            def residuals(values: Values, said: SoloRuns | SimulatedRuns = said, base: Cluster = base) -> Floats:
+                return said.residuals(parameters.with_values(base, values))
 
-    def simulated(rows: Rows, targets: Sequence[Target], names: Sequence[str]) -> Rows:
-        base = parameters.with_rows(cluster, rows)
-        groups = np.repeat(np.arange(len(targets)), [len(target.measured) for target in targets])
-
-        def residuals(values: Values) -> Floats:
-            changed = parameters.with_values(base, values)
-            return np.concatenate([target.residuals(changed) for target in targets])
-
-        return stage(rows, residuals, groups, names)
-
-    def named(kind: str) -> list[MeasuredRun]:
-        return [run for run in runs if run.name.startswith(kind)]
-
-    alone = SoloRuns(named("solo/"))
-    pairs = [run for run in named("pair/") if _side_by_side(run).any()]
-    overheads = [name for name in parameters.OVERHEADS if name != "copy"]
-    rows = simulated(rows, [_overhead(run) for run in named("overhead/")], overheads)
-    base = parameters.with_rows(cluster, rows)
-    rows = stage(rows, lambda v: alone.residuals(parameters.with_values(base, v)), alone.groups, parameters.SOLO)
-    rows = simulated(rows, [_pair(run) for run in pairs], parameters.SHARING)
-    rows = simulated(rows, [_transfer(run) for run in named("transfer/")], ("copy", *parameters.LINKS, "copy_rate"))
+            before = {name: beliefs[name] for name in names if name in beliefs}
+            rows = fit(residuals, said.groups, before, parameters.identified(rows)).updated(rows)
     fitted = parameters.with_rows(cluster, rows)
-    return rows, tuple(Residual(run.name, _end(run), run.makespan(fitted, _alone(run))) for run in runs)
+    return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, _alone(run))) for run in runs)
 
 
-def _target(run: MeasuredRun, times: Floats, read: Callable[[Times], Floats], relative: Floats | float) -> Target:
-    measured = read(Times(_end(run), run.launches, run.copies))
-    return Target(run, times, read, measured, np.hypot(_CLOCK, np.hypot(relative, run.noise) * measured))
+class SimulatedRuns:
+    """What runs of a stage say: numbers that are read from their times, measured ones and simulated ones alike.
 
+    Parameters
+    ----------
+    runs
+        Those of which nothing is read count for nothing.
+    kind
+        How their names begin.
 
-def _end(run: MeasuredRun) -> float:
-    """Return when the last kernel or copy of a run ended, in us."""
-    return float(max(run.launches[:, 1].max(initial=0.0), run.copies[:, 1].max(initial=0.0)))
+    Attributes
+    ----------
+    groups
+        The number of the run that each residual is of.
+    """
 
+    def __init__(self, runs: Sequence[MeasuredRun], kind: str) -> None:
+        self._kind = kind
+        self._runs: list[tuple[MeasuredRun, Ints, Floats, Floats, Floats]] = []
+        for run in runs:
+            rows = np.flatnonzero(_side_by_side(run)[run.program.launch_op])
+            if len(rows) or kind != "pair/":
+                measured, (first, rest) = self._read(run.spans, rows), _DEVIATIONS[kind]
+                deviation = np.array([first, *[rest] * (len(measured) - 1)])
+                spread = np.hypot(_CLOCK, np.hypot(deviation, run.noise) * measured)
+                self._runs.append((run, rows, _alone(run), measured, spread))
+        self.groups: Ints = np.repeat(np.arange(len(self._runs)), [len(measured) for *_, measured, _ in self._runs])
 
-def _overhead(run: MeasuredRun) -> Target:
-    def read(times: Times) -> Floats:
-        return np.array([times.makespan, times.launches[:, 0].min()])
-
-    return _target(run, run.durations(), read, _OVERHEAD)
-
-
-def _transfer(run: MeasuredRun) -> Target:
-    def read(times: Times) -> Floats:
-        several = len(times.copies) > 1  # some may wait for an engine: the simulator lets all move, and end, together
-        return np.concatenate([[times.makespan], [] if several else np.diff(times.copies)[:, 0]])
-
-    return _target(run, run.durations(), read, _TRANSFER)
-
-
-def _pair(run: MeasuredRun) -> Target:
-    rows = np.flatnonzero(_side_by_side(run)[run.program.launch_op])
-
-    def read(times: Times) -> Floats:
-        ends = times.launches[rows, 1] - times.launches[rows, 0].min()
+    def _read(self, spans: Spans, rows: Ints) -> Floats:
+        """Return what times say, of kernels side by side those of some launches."""
+        if self._kind == "overhead/":
+            return np.array([spans.makespan, spans.launches[:, 0].min()])
+        if self._kind == "transfer/":
+            several = (
+                len(spans.copies) > 1
+            )  # some may wait for an engine: the simulator lets all move, and end, together
+            return np.concatenate([[spans.makespan], [] if several else np.diff(spans.copies)[:, 0]])
+        ends = spans.launches[rows, 1] - spans.launches[rows, 0].min()
         return np.concatenate([[ends.max()], ends])
 
-    return _target(run, _alone(run), read, np.array([_PAIR, *[_END] * len(rows)]))
+    def residuals(self, cluster: Cluster) -> Floats:
+        """Return simulated less measured, over the standard deviation."""
+        return np.concatenate([
+            (self._read(run.simulated(cluster, times), rows) - measured) / spread
+            for run, rows, times, measured, spread in self._runs
+        ])  # fmt: skip
 
 
 def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
@@ -126,11 +108,91 @@ def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
 
 def _alone(run: MeasuredRun) -> Floats:
     """Return the time alone of each operator of a run in us, as measured in it."""
-    durations = run.durations()
+    durations, operators = run.durations(), run.graph.operators
     if not _side_by_side(run).any():
         return durations
-    samples: dict[Signature, list[float]] = {}
-    for op, duration in zip(run.graph.operators, durations.tolist(), strict=True):
-        if op.name.startswith(ALONE):
-            samples.setdefault(signature(op), []).append(duration)
-    return np.array([float(np.median(samples[signature(op)])) for op in run.graph.operators])
+    pairs = zip(operators, durations.tolist(), strict=True)
+    samples = grouped((signature(op), us) for op, us in pairs if op.name.startswith(ALONE))
+    return np.array([float(np.median(samples[signature(op)])) for op in operators])
+
+
+_SWEEP: Final = 0.04
+"""Relative standard deviation of a kernel's time about that of its family."""
+
+_FEWEST: Final = 3  # sizes that make a family
+_TURNS: Final = 20
+
+
+def signature(op: Operator) -> tuple[float, float, tuple[object, ...]]:
+    """Return what makes two kernels the same work."""
+    return op.flops, op.nbytes, (op.kind, op.intensity, op.dtype, *op.kernels)
+
+
+class SoloRuns:
+    """What runs of one kernel alone say: its time, and how its rate grows with the number of its blocks.
+
+    Parameters
+    ----------
+    runs
+        Those whose graph has more than one operator, or whose operator has not one kernel, count for nothing.
+
+    Attributes
+    ----------
+    families
+        Kernels of which each block does the same, in different numbers: rows of the graph of all kernels.
+    groups
+        The number of the kernel that each residual is of.
+
+    Notes
+    -----
+    A kernel of N blocks, whose blocks take c each on an idle device, takes its latency and the longer of U(N) c and of
+    the time in which DRAM moves its bytes; U(N) is what it takes by itself (`Launch.units`), and depends on
+    `saturating_warps` and `block_spread`. c is the one with which those of a family that DRAM does not limit fit best.
+    """
+
+    def __init__(self, runs: Sequence[MeasuredRun]) -> None:
+        alone = [run for run in runs if len(run.graph) == 1 and len(run.graph.operator(0).kernels) == 1]
+        kernels, times = [], []
+        for same in grouped((signature(run.graph.operator(0)), run) for run in alone).values():
+            us = [float(run.durations()[0]) for run in same]
+            if min(us) > 0:
+                kernels.append(same[0].graph.operator(0))
+                times.append(float(np.median(us)))
+        families = grouped((_family(op), i) for i, op in enumerate(kernels)).values()
+        self.families: list[Ints] = [np.array(rows) for rows in families if len(rows) >= _FEWEST]
+        self.groups: Ints = np.concatenate(self.families) if self.families else np.zeros(0, np.int64)
+        self._measured = np.array(times)
+        if kernels:
+            self._graph = OpGraph([
+                Operator(f"k{i}", flops=op.flops, nbytes=op.nbytes, kernels=op.kernels, intensity=op.intensity,
+                         dtype=op.dtype)
+                for i, op in enumerate(kernels)
+            ])  # fmt: skip
+
+    def residuals(self, cluster: Cluster) -> Floats:
+        """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""
+        asked = demand_on(self._graph, cluster, 0, self._measured)
+        units, latencies = asked["units"], np.minimum(cluster.devices[0].kernel_latency, asked["solo"])
+        moved = self._graph.nbytes / cluster.devices[0].bandwidth
+        residuals = []
+        for rows in self.families:
+            measured, latency = self._measured[rows], latencies[rows]
+            block = float(((measured - latency) / units[rows]).min())
+            for _ in range(_TURNS):
+                busy = block * units[rows]
+                off = np.log((latency + np.maximum(busy, moved[rows])) / measured)
+                counts = moved[rows] < busy
+                if not counts.any():
+                    break
+                change = float(np.median(off[counts]))
+                block *= float(np.exp(-change))
+                if abs(change) < 1e-4:
+                    break
+            residuals.append(off / _SWEEP)
+        return np.concatenate(residuals)
+
+
+def _family(op: Operator) -> tuple[object, ...]:
+    kernel = op.kernels[0]
+    work = (float(f"{amount / kernel.blocks:.6g}") for amount in (op.flops, op.nbytes))
+    return (op.kind, op.dtype, op.intensity, *work, kernel.threads, kernel.registers)

@@ -13,6 +13,8 @@ SMALLEST: Final = 1e-3
 
 
 _NEAR: Final = 1e-6  # of a bound, which a fit comes near to and never reaches
+NORMAL_95: Final = 1.96
+"""Standard deviations on either side of the mean between which a normal variable lies with 95 %."""
 
 
 class Belief(NamedTuple):
@@ -66,6 +68,17 @@ class Parameter:
             return self.low
         return min(value, self.high)
 
+    def belief(self, value: float) -> "Belief":
+        """Return what is believed of it beforehand where it is said to have a value."""
+        if self.log and value < SMALLEST:  # said to cost nothing: no order of magnitude to go by
+            return UNKNOWN_COST
+        return Belief(self.inward(value), self.spread)
+
+    def interval(self, belief: "Belief") -> tuple[float, float, float]:
+        """Return its value, and between which it lies with 95 %."""
+        low, high = (belief.mean + side * NORMAL_95 * belief.spread for side in (-1, 1))
+        return self.outward(belief.mean), self.outward(low), self.outward(high)
+
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the largest place on that scale."""
@@ -78,8 +91,7 @@ CLASSES: Final = ("compute", "memory")
 OVERHEADS: Final = (
     "launch", "launch_latency", "record", "wait", "gap", "hop", "barrier", "graph_launch", "graph_node", "copy",
 )  # fmt: skip
-_PAIRS: Final = tuple((i, j) for i in range(2) for j in range(2))
-INTERFERENCE: Final = tuple(f"interference.{CLASSES[i]}.{CLASSES[j]}" for i, j in _PAIRS)
+INTERFERENCE: Final = {f"interference.{CLASSES[i]}.{CLASSES[j]}": (i, j) for i in range(2) for j in range(2)}
 LINKS: Final = ("link.latency", "link.bandwidth")
 SOLO: Final = ("saturating_warps", "bandwidth", "block_spread", "kernel_latency")
 """Those that say how the time of a kernel alone depends on the number of its blocks."""
@@ -111,7 +123,7 @@ def value_of(cluster: Cluster, name: str) -> float:
     """Return the value of a parameter in a cluster: of its first device or link; NaN if it has no link."""
     device = cluster.devices[0]
     if name in INTERFERENCE:
-        i, j = _PAIRS[INTERFERENCE.index(name)]
+        i, j = INTERFERENCE[name]
         return device.interference[i][j]
     if name in LINKS:
         return float(getattr(cluster.links[0][2], name.removeprefix("link."))) if cluster.links else float("nan")
@@ -131,33 +143,19 @@ def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
     """
     changes = {name: value for name, value in values.items() if name not in INTERFERENCE and name not in LINKS}
     rows = [list(row) for row in cluster.devices[0].interference]
-    for name, (i, j) in zip(INTERFERENCE, _PAIRS, strict=True):
+    for name, (i, j) in INTERFERENCE.items():
         rows[i][j] = values.get(name, rows[i][j])
     interference = (rows[0][0], rows[0][1]), (rows[1][0], rows[1][1])
     found = cluster.replace_devices(**changes, interference=interference)
     if not cluster.links or not any(name in values for name in LINKS):
         return found
-    latency, bandwidth = (_over(values.get(name), value_of(cluster, name)) for name in LINKS)
+    prior = {name: value_of(cluster, name) for name in LINKS}
+    latency, bandwidth = (values[name] / prior[name] if name in values and prior[name] else 1.0 for name in LINKS)
     links = tuple(
         (a, b, replace(link, latency=link.latency * latency, bandwidth=link.bandwidth * bandwidth))
         for a, b, link in cluster.links
     )
     return replace(found, links=links)
-
-
-def _over(value: float | None, prior: float) -> float:
-    return 1.0 if value is None or prior == 0.0 else value / prior
-
-
-def prior_beliefs(cluster: Cluster) -> dict[str, Belief]:
-    """Return what is believed of each parameter before anything is measured."""
-    return {name: _prior_belief(PARAMETERS[name], value) for name, value in values_of(cluster).items()}
-
-
-def _prior_belief(parameter: Parameter, value: float) -> Belief:
-    if parameter.log and value < SMALLEST:  # said to cost nothing: no order of magnitude to go by
-        return UNKNOWN_COST
-    return Belief(parameter.inward(value), parameter.spread)
 
 
 def inflated(beliefs: Mapping[str, Belief]) -> dict[str, Belief]:
@@ -168,8 +166,6 @@ def inflated(beliefs: Mapping[str, Belief]) -> dict[str, Belief]:
     }
 
 
-NORMAL_95: Final = 1.96
-"""Standard deviations on either side of the mean between which a normal variable lies with 95 %."""
 RETIRED: Final = ("sm_sensitivity", "dram_sensitivity")
 """Parameters of earlier models, which older files have."""
 
@@ -206,25 +202,18 @@ class ParameterRow(NamedTuple):
         return Belief(mean, max((mean - low) / NORMAL_95, (high - mean) / NORMAL_95, 1e-6))  # a bound may cut one off
 
 
-def interval_of(name: str, belief: Belief) -> tuple[float, float, float]:
-    """Return the value, and between which it lies with 95 %."""
-    outward, (mean, spread) = PARAMETERS[name].outward, belief
-    return outward(mean), outward(mean - NORMAL_95 * spread), outward(mean + NORMAL_95 * spread)
-
-
 def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
     """Return the parameters of a cluster of which nothing was measured yet."""
-    beliefs = prior_beliefs(cluster)
     rows = []
     for name, value in values_of(cluster).items():
-        _, low, high = interval_of(name, beliefs[name])
+        _, low, high = PARAMETERS[name].interval(PARAMETERS[name].belief(value))
         rows.append(ParameterRow(name, value, value, low, high, False, "nothing was measured that depends on it"))
     return tuple(rows)
 
 
 def beliefs_of(prior: Cluster, rows: Sequence[ParameterRow]) -> dict[str, Belief]:
     """Return what rows say of the parameters of a cluster; of those not identified, what was believed beforehand."""
-    beliefs = prior_beliefs(prior)
+    beliefs = {name: PARAMETERS[name].belief(value) for name, value in values_of(prior).items()}
     return beliefs | {row.name: row.belief for row in rows if row.identified}
 
 

@@ -7,7 +7,7 @@ from stand_ins import SimulatedBackend
 
 import simsched as ss
 from hwbackend import profiling
-from simsched.calibration.evidence import times_of
+from simsched.calibration.evidence import spans_of
 from simsched.model.backend import prepared
 from simsched.model.cluster import occupancy
 from simsched.model.profile import Replay
@@ -56,7 +56,7 @@ class HiddenDevice(SimulatedBackend):
         program = prepared(self, schedule)
         traces = [ss.simulate(program, self.truth, self.cost, jitter=self.jitter, rng=self.rng) for _ in range(repeats)]
         latency = [trace.makespan for trace in traces]
-        _, launches, copies = times_of(traces[int(np.argsort(latency)[len(latency) // 2])])
+        launches, copies = spans_of(traces[int(np.argsort(latency)[len(latency) // 2])])
         trace = measured_trace(program, self.cluster, launches, copies)
         name = program.graph.name if isinstance(schedule, type(program)) else schedule.scheduler
         return Replay(tuple(latency), trace, {"backend": self.name, "device": "hidden a100"}, name=name)

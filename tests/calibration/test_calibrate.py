@@ -11,8 +11,7 @@ from hidden_device import HIDDEN, PRIOR, HiddenDevice
 import simsched as ss
 from simsched.base.errors import CalibrationError, SimschedError
 from simsched.calibration import Calibration, calibrate, recalibrate
-from simsched.calibration.evidence import MeasuredRun
-from simsched.calibration.file import RunColumns
+from simsched.calibration.evidence import MeasuredRun, spans_of
 from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.profile import MeasuredDevice, MeasuredOperator, Profile
@@ -119,10 +118,10 @@ def test_copies_that_take_turns_are_no_faster_link():
     device = HiddenDevice(prior, prior.replace_links(bandwidth=40e3), noise=0.0)
     found = device.microbenchmarks()
     plan = next(run for run in found.runs if run.name == "transfer/4-at-once")
-    copies = MeasuredRun.of(plan).copies
+    launches, copies = spans_of(plan.trace)
     assert np.ptp(copies[:, 1]) < 100.0  # the simulator shares
     turns = copies[:, :1].min() + 400.0 * np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
-    trace = measured_trace(plan.program, prior, MeasuredRun.of(plan).launches, turns)
+    trace = measured_trace(plan.program, prior, launches, turns)
     only = (replace(plan, trace=trace), *(run for run in found.runs if run.name.startswith("transfer/one")))
     assert row(calibrate(None, replace(found, runs=only)), "link.bandwidth").value == pytest.approx(40e3, rel=0.02)
 
@@ -142,9 +141,8 @@ def test_a_fit_leaves_a_plateau(microbenchmarks):
 def test_what_no_value_explains_is_contradicted(microbenchmarks):
     """The same two kernels, said to have taken 8 times as long as one."""
     run = next(run for run in microbenchmarks.runs if run.name == PAIR)
-    kept = MeasuredRun.of(run)
-    together = np.array([not name.startswith("alone") for name in kept.graph.names])[kept.program.launch_op]
-    launches = kept.launches.copy()
+    together = np.array([not name.startswith("alone") for name in run.program.graph.names])[run.program.launch_op]
+    launches, _ = spans_of(run.trace)
     launches[together, 1] += 7 * np.diff(launches[~together]).mean()
     slow = replace(run, trace=measured_trace(run.program, PRIOR, launches))
     found = calibrate(None, replace(microbenchmarks, runs=(slow,)))
@@ -216,7 +214,7 @@ def test_recalibration_does_not_raise_the_error(device, calibrated):
     slow = [replace(run, latency=tuple(2 * us for us in run.latency)) for run in streams(device, 2, 6)]
     found = recalibrate(again(calibrated), [again(run) for run in slow])  # all of it from files
     assert len(found.runs) == len(calibrated.runs) + 2
-    assert found.error.mean <= calibrated.error.mean + 2 * max(run.noise for run in found.measured)
+    assert found.error.mean <= calibrated.error.mean + 2 * max(run.noise for run in found.runs)
 
 
 def test_a_calibration_is_a_cost_model(calibrated):
@@ -369,6 +367,6 @@ def test_many_runs_make_a_small_file():
     device = HiddenDevice(noise=0.0)
     graph = device.realise(load("random:layered", n_ops=120, n_layers=12, n_edges=240, time=(5.0, 20.0)))
     plan = random_schedule(graph, PRIOR, rng=0, streams=6, execution="events")
-    runs = (RunColumns.of(MeasuredRun.of(device.replay(plan, repeats=6))),) * 40
+    runs = (MeasuredRun.of(device.replay(plan, repeats=6)),) * 40
     found = Calibration(PRIOR, PRIOR, graph, {}, {}, (), (), runs=runs, held_out=(False,) * 40)
     assert len(json.dumps(found.to_dict())) < 2_000_000

@@ -4,7 +4,7 @@ import pytest
 
 import simsched as ss
 from hwbackend.microbenchmarks import schedules
-from simsched.calibration.evidence import MeasuredRun, times_of
+from simsched.calibration.evidence import MeasuredRun
 from simsched.calibration.microbenchmarks import microbenchmarked
 
 
@@ -14,8 +14,7 @@ def found_by_overheads(truth, prior):
     for plan in schedules(prior):
         if plan.scheduler.startswith("overhead/"):
             trace = ss.simulate(plan, truth)
-            times = times_of(trace)
-            runs.append(MeasuredRun(plan.scheduler, trace.program, (trace.makespan,) * 3, times.launches, times.copies))
+            runs.append(MeasuredRun.of(ss.Replay((trace.makespan,) * 3, trace, name=plan.scheduler)))
     rows, residuals = microbenchmarked(runs, prior)
     return {row.name: row for row in rows}, max(abs(row.error) for row in residuals)
 
