@@ -16,7 +16,7 @@ import workloads
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Yardstick, evaluate
 from simsched.experiments.study.execution import Batches, pool_of
-from simsched.experiments.study.grid import seed_of
+from simsched.experiments.study.study import seed_of
 
 SCHEDULERS = ("sequential", "lios", "inter-lp", "hios-lp", "inter-mr", "hios-mr")
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_cases import study
 
-from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of, units
-from simsched.experiments.study.study import SIMULATION_DEFAULTS
+from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, SIMULATION_DEFAULTS, rows_of, seed_of, units
 
 
 def test_order_of_rows():

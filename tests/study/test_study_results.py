@@ -11,8 +11,8 @@ from study_cases import fork, study
 
 from simsched.base.errors import MissingDependencyError
 from simsched.experiments.study import Results, run_study
-from simsched.experiments.study.grid import swept_columns
 from simsched.experiments.study.results import means
+from simsched.experiments.study.study import swept_columns
 
 STUDY = study(
     "lios", {"scheduler": "lios", "streams": [1, 0]}, "study_cases:fails",

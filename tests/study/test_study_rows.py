@@ -12,7 +12,7 @@ from study_cases import fork, study
 import simsched as ss
 import workloads
 from simsched.experiments.study.evaluate import Evaluate, graph_digest, row_key, target_digest
-from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, rows_of, seed_of
+from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, rows_of, seed_of
 
 
 def evaluated(whole, load=fork, time_limit=None, known=None, version="1.0"):

@@ -18,9 +18,8 @@ from simsched.calibration import read_target
 from simsched.experiments.comparison import row_of
 from simsched.experiments.evaluate import Yardstick, evaluate
 from simsched.experiments.study.execution import TimeLimitReached, call_within
-from simsched.experiments.study.grid import GRAPH, JITTER, SCHEDULER, RowSpec, seed_of
 from simsched.experiments.study.store import STATUSES
-from simsched.experiments.study.study import Point
+from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
 from simsched.model import Cluster, OpGraph, Schedule, Target, operator_times, upon
 from simsched.model.calibrated import bare, with_cluster
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS

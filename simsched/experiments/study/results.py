@@ -13,9 +13,8 @@ from simsched.base.shown import VIEWS
 from simsched.base.units import MS
 from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.study import store
-from simsched.experiments.study.grid import swept_columns
 from simsched.experiments.study.store import STATUSES, WALL
-from simsched.experiments.study.study import Study, text_of
+from simsched.experiments.study.study import Study, swept_columns, text_of
 
 _RESULTS: Final = "graph, makespan_us, ..."
 _ORDER: Final = (

@@ -11,10 +11,9 @@ from typing import Any
 from simsched.base.errors import StudyError
 from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target
 from simsched.experiments.study.execution import Batches, pool_of
-from simsched.experiments.study.grid import rows_of
 from simsched.experiments.study.results import Results
 from simsched.experiments.study.store import all_rows, appending, prepare, rows_file
-from simsched.experiments.study.study import Study, points, refusing
+from simsched.experiments.study.study import Study, points, refusing, rows_of
 from simsched.schedulers import resolve
 
 

@@ -1,4 +1,4 @@
-"""`Study`: what is to be run, as a TOML file or in Python; checked when made."""
+"""`Study`: what is to be run, as a TOML file or in Python, checked when made; and its rows, in a fixed order."""
 
 import inspect
 import json
@@ -8,10 +8,13 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Final
+
+import numpy as np
 
 from simsched.base.codec import Among, Amount, Count, Filled, Kind, Name, Range, Refused, Seed, Size, kind_of
 from simsched.base.errors import SimschedError, StudyError, UnknownNameError
@@ -26,9 +29,10 @@ Table = dict[str, Any]
 Point = Mapping[str, Any]
 """A value for each field of a table; those of tables inside have names such as ``device.launch``."""
 
-FIELDS: Final = (
-    "name", "schedulers", "seeds", "seed", "workload", "cluster", "simulation", "execution", "figure",
-)  # fmt: skip
+GRAPH, SCHEDULER, JITTER = range(3)
+"""What the random numbers of an instance are for."""
+
+FIELDS: Final = ("name", "schedulers", "seeds", "seed", "workload", "cluster", "simulation", "execution", "figure")
 _FREE: Final = ("execution", "figure")  # fields that no row depends on
 SIMULATION_DEFAULTS: Final = {"engine": "compiled", "threads": "device", "transfers": "async", "bound": True}
 MOST_ROWS: Final = 1_000_000
@@ -433,3 +437,101 @@ def text_of(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# The rows ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpec:
+    """What a row is made from.
+
+    Parameters
+    ----------
+    index
+        Its number in the study.
+    unit
+        Name of its workload and instance: rows of one unit have one graph.
+    workload, cluster, simulation
+        Values of their fields.
+    root, instance
+        Root seed of the study, and number of the instance.
+    choice
+        The scheduler.
+    known
+        Key of the row where there is one already, else None.
+    """
+
+    index: int
+    unit: str
+    workload: Point
+    root: int
+    instance: int
+    cluster: Point
+    simulation: Point
+    choice: Choice
+    known: str | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that say what the row is of."""
+        parts: tuple[tuple[str, Mapping[str, Any]], ...] = (
+            ("workload.", self.workload), ("", {"seed": self.instance}), ("cluster.", self.cluster),
+            ("simulation.", self.simulation), ("", {"scheduler": self.choice.label}),
+            ("option.", dict(self.choice.options)),
+        )  # fmt: skip
+        return {
+            f"{part}{key}": text_of(value) if isinstance(value, tuple) else value
+            for part, table in parts
+            for key, value in table.items()
+        }
+
+
+def units(study: Study) -> list[tuple[str, Point, int]]:
+    """Return every workload with each of its instances: name of the unit, point, number of the instance."""
+    found = list(product(points(*study.workload), study.instances))
+    texts = [json.dumps(["simsched.unit", point, study.seed, instance]) for point, instance in found]
+    return [(sha256(text.encode()).hexdigest()[:16], *each) for text, each in zip(texts, found, strict=True)]
+
+
+def rows_of(
+    study: Study, known: Mapping[int, str] | None = None, shard: tuple[int, int] | None = None
+) -> list[RowSpec]:
+    """Return the rows of a study in their order: workload, instance, cluster, simulation, scheduler.
+
+    Parameters
+    ----------
+    known
+        Keys of the rows that there are already, by index.
+    shard
+        ``(i, n)``: part i of n alone, i from 1. Units are dealt out by turns, or rows where there are fewer units.
+    """
+    keys, (part, parts) = known or {}, shard or (1, 1)
+    inner = list(product(points(*study.cluster), points(study.simulation), study.choices))
+    found, everything = [], units(study)
+    by_row = len(everything) < parts
+    for number, (unit, point, instance) in enumerate(everything):
+        for index, (cluster, simulation, choice) in enumerate(inner, number * len(inner)):
+            if (index if by_row else number) % parts == part - 1:
+                row = RowSpec(index, unit, point, study.seed, instance, cluster, simulation, choice, keys.get(index))
+                found.append(row)
+    return found
+
+
+def swept_columns(study: Study) -> list[str]:
+    """Return the columns that a study varies: of the workload, the cluster and the simulation, in that order."""
+    found = []
+    for name, tables in (("workload", study.workload), ("cluster", study.cluster), ("simulation", [study.simulation])):
+        several = list(points(*tables))
+        keys = dict.fromkeys(key for point in several for key in point)
+        found += [f"{name}.{key}" for key in keys if len({point.get(key, ...) for point in several}) > 1]
+    return found
+
+
+def seed_of(root: int, instance: int, purpose: int) -> int:
+    """Return the seed of an instance for the graph, for the scheduler, or for jitter: 53 bits.
+
+    It is that of child `purpose` of child `instance` of ``SeedSequence(root)``, as `spawn` makes them:
+    the same however many instances there are, and at every point of the grid.
+    """
+    child = np.random.SeedSequence(root, spawn_key=(instance, purpose))
+    return int(child.generate_state(1, np.uint64)[0]) >> 11

@@ -189,7 +189,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
 
 def _study(results: "study.Results") -> Sequence[Section]:
     """Return means, figures, how far a study is, what its searches say, and what it is made of."""
-    from simsched.experiments.study.grid import swept_columns
+    from simsched.experiments.study.study import swept_columns
     from simsched.show.study import charts_of
 
     done = [row for row in results.rows if row["status"] == "ok"]
