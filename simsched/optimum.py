@@ -21,7 +21,7 @@ from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, 
 from simsched.schedulers import schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of, ways
-from simsched.schedulers.options import Rng, Seconds, taken
+from simsched.schedulers.protocol import Rng, Seconds, taken
 from simsched.simulator.workload import demand_on
 
 __all__ = ["Optimum", "optimal"]

@@ -10,8 +10,7 @@ from typing import Any, Final, cast
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
-from simsched.schedulers.options import taken
-from simsched.schedulers.protocol import Scheduler, Tools
+from simsched.schedulers.protocol import Scheduler, Tools, taken
 
 __all__ = [
     "FAST_UP_TO", "SCHEDULERS", "Scheduler", "Tools", "equipped", "resolve", "schedule", "scheduler_name", "takes",

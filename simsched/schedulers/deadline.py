@@ -56,7 +56,9 @@ class Deadline:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._restore()
+        if self._watches:
+            signal.signal(signal.SIGINT, signal.SIG_DFL if self._usual is None else self._usual)
+            self._watches = False
 
     def over(self) -> bool:
         """Return whether the search has to stop; the first time that is so, it is logged."""
@@ -67,11 +69,6 @@ class Deadline:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupted = True
-        self._restore()  # a second Ctrl-C is not asked
+        self.__exit__()  # a second Ctrl-C is not asked
         if isinstance(getattr(self._usual, "__self__", None), Deadline):
             self._usual(number, frame)  # that of the search which this one is a part of
-
-    def _restore(self) -> None:
-        if self._watches:
-            signal.signal(signal.SIGINT, signal.SIG_DFL if self._usual is None else self._usual)
-            self._watches = False

@@ -7,7 +7,7 @@ import numpy as np
 from simsched.base.codec import Among, Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.list_scheduling import Draft
-from simsched.schedulers.options import Rng
+from simsched.schedulers.protocol import Rng
 
 Rank = Annotated[str, Among(("time", "upward"))]
 

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
-from simsched.schedulers.instance import Edge, Instance, transfer
-from simsched.schedulers.listing import place_of, require_finite
+from simsched.schedulers.listing import Edge, Instance, place_of, require_finite, transfer
 
 _AT_A_TIME: Final = 10_000
 """Operators after which the machine code returns for a moment: so that Ctrl-C is heard."""
@@ -148,21 +147,16 @@ def use(s: Lists, stream: Stream) -> None:
     else:
         stream.n_gaps -= 1
         for k in range(s.at, stream.first + stream.n_gaps):
-            become(s.gaps[k], s.gaps[k + 1])
+            s.gaps[k].start, s.gaps[k].end = s.gaps[k + 1].start, s.gaps[k + 1].end
 
 
 def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
     """Add an idle interval before that of a number."""
     at = stream.first + number
     for k in range(stream.first + stream.n_gaps, at, -1):
-        become(s.gaps[k], s.gaps[k - 1])
+        s.gaps[k].start, s.gaps[k].end = s.gaps[k - 1].start, s.gaps[k - 1].end
     s.gaps[at].start, s.gaps[at].end = start, end
     stream.n_gaps += 1
-
-
-def become(gap: Gap, other: Gap) -> None:
-    """Write an idle interval over another one."""
-    gap.start, gap.end = other.start, other.end
 
 
 def charged_start(s: Lists, i: int, slot: int) -> float:
@@ -250,33 +244,28 @@ def find_best(s: Lists, i: int) -> None:
         last = first + 1
     s.best, s.slot = inf, -1
     for d in range(s.n_devices):
-        compare(s, i, d, first, last)
-
-
-def compare(s: Lists, i: int, d: int, first: int, last: int) -> None:
-    """Compare the streams of a device with the best place so far."""
-    there, us = 0.0, s.time[d * s.n_ops + i]
-    ahead = 0.0 if s.ahead is None else s.ahead[i * s.n_devices + d]
-    for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
-        edge = s.inputs[q]
-        producer = s.ops[edge.op]
-        moved = transfer(edge, producer.slot // s.n_streams, d, s.n_devices, s.latency, s.bandwidth)
-        there = max(there, producer.finish + moved)
-    for slot in range(d * s.n_streams + first, d * s.n_streams + last):
-        stream, at = s.streams[slot], -1
-        start, issued = max(stream.free, there), 0.0
-        if s.insertion:
-            at = find_gap(s, stream, there, us)
-        if at >= 0:
-            start = max(s.gaps[at].start, there)
-        elif s.charged:
-            start = charged_start(s, i, slot)
-            issued = s.tried
-        end = max(start + us, issued)
-        if end + ahead < s.best or s.slot < 0:
-            s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued
-        if end == there + us:
-            break  # on no stream of this device could it end earlier
+        there, us = 0.0, s.time[d * s.n_ops + i]
+        ahead = 0.0 if s.ahead is None else s.ahead[i * s.n_devices + d]
+        for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
+            edge = s.inputs[q]
+            producer = s.ops[edge.op]
+            moved = transfer(edge, producer.slot // s.n_streams, d, s.n_devices, s.latency, s.bandwidth)
+            there = max(there, producer.finish + moved)
+        for slot in range(d * s.n_streams + first, d * s.n_streams + last):
+            stream, at = s.streams[slot], -1
+            start, issued = max(stream.free, there), 0.0
+            if s.insertion:
+                at = find_gap(s, stream, there, us)
+            if at >= 0:
+                start = max(s.gaps[at].start, there)
+            elif s.charged:
+                start = charged_start(s, i, slot)
+                issued = s.tried
+            end = max(start + us, issued)
+            if end + ahead < s.best or s.slot < 0:
+                s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued
+            if end == there + us:
+                break  # on no stream of this device could it end earlier
 
 
 # Simulated on one, two and four A40, HEFT, PEFT and ETF gain nothing from more than 4 to 8 streams of one device. On

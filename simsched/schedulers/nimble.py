@@ -9,7 +9,7 @@ from simsched.base.codec import Among
 from simsched.base.errors import SchedulerError
 from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
 from simsched.schedulers.listing import captured, place_of, reduced
-from simsched.schedulers.options import Mode
+from simsched.schedulers.protocol import Mode
 
 Ways = Annotated[str, Among(("chains", "reuse", "dilworth"))]
 

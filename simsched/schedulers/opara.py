@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from types import MappingProxyType
 from typing import Annotated, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
 from simsched.schedulers.listing import captured, turns
-from simsched.schedulers.options import Mode
+from simsched.schedulers.protocol import Mode
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
 SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024
@@ -27,10 +26,8 @@ _TABLE: Final = (
     "unsqueeze view avg_pool reshape max_pool adaptive_avg_pool adaptive_max_pool permute flatten dropout batch_norm "
     "layer_norm instance_norm contiguous ones to"
 )
-_OUR_WORDS: Final = ("pool", "copy")  # for avg_pool, max_pool and contiguous
-_MISSPELT: Final = MappingProxyType({"sqrt": "relusqrt", "permute": "premute"})  # in the released table
-_MOVING_KINDS: Final = frozenset((*_TABLE.split(), *_OUR_WORDS))
-_MOVING_NAMES: Final = tuple(_MISSPELT.get(word, word) for word in _TABLE.split())
+_MOVING_KINDS: Final = frozenset((*_TABLE.split(), "pool", "copy"))  # ours for avg_pool, max_pool and contiguous
+_MOVING_NAMES: Final = _TABLE.replace("sqrt", "relusqrt").replace("permute", "premute").split()  # as released
 
 
 def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool) -> tuple[Floats, str]:

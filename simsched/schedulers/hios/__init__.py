@@ -11,10 +11,8 @@ from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost
 from simsched.model.graph.ordering import grouped
 from simsched.schedulers.hios import kernels
 from simsched.schedulers.hios.kernels import NONE, Mapping, Stage
-from simsched.schedulers.instance import Instance
-from simsched.schedulers.listing import by_priority, place_of, require_finite
-from simsched.schedulers.options import Mode
-from simsched.schedulers.protocol import Tools
+from simsched.schedulers.listing import Instance, by_priority, place_of, require_finite
+from simsched.schedulers.protocol import Mode, Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageLatencyOption
 
 

@@ -4,7 +4,7 @@ from math import inf
 from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.schedulers.instance import Edge, transfer
+from simsched.schedulers.listing import Edge, transfer
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22

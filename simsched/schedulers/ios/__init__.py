@@ -15,8 +15,7 @@ from simsched.rewriting import merge
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios.part import Part, Problem, Solution, StoppedError, TooLargeError
 from simsched.schedulers.listing import require_finite
-from simsched.schedulers.options import Mode, Seconds
-from simsched.schedulers.protocol import Tools
+from simsched.schedulers.protocol import Mode, Seconds, Tools
 from simsched.schedulers.stage_costs import StageLatencyOption
 
 

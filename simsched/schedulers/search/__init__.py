@@ -13,8 +13,7 @@ from simsched.base.jit import running_time
 from simsched.model import EXECUTIONS, Cluster, CostModel, Ints, OpGraph, Schedule
 from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of, readers, sources
-from simsched.schedulers.options import Rng, Seconds
-from simsched.schedulers.protocol import Tools
+from simsched.schedulers.protocol import Rng, Seconds, Tools
 from simsched.schedulers.search.walk import GUIDED, Walk
 
 FAST: Final = (

@@ -14,8 +14,7 @@ from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, default_cost, occupancy
 from simsched.model.costmodel import operator_times
-from simsched.schedulers.instance import Edge, transfer
-from simsched.schedulers.listing import ways
+from simsched.schedulers.listing import Edge, transfer, ways
 
 
 class Op(Row):
