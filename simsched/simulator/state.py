@@ -12,8 +12,8 @@ COHORTS: Final = MAX_COHORTS + 1
 """Room for the cohorts of a kernel, one more than it may have."""
 ASLEEP, NEXT = range(2)
 """How a lane stands between two instructions: nothing is issued, or it is to take up the next."""
-RUNNING, OVER, STUCK, FULL = range(4)
-"""How a run stands: it goes on; nothing is left to happen, all is done or not; points are full."""
+NEW, RUNNING, OVER, STUCK, FULL = range(5)
+"""How a run stands: to begin; it goes on; nothing is left to happen, all is done or not; points are full."""
 
 
 class Launch(Row):
@@ -69,7 +69,6 @@ class Lane(Row):
     time: f8
     free: f8
     issued: f8
-    start: f8
     ready: f8
     gap: f8
     hop: f8
@@ -107,15 +106,12 @@ class Connection(Row):
 
 
 class Event(Row):
-    """When an event was issued and reached (inf: not yet), and the last of those who wait for either."""
+    """When something came about (inf: not yet) after which span, and the last of those who wait for it."""
 
-    issued: f8
-    reached: f8
-    lane: i4
-    issue_waiters: i4
-    reach_waiters: i4
-    issue: i4  # the host span that issued its record
-    cause: i4  # the span that had to end before it was reached
+    time: f8
+    cause: i4
+    waiters: i4
+    lane: i4  # of its record
 
 
 class Item(Row):
@@ -139,7 +135,6 @@ class Device(Row):
     resident_kernels: i8
     copy_load: f8
     new_load: f8
-    drained: f8
     last_time: f8
     outstanding: i8
     point: i8
@@ -151,10 +146,8 @@ class Device(Row):
     freed: i4
     skipping: i4
     alone: i4  # lane of a kernel that has had the device to itself, -1 if there is none
-    last_kernel: i4
     last_row: i4
     loaded: i4
-    waiters: i4
 
 
 class Span(Row):
@@ -195,9 +188,8 @@ class State(Table):
     place: Column[i4]  # device
     lane_of: Column[i4]  # -1: of none
     cost: Column[f8]  # us of each action on each device
-    timed: i8  # host times are those of the next two instead
-    lead: Column[f8]  # us of the host before each instruction, or none
-    own: Column[f8]  # us of each instruction
+    lead: Column[f8]  # us of the host before each instruction, if some have a time of their own
+    own: Column[f8]  # then us of each instruction
     launches: Rows[Launch]
     launch_op: Column[i4]
     copy_op: Column[i4]
@@ -227,7 +219,6 @@ class State(Table):
     # samples
     sample: i8
     n_samples: i8
-    begun: i8  # 0: the first is to be begun
     jittered: i8
     factors: Column[f8]  # of the time of each operator, for each sample
     makespans: Column[f8]
@@ -237,7 +228,6 @@ class State(Table):
     limit: f8  # what is due by then belongs to this instant
     makespan: f8
     status: i8
-    n_steps: i8
     count: i8
     n_later: i8
     later: Rows[Later] = length("n_lanes + n_hosts + 1")  # heap by time, then key
@@ -247,7 +237,7 @@ class State(Table):
 
     # hosts and streams
     hosts: Rows[Host] = length("n_hosts")
-    events: Rows[Event] = length("n_events")
+    events: Rows[Event] = length("2 * n_events + n_devices")  # reached, then issued; then the last kernel is over
     lanes: Rows[Lane]
     items: Rows[Item] = length("n_instructions")  # what is issued to each lane, room for all of it
     connections: Rows[Connection]

@@ -16,7 +16,7 @@ from simsched.simulator.device import (
     start_running,
     take,
 )
-from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
+from simsched.simulator.links import end_due_flows, share_flows, take_loads
 from simsched.simulator.state import COHORTS, COMPLETE, DISPATCH, RELEASE, SHARE, State
 
 SHORT: Final = 100.0
@@ -27,11 +27,12 @@ def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
     """Take a launch, the instruction at `place`, that has reached the head of its stream."""
     set_up(s, row, lane, d, place)
     launch, work, device = s.launches[row], s.work[lane], s.devices[d]
-    s.lanes[lane].start = s.now
     if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        work.start = s.now
         push(s, s.now + work.solo, COMPLETE, lane)
         return
     if work.unit < LEAST_UNIT:
+        work.start = s.now
         _end_kernel(s, lane)
         return
     begin_kernel(work, launch.blocks)
@@ -79,16 +80,11 @@ def end_cohorts(s: State, d: int) -> None:
     if device.alone >= 0:
         if s.recording:
             _run_alone(s, d, device.alone)
-        _end_running(s, device.alone)
+        _end_kernel(s, device.alone)
         device.alone = -1
     for i in range(end_due(s, d)):
-        _end_running(s, s.over[i])
+        _end_kernel(s, s.over[i])
     dispatch_later(s, d)
-
-
-def _end_running(s: State, lane: int) -> None:
-    s.lanes[lane].start = s.work[lane].start
-    _end_kernel(s, lane)
 
 
 def _run_alone(s: State, d: int, lane: int) -> None:
@@ -132,13 +128,8 @@ def _join_others(s: State, d: int) -> None:
 # Copies that move bytes
 
 
-def start_flow(s: State, lane: int, copy: int) -> None:
-    """Begin to move the bytes of the copy at the head of a lane."""
-    begin_flow(s, lane, copy)
-    _share_links_later(s)
-
-
-def _share_links_later(s: State) -> None:
+def share_links_later(s: State) -> None:
+    """Share links anew at the end of this instant."""
     if not s.sharing:
         s.sharing = 1
         go_on(s, SHARE, s.n_lanes + s.n_hosts + 2 * s.n_devices + 1)
@@ -156,4 +147,4 @@ def end_flows(s: State) -> None:
     """End the copies whose last byte has arrived."""
     for k in range(end_due_flows(s)):
         go_on(s, RELEASE, s.over[k])
-    _share_links_later(s)
+    share_links_later(s)

@@ -7,7 +7,7 @@ from simsched.base.jit import piece
 from simsched.simulator.compiled.events import go_on, leave, open_instant
 from simsched.simulator.compiled.gpu import dispatch, end_cohorts, end_flows, share_links
 from simsched.simulator.compiled.streams import LAUNCH_OVER, TURN, run_host, run_lane
-from simsched.simulator.state import ASLEEP, COMPLETE, FULL, OVER, PHASES, RELEASE, RUNNING, STUCK, State
+from simsched.simulator.state import ASLEEP, COMPLETE, FULL, NEW, OVER, PHASES, RELEASE, RUNNING, STUCK, State
 
 BUDGET: Final = 2**16
 """Events after which a run returns, so that an interruption by the user is heard."""
@@ -18,41 +18,24 @@ MOST_POINTS: Final = 64
 @piece("simulator")
 def run_samples(s: State) -> None:
     """Run the samples, as far as a budget of events and the room for points reach; then go on where they ended."""
-    left = BUDGET
-    if not s.begun:
-        s.begun, s.sample = 1, 0
+    if s.status == NEW:
+        s.sample = 0
         reset(s)
-    elif s.status == FULL:
-        s.status = RUNNING
-    while True:
-        left = _go_on(s, left)
-        if s.status != OVER:
-            return
-        s.makespans[s.sample] = s.makespan
-        s.sample += 1
-        if s.sample == s.n_samples:
-            return
-        reset(s)
-
-
-def _go_on(s: State, left: int) -> int:
-    """Run until the sample or the budget is over, or the points are full; return what is left of the budget."""
+    s.status, left = RUNNING, BUDGET
     while s.status == RUNNING:
         phase = 0
         while phase < PHASES and s.queues[phase] < 0:
             phase += 1
         if phase == PHASES:
             if not open_instant(s):
-                s.status = _end(s)
+                _end(s)
         elif left == 0:
-            break
+            return
         elif s.recording and s.n_points + MOST_POINTS > s.point_room:
             s.status = FULL
         else:
             left -= 1
-            s.n_steps += 1
             _process(s, phase)
-    return left
 
 
 def _process(s: State, phase: int) -> None:
@@ -79,15 +62,21 @@ def _process(s: State, phase: int) -> None:
         share_links(s)
 
 
-def _end(s: State) -> int:
-    """Return whether all is done when nothing is left to happen."""
+def _end(s: State) -> None:
+    """End a sample in which nothing is left to happen."""
     for t in range(s.n_hosts):
         if s.hosts[t].at < s.thread_ptr[t + 1]:
-            return STUCK
+            s.status = STUCK
     for i in range(s.n_lanes):
         if s.lanes[i].head < s.lanes[i].tail:
-            return STUCK
-    return OVER
+            s.status = STUCK
+    if s.status == RUNNING:
+        s.makespans[s.sample] = s.makespan
+        s.sample += 1
+        if s.sample < s.n_samples:
+            reset(s)
+        else:
+            s.status = OVER
 
 
 def reset(s: State) -> None:
@@ -98,10 +87,10 @@ def reset(s: State) -> None:
         s.queues[phase] = -1
     for i in range(2 * s.n_timers):
         s.timers[i] = inf
-    for i in range(s.n_events):
+    for i in range(2 * s.n_events + s.n_devices):
         event = s.events[i]
-        event.issued = event.reached = inf
-        event.issue_waiters = event.reach_waiters = -1
+        event.time = inf if i < 2 * s.n_events else 0.0  # a device has nothing to do at first
+        event.cause = event.waiters = -1
     for i in range(s.n_connections):
         connection = s.connections[i]
         connection.head = connection.tail = connection.first
@@ -113,25 +102,20 @@ def reset(s: State) -> None:
         lane.state = ASLEEP
         lane.cause = lane.free_cause = lane.span_cause = -1
     for d in range(s.n_devices):
-        _reset_device(s, d)
+        device, room, free = s.devices[d], s.room[d], s.free[d]
+        device.copy_load = device.last_time = 0.0
+        device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
+        device.dispatching = device.freed = device.loaded = 0
+        device.skipping = device.alone = device.last_row = -1
+        free.warps, free.blocks = room.warps, room.blocks
+        free.registers, free.shared_memory = room.registers, room.shared_memory
+        if s.recording:  # it is idle at first
+            device.point = s.n_points
+            s.n_points += 1
+            point = s.points[device.point]
+            point.device, point.time = d, 0.0
+            point.sm = point.dram = point.warps = point.active = 0.0
     for t in range(s.n_hosts):
         host = s.hosts[t]
         host.time, host.at, host.state, host.cause = 0.0, s.thread_ptr[t], TURN, -1
         go_on(s, RELEASE, s.n_lanes + t)
-    s.status = RUNNING
-
-
-def _reset_device(s: State, d: int) -> None:
-    device, room, free = s.devices[d], s.room[d], s.free[d]
-    device.copy_load = device.drained = device.last_time = 0.0
-    device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
-    device.dispatching = device.freed = device.loaded = 0
-    device.skipping = device.alone = device.last_kernel = device.last_row = device.waiters = -1
-    free.warps, free.blocks = room.warps, room.blocks
-    free.registers, free.shared_memory = room.registers, room.shared_memory
-    if s.recording:  # it is idle at first
-        device.point = s.n_points
-        s.n_points += 1
-        point = s.points[device.point]
-        point.device, point.time = d, 0.0
-        point.sm = point.dram = point.warps = point.active = 0.0

@@ -11,7 +11,7 @@ from simsched.model import Floats, Program
 from simsched.model.trace import Load
 from simsched.simulator.compiled.loop import MOST_POINTS, run_samples
 from simsched.simulator.deadlock import deadlock
-from simsched.simulator.state import FULL, OVER, RUNNING, Point, Span, State
+from simsched.simulator.state import FULL, NEW, OVER, RUNNING, Point, Span, State
 
 Array = npt.NDArray[Any]
 _CURVE: Final = ("time", "sm", "dram", "warps", "active")
@@ -81,9 +81,8 @@ class Memory:
 
     def again(self) -> float:
         """Return what `makespan` would, of the same launches: the quickest way to run once more."""
-        state = self.state
-        state.begun = 0
-        return state.makespan if self._go_on() == OVER else inf
+        self.state.status = NEW
+        return self.state.makespan if self._go_on() == OVER else inf
 
     def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
         """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
@@ -108,7 +107,8 @@ class Memory:
         stuck = lanes[lanes["head"] < lanes["tail"]]
         waiting = self.state["items"]["code"][stuck["head"]] >> 2
         held = list(zip(stuck["stream"].tolist(), waiting.tolist(), strict=True))
-        issued = self.state["events"]["issued"] < inf
+        n = self.state.n_events
+        issued = self.state["events"]["time"][n : 2 * n] < inf
         return deadlock(self._program, self.state["hosts"]["at"].tolist(), held, issued.tolist())
 
     def _begin(self, launches: Array, factors: Floats | None) -> Floats:
@@ -119,7 +119,7 @@ class Memory:
         state.n_samples, state.jittered = len(found), factors is not None
         if factors is not None:
             state["factors"] = factors
-        state.begun = 0
+        state.status = NEW
         return found
 
     def _go_on(self) -> int:

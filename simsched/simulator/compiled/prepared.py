@@ -198,7 +198,7 @@ class Plan:
         }  # fmt: skip
         if program.lead is not None or program.own is not None:
             lead = np.zeros(len(program)) if program.lead is None else program.lead
-            self._values |= {"timed": 1, "lead": lead, "own": host_times(program, cluster)}
+            self._values |= {"lead": lead, "own": host_times(program, cluster)}
         if self._ways is not None:
             longest, n_flows = int((values["routes"]["end"] - values["routes"]["first"]).max()), len(self._lanes)
             self._values |= {

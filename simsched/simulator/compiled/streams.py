@@ -14,9 +14,10 @@ from simsched.model.trace.timeline import HOST as HOST_SPAN
 from simsched.model.trace.timeline import KERNEL as KERNEL_SPAN
 from simsched.model.trace.timeline import WAIT as WAIT_SPAN
 from simsched.simulator.compiled.events import add_span, join, push, wake
-from simsched.simulator.compiled.gpu import start_flow, submit
+from simsched.simulator.compiled.gpu import share_links_later, submit
 from simsched.simulator.contention import is_later
-from simsched.simulator.state import ASLEEP, COMPLETE, HOST, NEXT, RELEASE, Host, Item, Lane, State
+from simsched.simulator.links import begin_flow
+from simsched.simulator.state import ASLEEP, COMPLETE, HOST, NEXT, RELEASE, Event, Host, Item, Lane, State
 
 # States: at its next instruction, in time for it, paying for it.
 TURN, BEGINNING, PAYING = range(3)
@@ -33,7 +34,7 @@ def run_host(s: State, t: int) -> None:
     while host.at < s.thread_ptr[t + 1]:
         i = host.at
         action, d = s.action[i], s.place[i]
-        if s.timed and host.state == TURN:
+        if host.state == TURN and s.own is not None:
             host.state = BEGINNING
             host.time += s.lead[i]
             if s.lead[i] > 0 and not s.ahead:
@@ -41,16 +42,20 @@ def run_host(s: State, t: int) -> None:
                 return
         host.start = host.time
         if action in (WAIT, SYNC, BARRIER):
-            since = _free_since(s, i)
-            if since == inf:
-                _wait_for(s, i, who)
+            awaited = s.argument[i]  # that an event is reached,
+            if action == WAIT:  # that it is issued,
+                awaited += s.n_events
+            elif action == BARRIER:  # or that a device is through
+                awaited = 2 * s.n_events + d
+            event = s.events[awaited]
+            if event.time == inf:
+                event.waiters = join(s, event.waiters, who)
                 return
-            if is_later(since, host.time):
+            if is_later(event.time, host.time):
                 if s.recording:
-                    cause = _freed_by(s, i)
-                    add_span(s, WAIT_SPAN, i, d, host.time, since).cause = cause
+                    add_span(s, WAIT_SPAN, i, d, host.time, event.time).cause = event.cause
                     host.cause = s.n_spans - 1
-                host.start = since
+                host.start = event.time
         over = host.start + _cost(s, i)
         if s.ahead:
             _issue_next(s, host, over)
@@ -64,37 +69,7 @@ def run_host(s: State, t: int) -> None:
 
 def _cost(s: State, i: int) -> float:
     """Return what instruction `i` takes of the host in us, once nothing blocks it."""
-    if s.timed:
-        return s.own[i]
-    return s.cost[6 * s.place[i] + s.action[i]]
-
-
-def _free_since(s: State, i: int) -> float:
-    """Return since when what instruction `i` waits for, a device or an event, is so; inf: it is not."""
-    if s.action[i] == BARRIER:
-        return s.devices[s.place[i]].drained
-    event = s.events[s.argument[i]]
-    return event.issued if s.action[i] == WAIT else event.reached
-
-
-def _wait_for(s: State, i: int, who: int) -> None:
-    if s.action[i] == BARRIER:
-        device = s.devices[s.place[i]]
-        device.waiters = join(s, device.waiters, who)
-        return
-    event = s.events[s.argument[i]]
-    if s.action[i] == WAIT:
-        event.issue_waiters = join(s, event.issue_waiters, who)
-    else:
-        event.reach_waiters = join(s, event.reach_waiters, who)
-
-
-def _freed_by(s: State, i: int) -> int:
-    """Return the span that ended the wait of instruction `i`."""
-    if s.action[i] == BARRIER:
-        return s.devices[s.place[i]].last_kernel
-    event = s.events[s.argument[i]]
-    return event.issue if s.action[i] == WAIT else event.cause
+    return s.own[i] if s.own is not None else s.cost[6 * s.place[i] + s.action[i]]
 
 
 def _issue_next(s: State, host: Host, time: float) -> None:
@@ -136,15 +111,14 @@ def _issue(s: State, i: int, time: float, cause: int) -> None:
     item.issued, item.argument, item.code, item.cause = time, argument, 4 * i + action, cause
     lane.tail += 1
     if action == RECORD:
-        event = s.events[argument]
-        event.issued, event.lane, event.issue = time, number, cause
-        event.issue_waiters = wake(s, event.issue_waiters)
+        s.events[argument].lane = number
+        _happen(s, s.events[s.n_events + argument], time, cause)
     elif action == COPY:
         item.issued = time + lane.copy_lag
     elif action == LAUNCH:
         item.issued = time + lane.launch_lag
         s.devices[lane.device].outstanding += 1
-        s.devices[lane.device].drained = inf
+        s.events[2 * s.n_events + lane.device].time = inf
     if lane.connection >= 0 and action in (LAUNCH, WAIT):
         connection = s.connections[lane.connection]
         s.passing[connection.tail] = i
@@ -152,6 +126,11 @@ def _issue(s: State, i: int, time: float, cause: int) -> None:
     if lane.state == ASLEEP:
         lane.state = NEXT
         push(s, time, RELEASE, number)
+
+
+def _happen(s: State, event: Event, time: float, cause: int) -> None:
+    event.time, event.cause = time, cause
+    event.waiters = wake(s, event.waiters)
 
 
 # States: NEXT, and where it waits within an instruction.
@@ -178,7 +157,8 @@ def run_lane(s: State, number: int) -> None:
         elif action == WAIT:
             over = _wait(s, lane, number, item)
         elif action == RECORD:
-            _record(s, lane, item)
+            cause = item.cause if is_later(lane.issued, lane.time) else lane.cause
+            _happen(s, s.events[item.argument], s.now, cause)
         else:
             over = _copy(s, lane, number, item.argument)
         if not over:
@@ -191,7 +171,13 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a launch; return whether it is over."""
     i, row = item.code >> 2, item.argument
     if lane.state == LAUNCH_OVER:
-        _end_launch(s, lane, number, row)
+        _end(s, lane, number, KERNEL_SPAN, row, s.launch_op[row])
+        device, drained = s.devices[lane.device], s.events[2 * s.n_events + lane.device]
+        if s.now > device.last_time or row > device.last_row:  # of kernels that end together the last in operator order
+            device.last_time, device.last_row, drained.cause = s.now, row, lane.cause
+        device.outstanding -= 1
+        if not device.outstanding:
+            _happen(s, drained, s.now, drained.cause)
         return True
     free = lane.time if s.launches[row].follows else lane.free
     if lane.state == NEXT:
@@ -207,25 +193,15 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     return False
 
 
-def _end_launch(s: State, lane: Lane, number: int, row: int) -> None:
-    device = s.devices[lane.device]
+def _end(s: State, lane: Lane, number: int, kind: int, item: int, op: int) -> None:
+    """End the kernel or copy that a lane has been at."""
     if s.recording:
-        _add_work_span(s, lane, KERNEL_SPAN, row, s.launch_op[row], lane.ready, s.work[number].solo)
-        if s.now > device.last_time or row > device.last_row:  # of kernels that end together the last in operator order
-            device.last_time, device.last_row, device.last_kernel = s.now, row, lane.cause
+        work = s.work[number]
+        span = add_span(s, kind, item, lane.device, work.start, s.now)
+        span.op, span.stream, span.cause, span.ready, span.solo = op, lane.stream, lane.span_cause, lane.ready, work.solo
+        lane.cause = lane.free_cause = s.n_spans - 1
     lane.time = s.makespan = s.now
     lane.free = s.now + lane.gap
-    device.outstanding -= 1
-    if not device.outstanding:
-        device.drained = s.now
-        device.waiters = wake(s, device.waiters)
-
-
-def _add_work_span(s: State, lane: Lane, kind: int, item: int, op: int, ready: float, solo: float) -> None:
-    """Record the kernel or copy that a lane has been at."""
-    span = add_span(s, kind, item, lane.device, lane.start, s.now)
-    span.op, span.stream, span.cause, span.ready, span.solo = op, lane.stream, lane.span_cause, ready, solo
-    lane.cause = lane.free_cause = s.n_spans - 1
 
 
 def _find_cause(s: State, lane: Lane, free: float) -> None:
@@ -254,51 +230,37 @@ def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a wait for an event; return whether it is over."""
     i, event = item.code >> 2, s.events[item.argument]
     if lane.state == NEXT:
-        lane.start = s.now
+        lane.ready = s.now
         lane.state = WAIT_REACHED
-        if event.reached > s.now:
-            event.reach_waiters = join(s, event.reach_waiters, number)
+        if event.time > s.now:
+            event.waiters = join(s, event.waiters, number)
             return False
     if lane.state != WAIT_PASS:
-        release = event.reached if event.lane == number else event.reached + lane.hop
+        release = event.time if event.lane == number else event.time + lane.hop
         if lane.state == WAIT_REACHED and s.now < release:
             lane.state = WAIT_RELEASED
             push(s, release, RELEASE, number)
             return False
         if s.recording:
-            _end_wait(s, lane, i, release, event.cause)
+            if is_later(release, lane.time):
+                lane.cause = event.cause
+            if s.now > lane.ready:
+                span = add_span(s, WAIT_SPAN, i, lane.device, lane.ready, s.now)
+                span.stream, span.cause = lane.stream, event.cause
         lane.time = max(lane.time, release)
         lane.state = WAIT_PASS
     return _pass_connection(s, lane, number, i)
-
-
-def _end_wait(s: State, lane: Lane, i: int, release: float, cause: int) -> None:
-    """Record a wait, and that it is the last thing that the lane waited for, if it is."""
-    if is_later(release, lane.time):
-        lane.cause = cause
-    if s.now > lane.start:
-        span = add_span(s, WAIT_SPAN, i, lane.device, lane.start, s.now)
-        span.stream, span.cause = lane.stream, cause
-
-
-def _record(s: State, lane: Lane, item: Item) -> None:
-    event = s.events[item.argument]
-    event.cause = item.cause if is_later(lane.issued, lane.time) else lane.cause
-    event.reached = s.now
-    event.reach_waiters = wake(s, event.reach_waiters)
 
 
 def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
     """Go on with a copy; return whether it is over."""
     if lane.state == COPY_MOVE:
         lane.state = COPY_OVER
-        start_flow(s, number, copy)
+        begin_flow(s, number, copy)
+        share_links_later(s)
         return False
     if lane.state == COPY_OVER:
-        if s.recording:
-            _add_work_span(s, lane, COPY_SPAN, copy, s.copy_op[copy], lane.start, _copy_time(s, copy))
-        lane.time = s.makespan = s.now
-        lane.free = s.now + lane.gap
+        _end(s, lane, number, COPY_SPAN, copy, s.copy_op[copy])
         return True
     # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
     free = lane.free if s.captured else lane.time
@@ -307,23 +269,12 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
         push(s, free, RELEASE, number)
         return False
     _find_cause(s, lane, free)
-    lane.start = s.now
-    lane.state = COPY_OVER
-    exact = s.copy_exact[copy]
-    if exact == exact:  # NaN: it is not given
-        push(s, s.now + exact, COMPLETE, number)
-        return False
-    route = s.routes[s.copy_route[copy]]
-    moves = s.copy_nbytes[copy] > 0
-    lane.state = COPY_MOVE if moves else COPY_OVER
-    push(s, s.now + route.latency, RELEASE if moves else COMPLETE, number)
+    time, nbytes, work = s.copy_exact[copy], 0.0, s.work[number]
+    work.solo = time
+    if time != time:  # NaN: it is not given
+        route, nbytes = s.routes[s.copy_route[copy]], s.copy_nbytes[copy]
+        time, work.solo = route.latency, route.latency + nbytes / route.rate
+    lane.ready = work.start = s.now
+    lane.state = COPY_MOVE if nbytes > 0 else COPY_OVER
+    push(s, s.now + time, RELEASE if nbytes > 0 else COMPLETE, number)
     return False
-
-
-def _copy_time(s: State, copy: int) -> float:
-    """Return how long a copy takes alone."""
-    exact = s.copy_exact[copy]
-    if exact == exact:
-        return exact
-    route = s.routes[s.copy_route[copy]]
-    return route.latency + s.copy_nbytes[copy] / route.rate
