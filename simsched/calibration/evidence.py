@@ -17,7 +17,7 @@ from simsched.model.profile import Replay
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
 from simsched.model.trace import COPY, KERNEL, Trace
-from simsched.simulator.compiled.prepared import Plan
+from simsched.simulator.prepared import Plan
 from simsched.simulator.workload import demand_of, launch_devices
 
 MICROBENCHMARKS: Final = ("overhead/", "solo/", "pair/", "transfer/")

@@ -80,33 +80,6 @@ class Cohort(Row):
     count: i8
 
 
-def slowdown(sensitivity: float, load: float, least: float) -> float:
-    """Return how much longer a block takes than on an idle device.
-
-    Parameters
-    ----------
-    sensitivity
-        The part of its time that the resource alone would take.
-    load
-        Of the resource, as `pressure` has it; 1 is all of it.
-    least
-        How much longer it takes anyhow; 1 where nothing else slows it.
-    """
-    return max(least, sensitivity * load)
-
-
-def most_dram_share(blocks: int, residency: int, sms: int, sm_share: float) -> float:
-    """Return the part of DRAM that a block may load, so that its kernel by itself is never slowed by that.
-
-    Parameters
-    ----------
-    sm_share
-        What a block loads of its SM, which bounds how many blocks go at full speed.
-    """
-    most = float(min(blocks, residency))
-    return 1.0 / (most if sm_share * most <= float(sms) else float(sms) / sm_share)
-
-
 class Share(Row):
     """What a kernel or a copy loads of a resource, and how sensitive it is to the load of that."""
 
@@ -212,15 +185,12 @@ def add_cohort(work: Work, cohorts: Rows[Cohort], due: float, count: int) -> Non
     if i > 0 and same_due(cohorts[i - 1].due, due):
         cohorts[i - 1].count += count
         return
-    for j in range(work.n_cohorts, i, -1):
-        cohorts[j].due, cohorts[j].count = cohorts[j - 1].due, cohorts[j - 1].count
-    cohorts[i].due, cohorts[i].count = due, count
-    work.n_cohorts += 1
+    _insert(work, cohorts, due, count)
     if work.n_cohorts <= MAX_COHORTS:
         return
     i = 0
     for j in range(1, MAX_COHORTS):
-        if is_closer(cohorts[j + 1].due - cohorts[j].due, cohorts[i + 1].due - cohorts[i].due):
+        if cohorts[j + 1].due - cohorts[j].due < cohorts[i + 1].due - cohorts[i].due - 1e-6:  # by more than rounding
             i = j
     a, b = cohorts[i], cohorts[i + 1]
     total = a.count + b.count
@@ -235,33 +205,21 @@ def first_end(work: Work, cohorts: Rows[Cohort]) -> float:
     """Return when the next blocks of a kernel end at its rate, infinity if it stands still."""
     if work.n_cohorts == 0 or work.rate == 0.0:
         return inf
-    return finish_time(work.anchor, work.progress, work.rate, cohorts[0].due)
-
-
-def last_end(work: Work, cohorts: Rows[Cohort]) -> float:
-    """Return when the last resident blocks of a kernel end at its rate."""
-    return finish_time(work.anchor, work.progress, work.rate, cohorts[work.n_cohorts - 1].due)
+    return finish_time(work, cohorts[0].due)
 
 
 def end_blocks(work: Work, cohorts: Rows[Cohort], now: float) -> int:
     """Take the blocks off that have ended; return how many."""
     ended = n = 0
-    while n < work.n_cohorts:
-        if is_later(finish_time(work.anchor, work.progress, work.rate, cohorts[n].due), now):
-            break
+    while n < work.n_cohorts and not is_later(finish_time(work, cohorts[n].due), now):
         ended += cohorts[n].count
         n += 1
-    _drop_first(work, cohorts, n)
-    work.resident -= ended
+    if n:
+        work.n_cohorts -= n
+        for j in range(work.n_cohorts):
+            cohorts[j].due, cohorts[j].count = cohorts[j + n].due, cohorts[j + n].count
+        work.resident -= ended
     return ended
-
-
-def _drop_first(work: Work, cohorts: Rows[Cohort], n: int) -> None:
-    if n == 0:
-        return
-    work.n_cohorts -= n
-    for j in range(work.n_cohorts):
-        cohorts[j].due, cohorts[j].count = cohorts[j + n].due, cohorts[j + n].count
 
 
 def skip_waves(work: Work, cohorts: Rows[Cohort]) -> bool:
@@ -312,11 +270,6 @@ def same_due(a: float, b: float) -> bool:
     return abs(a - b) <= TIE * max(1.0, b)
 
 
-def is_closer(gap: float, least: float) -> bool:
-    """Return whether two cohorts are closer to each other than the closest so far, by more than rounding."""
-    return gap < least - 1e-6
-
-
 class Crowd(Row):
     """How the blocks of all kernels lie on the SMs of a device.
 
@@ -331,12 +284,6 @@ class Crowd(Row):
     tops: i8
     sms: i8
     most_warps: f8  # that an SM holds
-
-
-def clear(crowd: Crowd) -> None:
-    """Take all blocks off the SMs."""
-    crowd.below = crowd.below_warps = crowd.top_load = crowd.top_warps = 0.0
-    crowd.tops = 0
 
 
 def lay(crowd: Crowd, work: Work, sm_share: float, warps: int) -> None:
@@ -422,9 +369,9 @@ def find_units(s: Solo) -> None:
         s.units[i] = now
 
 
-def finish_time(anchor: float, progress: float, rate: float, due: float) -> float:
-    """Return when work `due` is reached from `progress` at time `anchor` with a constant rate."""
-    return anchor + (due - progress) / rate
+def finish_time(work: Work, due: float) -> float:
+    """Return when a kernel or copy is as far as `due` at its rate."""
+    return work.anchor + (due - work.progress) / work.rate
 
 
 def end_of_instant(now: float) -> float:
@@ -435,73 +382,3 @@ def end_of_instant(now: float) -> float:
 def is_later(time: float, other: float) -> bool:
     """Return whether a time is of a later instant than another."""
     return time > end_of_instant(other)
-
-
-def max_min_rates(
-    n_flows: int, flows: Rows[Crossing], crossed: Column[i4], channels: Rows[Channel], live: Column[i4]
-) -> None:
-    """Compute the max-min fair rate of each flow.
-
-    Parameters
-    ----------
-    n_flows
-        How many of `flows` there are.
-    crossed
-        Numbers of channels, for all flows.
-    live
-        Room for work, a number per channel.
-
-    Notes
-    -----
-    Progressive filling: the channel with the least capacity per flow fixes the rate of its flows
-    (of equal ones the channel that was first used), then the rest is shared anew. Time is
-    O(channels in use x crossings), whatever else there is.
-    """
-    n_live = 0
-    for f in range(n_flows):
-        flow = flows[f]
-        flow.rate = -1.0
-        for k in range(flow.first, flow.end):
-            channel = channels[crossed[k]]
-            if channel.capacity < inf:
-                if channel.users == 0:
-                    live[n_live] = crossed[k]
-                    channel.left = channel.capacity
-                    n_live += 1
-                channel.users += 1
-    while True:
-        tightest = _tightest(n_live, live, channels)
-        if tightest < 0:  # the flows that are left cross only unlimited channels
-            break
-        share = channels[tightest].left / channels[tightest].users
-        for f in range(n_flows):
-            flow = flows[f]
-            if flow.rate < 0.0 and _crosses(flow, crossed, tightest):
-                flow.rate = share
-                for k in range(flow.first, flow.end):
-                    channel = channels[crossed[k]]
-                    if channel.capacity < inf:
-                        channel.left = max(0.0, channel.left - share)
-                        channel.users -= 1
-    for f in range(n_flows):
-        if flows[f].rate < 0.0:
-            flows[f].rate = inf
-    for i in range(n_live):
-        channels[live[i]].users = 0
-
-
-def _tightest(n_live: int, live: Column[i4], channels: Rows[Channel]) -> int:
-    """Return the channel with the least capacity per flow, -1 if no flow is left."""
-    tightest, share = -1, inf
-    for i in range(n_live):
-        channel = channels[live[i]]
-        if channel.users > 0 and channel.left / channel.users < share:
-            tightest, share = live[i], channel.left / channel.users
-    return tightest
-
-
-def _crosses(flow: Crossing, crossed: Column[i4], channel: int) -> bool:
-    for k in range(flow.first, flow.end):
-        if crossed[k] == channel:
-            return True
-    return False

@@ -7,21 +7,22 @@ from typing import Final
 from simsched.base.units import TIE
 from simsched.simulator.contention import (
     SATURATED,
-    Work,
     add_cohort,
     anchor_anew,
-    clear,
+    begin_kernel,
     crowded_load,
     end_blocks,
+    finish_time,
     first_end,
+    fullest,
+    go_on_alone,
+    is_later,
     issue,
     lay,
-    most_dram_share,
     pressure,
     skip_waves,
-    slowdown,
     undo_skip,
-)
+)  # fmt: skip
 from simsched.simulator.state import COHORTS, Launch, State
 
 LEAST_UNIT: Final = float_info.min
@@ -32,25 +33,17 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     """Take a launch, the instruction at `place`, that has reached the head of its stream."""
     launch, work, device = s.launches[row], s.work[lane], s.devices[d]
     work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
+    if s.jittered:  # it is drawn out or shortened as the sample says
+        work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[row]]
     work.latency = min(device.latency, work.solo) if launch.blocks else 0.0
     work.arrival, work.place, work.start = s.now, place, -1.0
     if s.jittered:
-        _jitter(s, launch, lane, work)
-
-
-def _jitter(s: State, launch: Launch, lane: int, work: Work) -> None:
-    """Draw out or shorten a kernel as the sample says; its blocks load DRAM less the longer they take."""
-    work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[work.row]]
-    if launch.blocks:
-        work.latency = min(s.devices[s.lanes[lane].device].latency, work.solo)
-    work.unit = work.solo - work.latency
-    if launch.blocks and launch.residency:
-        work.dram_share = 0.0
-        if work.unit > 0.0:
-            sms = s.devices[s.lanes[lane].device].sms
-            most = most_dram_share(launch.blocks, launch.residency, sms, launch.sm_share)
-            work.dram_share = min(most, launch.traffic / work.unit)
-        work.unit /= launch.units
+        work.unit = work.solo - work.latency
+        if launch.blocks:  # which load DRAM less the longer they take
+            most, sms = float(min(launch.blocks, launch.residency)), float(device.sms)
+            most = 1.0 / (most if launch.sm_share * most <= sms else sms / launch.sm_share)
+            work.dram_share = min(most, launch.traffic / work.unit) if work.unit > 0.0 else 0.0
+            work.unit /= launch.units
 
 
 def enter(s: State, d: int, lane: int) -> None:
@@ -103,11 +96,16 @@ def refill(s: State, d: int) -> float:
     """Issue blocks at the end of an instant and share the device; return when the next blocks end, inf if none run."""
     device = s.devices[d]
     if device.n_queue:
-        if device.skipping >= 0:
-            _undo_skips(s, d)
+        lane = device.skipping
+        if lane >= 0:  # at most one kernel had waves passed over, and it is still in the queue
+            device.skipping = -1
+            free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
         _issue_blocks(s, d)
-        if device.n_queue:
-            _skip_cycles(s, d)
+        # whole refills of the head of the queue are passed over: until the last ones nothing else can change
+        if device.n_queue == 1 or (device.n_queue and device.interleave <= 0.0):
+            lane = s.queued[d * s.width]
+            if skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
+                device.skipping = lane
     device.freed = 0
     return _share(s, d)
 
@@ -191,22 +189,6 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
     issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.spread, s.now)
 
 
-def _skip_cycles(s: State, d: int) -> None:
-    """Pass over whole refills of the head of the queue: until the last ones nothing else can change."""
-    device, lane = s.devices[d], s.queued[d * s.width]
-    if device.n_queue > 1 and device.interleave > 0.0:
-        return
-    if skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
-        device.skipping = lane
-
-
-def _undo_skips(s: State, d: int) -> None:
-    """Go back to wave by wave; at most one kernel had waves passed over, and it is still in the queue."""
-    lane = s.devices[d].skipping
-    s.devices[d].skipping = -1
-    free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
-
-
 def free_blocks(s: State, d: int, lane: int, count: int) -> None:
     """Give back the room of blocks that have ended."""
     launch = s.launches[s.work[lane].row]
@@ -239,7 +221,8 @@ def _share(s: State, d: int) -> float:
     """Compute loads and rates, anchor anew what changed its rate; return when the next blocks end."""
     device, running = s.devices[d], s.running[d * s.width :]
     crowd, n = s.crowds[d], device.n_running
-    clear(crowd)
+    crowd.below = crowd.below_warps = crowd.top_load = crowd.top_warps = 0.0
+    crowd.tops = 0
     without_grid = warps = 0.0
     compute = memory = blocks = 0
     for i in range(n):
@@ -265,7 +248,7 @@ def _share(s: State, d: int) -> float:
         launch, load = s.launches[work.row], sm_load
         if launch.blocks and work.resident:
             load = crowded_load(crowd, work, launch.sm_share, launch.warps)
-        work.slowed = slowdown(launch.alpha, load * pressed, 1.0)
+        work.slowed = max(1.0, launch.alpha * (load * pressed))
         work.saturated = load > SATURATED
         issued += s.shares[i].load / work.slowed
     excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
@@ -286,7 +269,7 @@ def _share(s: State, d: int) -> float:
         launch = s.launches[work.row]
         rate = 0.0  # every block ended and none fitted again: it stands still
         if work.resident:
-            stretch = slowdown(launch.beta, dram_pressure, work.slowed)
+            stretch = max(work.slowed, launch.beta * dram_pressure)
             if launch.kind >= 0 and (work.saturated or dram_load > SATURATED):
                 stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)
             rate = 1.0 / (work.unit * stretch)
@@ -319,3 +302,45 @@ def record_point(s: State, d: int, time: float, sm_load: float, dram_load: float
         point = s.points[device.point]
         point.device, point.time = d, time
     point.sm, point.dram, point.warps, point.active = sm_load, dram_load, warps, active
+
+
+# A kernel that has had a device to itself, which the compiled engine runs without events ---------------------
+
+
+def run_alone(s: State, d: int, lane: int) -> None:
+    """Find how far a kernel is that has had the device to itself: what it did before this instant."""
+    work, cohorts, device = s.work[lane], s.cohorts[COHORTS * lane :], s.devices[d]
+    launch = s.launches[work.row]
+    begin_kernel(work, launch.blocks)
+    now = end = work.start
+    while is_later(s.now, end):
+        now = end
+        end_blocks(work, cohorts, now)
+        end = go_on_alone(work, cohorts, now, launch.residency, device.sms, launch.sm_share, device.spread)
+        if s.recording and s.n_points < s.point_room:
+            resident = work.resident
+            slowed = max(1.0, launch.sm_share * fullest(work, device.sms))
+            record_point(
+                s, d, now, resident * launch.sm_share / device.sms, resident * work.dram_share / slowed,
+                float(resident * launch.warps), float(min(resident, device.sms)),
+            )  # fmt: skip
+
+
+def join_others(s: State, d: int) -> None:
+    """Let a kernel that has had the device to itself go on as one among others."""
+    device, lane = s.devices[d], s.devices[d].alone
+    work, cohorts, launch = s.work[lane], s.cohorts[COHORTS * lane :], s.launches[s.work[lane].row]
+    device.alone = -1
+    if work.start < 0.0:  # it came just now
+        enqueue(s, d, lane)
+        return
+    run_alone(s, d, lane)
+    start_running(s, d, lane)
+    take(s, d, launch, work.resident)
+    if work.skipped:
+        device.skipping = lane
+    if work.unissued:
+        enqueue(s, d, lane)
+    is_over = work.unissued == 0 and not is_later(finish_time(work, cohorts[work.n_cohorts - 1].due), s.now)
+    if not work.skipped and not is_over:
+        free_blocks(s, d, lane, end_blocks(work, cohorts, s.now))

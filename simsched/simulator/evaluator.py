@@ -11,7 +11,7 @@ from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.model import CostModel, Program, Schedule, Target, default_cost, operator_times, upon
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
-from simsched.simulator.compiled.prepared import Plan, simulate_compiled
+from simsched.simulator.prepared import Plan, simulate_compiled
 from simsched.simulator.workload import demand_on
 
 Columns = npt.NDArray[np.int64]
@@ -158,7 +158,7 @@ class Evaluator:
         """
         if self.makespan == inf:
             raise ScheduleError("the schedule as it is cannot run: there is no trace of it")
-        return simulate_compiled(self._program(self._columns), self.cluster, self._cost, None, None)
+        return simulate_compiled(self._program(self._columns), self.cluster, self._cost)
 
     def _place(self, op: str) -> int:
         if op not in self.graph.index:

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from simsched.simulator.contention import anchor_anew, finish_time, is_later, max_min_rates
+from simsched.simulator.contention import Crossing, anchor_anew, finish_time, is_later
 from simsched.simulator.state import State
 
 
@@ -15,26 +15,59 @@ def begin_flow(s: State, lane: int, copy: int) -> None:
     s.n_flows += 1
 
 
-def _finish_time(s: State, lane: int) -> float:
-    flow = s.work[lane]
-    return finish_time(flow.anchor, flow.progress, flow.rate, s.copy_nbytes[flow.row])
-
-
 def _flow_rates(s: State) -> None:
-    """Compute the rates of all flows; a copy has one engine: a channel of its own bounds it by that engine's rate."""
-    at = 0
+    """Compute the max-min fair rate of each flow.
+
+    Notes
+    -----
+    Progressive filling: the channel with the least capacity per flow fixes the rate of its flows (of equal ones the
+    channel that was first used), then the rest is shared anew. A copy has one engine: a channel of its own bounds it by
+    that engine's rate. Time is O(channels in use x crossings), whatever else there is.
+    """
+    at = n_live = 0
     for f in range(s.n_flows):
-        lane, crossing = s.flows[f], s.crossings[f]
+        lane, flow = s.flows[f], s.crossings[f]
         route, d = s.routes[s.copy_route[s.work[lane].row]], s.lanes[lane].device
-        crossing.first = at
+        s.channels[s.n_channels + f].capacity = s.devices[d].copy_rate
+        flow.rate, flow.first = inf, at  # which stays if all that it crosses is unlimited
         for k in range(route.first, route.end):
             s.crossed[at] = s.route_channels[k]
             at += 1
         s.crossed[at], s.crossed[at + 1] = s.n_channels - s.n_devices + d, s.n_channels + f
         at += 2
-        crossing.end = at
-        s.channels[s.n_channels + f].capacity = s.devices[d].copy_rate
-    max_min_rates(s.n_flows, s.crossings, s.crossed, s.channels, s.live)
+        flow.end = at
+        for k in range(flow.first, flow.end):
+            channel = s.channels[s.crossed[k]]
+            if channel.capacity < inf:
+                if channel.users == 0:
+                    s.live[n_live] = s.crossed[k]
+                    channel.left = channel.capacity
+                    n_live += 1
+                channel.users += 1
+    while True:
+        tightest, share = -1, inf
+        for i in range(n_live):
+            channel = s.channels[s.live[i]]
+            if channel.users > 0 and channel.left / channel.users < share:
+                tightest, share = s.live[i], channel.left / channel.users
+        if tightest < 0:
+            return
+        for f in range(s.n_flows):
+            flow = s.crossings[f]
+            if flow.rate == inf and _crosses(s, flow, tightest):
+                flow.rate = share
+                for k in range(flow.first, flow.end):
+                    channel = s.channels[s.crossed[k]]
+                    if channel.capacity < inf:
+                        channel.left = max(0.0, channel.left - share)
+                        channel.users -= 1
+
+
+def _crosses(s: State, flow: Crossing, channel: int) -> bool:
+    for k in range(flow.first, flow.end):
+        if s.crossed[k] == channel:
+            return True
+    return False
 
 
 def share_flows(s: State) -> float:
@@ -45,10 +78,11 @@ def share_flows(s: State) -> float:
     earliest = inf
     for f in range(s.n_flows):
         lane, rate = s.flows[f], s.crossings[f].rate
-        anchor_anew(s.work[lane], s.now, rate)
-        earliest = min(earliest, _finish_time(s, lane))
+        flow = s.work[lane]
+        anchor_anew(flow, s.now, rate)
+        earliest = min(earliest, finish_time(flow, s.copy_nbytes[flow.row]))
         _load(s, s.lanes[lane].device, rate)
-        _load(s, s.copy_device[s.work[lane].row], rate)
+        _load(s, s.copy_device[flow.row], rate)
     return earliest
 
 
@@ -84,7 +118,7 @@ def end_due_flows(s: State) -> int:
     n, s.n_flows, ended = s.n_flows, 0, 0
     for f in range(n):
         lane = s.flows[f]
-        if is_later(_finish_time(s, lane), s.now):
+        if is_later(finish_time(s.work[lane], s.copy_nbytes[s.work[lane].row]), s.now):
             s.flows[s.n_flows] = lane
             s.n_flows += 1
         else:

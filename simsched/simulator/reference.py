@@ -1,43 +1,140 @@
-"""The reference engine: the model of the simulator as SimPy processes, one per host thread and stream."""
+"""The reference engine: the model of the simulator as SimPy processes, one per host thread and stream.
+
+Equal times are equal, and what happens at one instant has an order.
+"""
 
 from collections import deque
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator
 from functools import partial
+from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
 import simpy
 from simpy.core import EmptySchedule
 
 from simsched.base.signals import without_collector
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Floats
 from simsched.model.trace import timeline as kinds
 from simsched.model.trace.timeline import SpanRow
 from simsched.model.trace.trace import Trace
-from simsched.simulator.compiled.loop import reset
-from simsched.simulator.compiled.memory import Array, begin_curves, curves_of, enlarge
-from simsched.simulator.compiled.prepared import Plan, host_times
-from simsched.simulator.contention import begin_kernel, is_later
+from simsched.simulator.compiled import reset
+from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import LEAST_UNIT, end_due, enter, refill, set_up
-from simsched.simulator.environment import COMPLETE, DISPATCH, HOST, RELEASE, SHARE, Alarm, At, Instants
 from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.state import Lane
+from simsched.simulator.prepared import Array, Plan, begin_curves, curves_of, enlarge, host_times
+from simsched.simulator.state import Lane, State
 
 Process = Generator[simpy.Event, Any, Any]
-_BLOCKING = (WAIT, SYNC, BARRIER)
+
+# At one instant: all that ends, then what that releases, then what hosts issue, then what the
+# links and at last the block schedulers make of it. 0 and 1 are SimPy's own priorities, with
+# which processes start and waiting ones resume: they are the releases.
+COMPLETE, RELEASE, HOST, SHARE, DISPATCH = -1, 1, 2, 3, 4
+
+
+class At(simpy.Event):
+    """An event that happens at a given time, in a given phase of that instant, unless `cancelled`."""
+
+    __slots__ = ("cancelled",)
+
+    def __init__(
+        self, env: "Instants", time: float, phase: int = RELEASE, *actions: Callable[[simpy.Event], Any]
+    ) -> None:
+        self.env, self.callbacks = env, list(actions)
+        self._ok, self._value, self.cancelled = True, None, False
+        env.put(self, time, phase)
+
+
+class Instants(simpy.Environment):
+    """An environment that steps from instant to instant.
+
+    An instant is the earliest time at which anything happens, together with all that is due
+    within a relative 1e-9 of it. Its events run by phase, then in the order they were scheduled.
+    The run whose arithmetic is shared with the compiled engine is told what time it is.
+    """
+
+    def __init__(self, run: State) -> None:
+        super().__init__()
+        self._run = run
+        self._limit = 0.0  # what is due by then belongs to the present instant
+        self._later: list[tuple[float, int, int, simpy.Event]] = []
+        self._instant: list[tuple[int, int, simpy.Event]] = []
+        self._count = 0
+
+    def schedule(self, event: simpy.Event, priority: int = RELEASE, delay: float = 0) -> None:
+        """Schedule an event after a delay in us; SimPy calls this for its own events."""
+        self.put(event, self._now + delay, priority)
+
+    def put(self, event: simpy.Event, time: float, phase: int) -> None:
+        """Schedule an event at a time in us and a phase."""
+        self._count += 1
+        if time <= self._limit:
+            heappush(self._instant, (phase, self._count, event))
+        else:
+            heappush(self._later, (time, phase, self._count, event))
+
+    def step(self) -> None:
+        """Process the next event."""
+        if not self._instant:
+            self._open_instant()
+        event = heappop(self._instant)[2]
+        if type(event) is At and event.cancelled:
+            return
+        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(event)
+        if isinstance(event._value, BaseException):  # a process failed
+            raise event._value
+
+    def _open_instant(self) -> None:
+        later = self._later
+        while later and type(later[0][3]) is At and later[0][3].cancelled:  # what was called off opens no instant
+            heappop(later)
+        if not later:
+            raise EmptySchedule
+        self._now = self._run.now = later[0][0]
+        self._limit = end_of_instant(self._now)
+        while later and later[0][0] <= self._limit:
+            heappush(self._instant, heappop(later)[1:])
+
+
+class Alarm:
+    """The one time at which something is to happen, in a phase of that instant: set anew, it happens then only."""
+
+    def __init__(self, env: Instants, phase: int, action: Callable[[], object]) -> None:
+        self._env, self._phase, self._action = env, phase, action
+        self._event: At | None = None
+
+    def set(self, time: float) -> None:
+        """Set it to a time in us; infinity calls it off."""
+        if self._event is not None:
+            self._event.cancelled = True
+        self._event = At(self._env, time, self._phase, self._ring) if time < inf else None
+
+    def set_now(self) -> None:
+        """Set it to the present instant unless it is set."""
+        if self._event is None:
+            self.set(self._env.now)
+
+    def _ring(self, _: simpy.Event) -> None:
+        self._event = None
+        self._action()
 
 
 class _Mark:
-    """A CUDA event: recorded by a host, then reached by its stream. `time` and `cause` say when and why."""
+    """What hosts and streams wait for, as long as it is `pending`; then when it came about, and after which span."""
 
-    def __init__(self, env: Instants) -> None:
-        self.issued = simpy.Event(env)
-        self.reached = simpy.Event(env)
-        self.issue = -1
-        self.time = 0.0
-        self.cause = -1
+    def __init__(self, pending: simpy.Event | None) -> None:
+        self.pending, self.time, self.cause = pending, 0.0, -1
         self.lane: _Lane | None = None
+
+    def happen(self, time: float, cause: int) -> None:
+        """Let it come about."""
+        assert self.pending is not None
+        self.pending.succeed()
+        self.pending, self.time, self.cause = None, time, cause
 
 
 class _Connection:
@@ -51,19 +148,16 @@ class _Connection:
 class _Lane:
     """A stream: a queue of issued instructions and how far it has come.
 
-    `time` and `cause` are when the last thing in it was over and the span that says so; a kernel
+    In its row `time` and `cause` are when the last thing in it was over and the span that says so; a kernel
     starts no earlier than `free`, a gap behind the one before it. `over` happens when the kernel
     or copy that it is at has ended on its device, or has arrived.
     """
 
     def __init__(self, number: int, row: Lane, connection: _Connection | None) -> None:
         self.number, self.row, self.device, self.connection = number, row, row.device, connection
-        self.stream, self.gap, self.hop = row.stream, row.gap, row.hop
         self.queue: deque[tuple[int, float, int]] = deque()  # (instruction, issued at, host span)
         self.wake: simpy.Event | None = None
         self.over: simpy.Event
-        self.time = self.free = 0.0
-        self.cause = self.free_cause = -1
 
 
 class Reference:
@@ -72,12 +166,14 @@ class Reference:
     What is laid out for a run is what the compiled engine reads, and so are the sharing of devices and of links.
     """
 
-    def __init__(self, plan: Plan, launches: Array) -> None:
+    def __init__(self, plan: Plan, launches: Array, factors: Floats | None) -> None:
         self._program, self._cluster = plan.program, plan.cluster
         program = plan.program
         self._captured = program.execution == "graph"
         self._s = s = plan.take().state
         s["launches"] = launches
+        if factors is not None:
+            s["factors"], s.jittered = factors, 1
         begin_curves(s, len(launches))
         reset(s)
         self._env = env = Instants(s)
@@ -92,12 +188,12 @@ class Reference:
         self._dispatchers = [Alarm(env, DISPATCH, partial(self._dispatch, d)) for d in devices]
         self._arrival = Alarm(env, COMPLETE, self._end_flows)
         self._sharing = Alarm(env, SHARE, self._share_links)
-        self._marks = [_Mark(env) for _ in range(program.n_events)]
+        self._issued, self._reached = ([_Mark(simpy.Event(env)) for _ in range(program.n_events)] for _ in range(2))
         connections = [_Connection(env) for _ in range(s.n_connections)]
         numbers = s["lanes"]["connection"].tolist()
         self._lanes = [_Lane(i, s.lanes[i], None if k < 0 else connections[k]) for i, k in enumerate(numbers)]
         self._outstanding = [0 for _ in devices]  # kernels issued and not over
-        self._drained = [simpy.Event(env) for _ in devices]
+        self._drained = [_Mark(None) for _ in devices]
         self._last_kernel = [(0.0, -1, -1) for _ in devices]  # when it ended, row, span
         self._host_at = [int(start) for start in program.thread_ptr[:-1]]
 
@@ -114,13 +210,12 @@ class Reference:
             env.process(self._host_graph() if self._captured else self._host(t))
         for lane in self._lanes:
             env.process(self._run_lane(lane))
-        with without_collector(), suppress(EmptySchedule):
-            while True:
-                env.step()
+        with without_collector():
+            env.run()
         ends = self._program.thread_ptr[1:].tolist()
-        lanes = [(lane.stream, lane.queue[0][0]) for lane in self._lanes if lane.queue]
+        lanes = [(lane.row.stream, lane.queue[0][0]) for lane in self._lanes if lane.queue]
         if lanes or self._host_at != ends:
-            raise deadlock(self._program, self._host_at, lanes, [mark.issued.triggered for mark in self._marks])
+            raise deadlock(self._program, self._host_at, lanes, [mark.pending is None for mark in self._issued])
         return Trace(self._program, self._cluster, self._rows, curves_of(self._s))
 
     # Hosts ---------------------------------------------------------------------------------------
@@ -129,18 +224,19 @@ class Reference:
         env, program = self._env, self._program
         ptr, costs = program.thread_ptr, host_times(program, self._cluster).tolist()
         cause, leads = -1, None if program.lead is None else program.lead.tolist()
+        waits = {WAIT: self._issued, SYNC: self._reached}
         for i in range(int(ptr[t]), int(ptr[t + 1])):
             self._host_at[t] = i
-            action, device = self._action[i], self._device[i]
+            action, device, cost = self._action[i], self._device[i], costs[i]
             if leads is not None and leads[i] > 0:
                 yield At(env, env.now + leads[i], HOST)
             began = env.now
-            if action in _BLOCKING:
-                while (blocked_by := self._blocker(action, i)) is not None:
-                    yield blocked_by
-            if env.now > began:
-                cause = self._span(kinds.WAIT, i, -1, device, -1, began, self._unblocked_by(action, i))
-            cost = costs[i]
+            if action in (WAIT, SYNC, BARRIER):
+                mark = self._drained[device] if action == BARRIER else waits[action][self._argument[i]]
+                while mark.pending is not None:
+                    yield mark.pending
+                if env.now > began:
+                    cause = self._span(kinds.WAIT, i, -1, device, -1, began, mark.cause)
             if cost > 0 or env.now > began:
                 start = env.now
                 yield At(env, start + cost, HOST)
@@ -148,20 +244,6 @@ class Reference:
                     cause = self._span(kinds.HOST, i, self._subject(i), device, -1, start, cause)
             self._issue(i, cause)
         self._host_at[t] = int(ptr[t + 1])
-
-    def _blocker(self, action: int, i: int) -> simpy.Event | None:
-        """Return what the host has to wait for before it can issue instruction `i`."""
-        if action == BARRIER:
-            return self._drained[self._device[i]] if self._outstanding[self._device[i]] else None
-        mark = self._marks[self._argument[i]]
-        event = mark.issued if action == WAIT else mark.reached
-        return None if event.triggered else event
-
-    def _unblocked_by(self, action: int, i: int) -> int:
-        if action == BARRIER:
-            return self._last_kernel[self._device[i]][2]
-        mark = self._marks[self._argument[i]]
-        return mark.issue if action == WAIT else mark.cause
 
     def _subject(self, i: int) -> int:
         """Return the operator that an instruction launches or copies, -1 if it does neither."""
@@ -181,21 +263,21 @@ class Reference:
         self._host_at[0] = len(self._action)
 
     def _issue(self, i: int, cause: int) -> None:
-        action = self._action[i]
+        action, env = self._action[i], self._env
         if action in (BARRIER, SYNC):
             return
         lane = self._lanes[self._lane_of[i]]
         lag = 0.0
         if action == RECORD:
-            mark = self._marks[self._argument[i]]
-            mark.issue, mark.lane = cause, lane
-            mark.issued.succeed()
+            self._reached[self._argument[i]].lane = lane
+            self._issued[self._argument[i]].happen(env.now, cause)
         elif action == LAUNCH:
             lag = lane.row.launch_lag
             self._outstanding[lane.device] += 1
+            self._drained[lane.device].pending = self._drained[lane.device].pending or simpy.Event(env)
         elif action == COPY:
             lag = lane.row.copy_lag
-        lane.queue.append((i, self._env.now + lag, cause))
+        lane.queue.append((i, env.now + lag, cause))
         if lane.connection is not None and action in (LAUNCH, WAIT):
             lane.connection.queue.append(i)
         if lane.wake is not None:
@@ -213,34 +295,33 @@ class Reference:
             i, issued, host_span = lane.queue[0]
             action = self._action[i]
             if action == RECORD:
-                self._record(lane, i, issued, host_span)
+                cause = host_span if is_later(issued, lane.row.time) else lane.row.cause
+                self._reached[self._argument[i]].happen(self._env.now, cause)
             else:
                 yield from steps[action](lane, i, issued, host_span)
             lane.queue.popleft()
 
     def _launch(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
-        env, row = self._env, self._argument[i]
-        op = self._op_of[row]
-        follows_own = row > 0 and self._op_of[row - 1] == op
-        cause = yield from self._begin(lane, i, lane.time if follows_own else lane.free, issued, host_span)
+        env, row, d, work = self._env, self._argument[i], lane.device, self._s.work[lane.number]
+        free = lane.row.time if self._s.launches[row].follows else lane.row.free
+        cause = yield from self._begin(lane, i, free, issued, host_span)
         ready, lane.over = env.now, simpy.Event(env)
         self._submit(lane, row, i)
-        start = yield lane.over
-        span = self._end_work(lane, kinds.KERNEL, row, op, start, cause, ready, self._s.launches[row].solo)
-        self._last_kernel[lane.device] = max(self._last_kernel[lane.device], (env.now, row, span))
-        self._outstanding[lane.device] -= 1
-        if not self._outstanding[lane.device]:
-            drained, self._drained[lane.device] = self._drained[lane.device], simpy.Event(env)
-            drained.succeed()
+        yield lane.over
+        span = self._end_work(lane, kinds.KERNEL, row, self._op_of[row], work.start, cause, ready, work.solo)
+        self._last_kernel[d] = max(self._last_kernel[d], (env.now, row, span))
+        self._outstanding[d] -= 1
+        if not self._outstanding[d]:
+            self._drained[d].happen(env.now, self._last_kernel[d][2])
 
     def _begin(self, lane: _Lane, i: int, free: float, issued: float, host_span: int) -> Process:
         """Wait until a kernel or copy can begin; return what it waited for last: its issue, or the lane."""
         if self._env.now < max(free, issued):
             yield At(self._env, max(free, issued))
         yield from self._pass_connection(lane, i)
-        if is_later(issued, max(free, lane.time)):
+        if is_later(issued, max(free, lane.row.time)):
             return host_span
-        return lane.free_cause if is_later(free, lane.time) else lane.cause
+        return lane.row.free_cause if is_later(free, lane.row.time) else lane.row.cause
 
     def _pass_connection(self, lane: _Lane, i: int) -> Process:
         """Wait until instruction `i` is the first of its hardware queue, and let the next one be it."""
@@ -254,30 +335,25 @@ class Reference:
         changed.succeed()
 
     def _wait(self, lane: _Lane, i: int, _issued: float, _host_span: int) -> Process:
-        env, mark = self._env, self._marks[self._argument[i]]
+        env, mark, row = self._env, self._reached[self._argument[i]], lane.row
         began = env.now
-        if not mark.reached.triggered:
-            yield mark.reached
-        release = mark.time + (lane.hop if mark.lane is not lane else 0.0)
+        if mark.pending is not None:
+            yield mark.pending
+        release = mark.time + (row.hop if mark.lane is not lane else 0.0)
         if env.now < release:
             yield At(env, release)
-        if is_later(release, lane.time):
-            lane.cause = mark.cause
-        lane.time = max(lane.time, release)
+        if is_later(release, row.time):
+            row.cause = mark.cause
+        row.time = max(row.time, release)
         if env.now > began:
-            self._span(kinds.WAIT, i, -1, lane.device, lane.stream, began, mark.cause)
+            self._span(kinds.WAIT, i, -1, lane.device, row.stream, began, mark.cause)
         yield from self._pass_connection(lane, i)
-
-    def _record(self, lane: _Lane, i: int, issued: float, host_span: int) -> None:
-        mark = self._marks[self._argument[i]]
-        mark.time = self._env.now
-        mark.cause = host_span if is_later(issued, lane.time) else lane.cause
-        mark.reached.succeed()
 
     def _copy(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
         env, copies, copy = self._env, self._program.copies, self._argument[i]
         # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
-        cause = yield from self._begin(lane, i, lane.free if self._captured else lane.time, issued, host_span)
+        free = lane.row.free if self._captured else lane.row.time
+        cause = yield from self._begin(lane, i, free, issued, host_span)
         start, nbytes, exact = env.now, float(copies.nbytes[copy]), float(copies.transfer[copy])
         if exact == exact:
             solo = exact
@@ -295,10 +371,11 @@ class Reference:
 
     def _end_work(self, lane: _Lane, kind: int, item: int, op: int, start: float, cause: int, *more: float) -> int:
         """Record the kernel or copy that a lane has been at, and go on behind it."""
-        lane.cause = lane.free_cause = self._span(kind, item, op, lane.device, lane.stream, start, cause, *more)
-        lane.time = self._env.now
-        lane.free = lane.time + lane.gap
-        return lane.cause
+        row = lane.row
+        row.cause = row.free_cause = self._span(kind, item, op, lane.device, row.stream, start, cause, *more)
+        row.time = self._env.now
+        row.free = row.time + row.gap
+        return row.cause
 
     def _span(
         self, kind: int, item: int, op: int, device: int, stream: int, start: float, cause: int,
@@ -312,26 +389,28 @@ class Reference:
     # Devices: at the end of an instant the block scheduler issues what fits, and loads and rates are computed ------
 
     def _submit(self, lane: _Lane, row: int, place: int) -> None:
-        """Take a launch of a lane, the instruction at `place`; when it ends `lane.over` says when it started."""
-        s, d, now = self._s, lane.device, self._env.now
+        """Take a launch of a lane, the instruction at `place`."""
+        s, d, over = self._s, lane.device, lane.over
         set_up(s, row, lane.number, d, place)
         launch, work = s.launches[row], s.work[lane.number]
         if not s.devices[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
-            At(self._env, now + work.solo, COMPLETE, lambda _: lane.over.succeed(now))
+            work.start = s.now
+            At(self._env, s.now + work.solo, COMPLETE, lambda _: over.succeed())
         elif work.unit < LEAST_UNIT:
-            self._end_kernel(lane.number, now)
+            work.start = s.now
+            self._end_kernel(lane.number)
         else:
             begin_kernel(work, launch.blocks)
             enter(s, d, lane.number)
             self._dispatchers[d].set_now()
 
-    def _end_kernel(self, lane: int, start: float) -> None:
+    def _end_kernel(self, lane: int) -> None:
         """Let a kernel end, all of whose blocks have."""
         over, latency = self._lanes[lane].over, self._s.work[lane].latency
         if latency > 0:
-            At(self._env, self._env.now + latency, COMPLETE, lambda _: over.succeed(start))
+            At(self._env, self._env.now + latency, COMPLETE, lambda _: over.succeed())
         else:
-            over.succeed(start)
+            over.succeed()
 
     def _dispatch(self, d: int) -> None:
         s = self._s
@@ -340,9 +419,8 @@ class Reference:
         self._timers[d].set(max(refill(s, d), s.now))
 
     def _end_blocks(self, d: int) -> None:
-        s = self._s
-        for lane in s["over"][: end_due(s, d)].tolist():
-            self._end_kernel(lane, s.work[lane].start)
+        for lane in self._s["over"][: end_due(self._s, d)].tolist():
+            self._end_kernel(lane)
         self._dispatchers[d].set_now()
 
     # Links: at the end of an instant in which a flow began or ended, rates and the loads at both ends are computed ---
@@ -354,7 +432,6 @@ class Reference:
             self._dispatchers[d].set_now()
 
     def _end_flows(self) -> None:
-        s = self._s
-        for lane in s["over"][: end_due_flows(s)].tolist():
+        for lane in self._s["over"][: end_due_flows(self._s)].tolist():
             self._lanes[lane].over.succeed()
         self._sharing.set_now()

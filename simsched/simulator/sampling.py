@@ -13,8 +13,7 @@ from simsched.base.errors import SimschedError, SimulationError
 from simsched.base.numeric import is_count
 from simsched.base.shown import as_html
 from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
-from simsched.simulator.compiled.memory import Memory
-from simsched.simulator.compiled.prepared import Plan, launches_of, plan_of
+from simsched.simulator.prepared import Memory, Plan, launches_of, plan_of
 from simsched.simulator.simulate import program_for
 from simsched.simulator.workload import Column, Jitter, demand, factors, launch_devices
 

@@ -7,8 +7,8 @@ import numpy as np
 from simsched.base.errors import MissingDependencyError, SimulationError, UnknownNameError
 from simsched.model import Cluster, CostModel, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
-from simsched.simulator.compiled.prepared import Plan, simulate_compiled
-from simsched.simulator.workload import Jitter, demand
+from simsched.simulator.prepared import Plan, simulate_compiled
+from simsched.simulator.workload import Jitter, demand, factors
 
 ENGINES: Final = ("auto", "compiled", "reference")
 
@@ -73,14 +73,15 @@ def simulate(
     program = program_for(schedule, cluster)
     if engine not in ENGINES:
         raise UnknownNameError("engine", engine, list(ENGINES))
+    drawn = None if jitter is None else factors(program.graph, jitter, rng, 1)
     if engine == "reference":
         try:
             from simsched.simulator.reference import Reference
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        return Reference(Plan(program, cluster), demand(program, cluster, cost, jitter, rng)).run()
-    return simulate_compiled(program, cluster, cost, jitter, rng)
+        return Reference(Plan(program, cluster), demand(program, cluster, cost), drawn).run()
+    return simulate_compiled(program, cluster, cost, drawn)
 
 
 def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:

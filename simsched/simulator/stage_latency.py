@@ -9,8 +9,7 @@ import numpy as np
 from simsched.base.errors import SimulationError, UnknownNameError
 from simsched.base.numeric import twice
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
-from simsched.simulator.compiled.memory import Memory
-from simsched.simulator.compiled.prepared import platform_of
+from simsched.simulator.prepared import Memory, platform_of
 from simsched.simulator.state import Connection, Lane, State
 from simsched.simulator.workload import demand_on
 

@@ -1,19 +1,14 @@
-"""How a run of the compiled engine lies in memory: `State`, its rows, and the numbers that stand for things."""
+"""How a run lies in memory: `State` and its rows."""
 
 from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length
 from simsched.simulator.contention import MAX_COHORTS, Channel, Cohort, Crossing, Crowd, Share, Work
 
-# Phases of an instant, lowest first, as in `environment`: each has a queue of those to go on.
-COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(5)
 PHASES: Final = 5
+"""Of an instant: each has a queue of those to go on."""
 COHORTS: Final = MAX_COHORTS + 1
 """Room for the cohorts of a kernel, one more than it may have."""
-ASLEEP, NEXT = range(2)
-"""How a lane stands between two instructions: nothing is issued, or it is to take up the next."""
-NEW, RUNNING, OVER, STUCK, FULL = range(5)
-"""How a run stands: to begin; it goes on; nothing is left to happen, all is done or not; points are full."""
 
 
 class Launch(Row):

@@ -22,9 +22,7 @@ LARGEST_VARIATION: Final = 1e3
 """Most that the standard deviation of an operator's time may be, over its mean."""
 
 
-def demand(
-    program: Program, cluster: Cluster, cost: CostModel | None = None, jitter: Jitter | None = None, rng: Any = None
-) -> Column:
+def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) -> Column:
     """Return what each launch of a program asks of its device, as rows of `Launch`.
 
     A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy), or by the part of the peak
@@ -36,8 +34,7 @@ def demand(
     """
     graph, device = program.graph, launch_devices(program)
     times = placed_times(graph, cluster, program.launch_op, device, cost)
-    drawn = None if jitter is None else factors(graph, jitter, rng)
-    return demand_of(graph, cluster, device, times, drawn, priority=program.priority)
+    return demand_of(graph, cluster, device, times, priority=program.priority)
 
 
 def launch_devices(program: Program) -> Ints:
@@ -53,7 +50,6 @@ def demand_of(
     cluster: Cluster,
     device: Ints,
     times: Floats,
-    drawn: Floats | None = None,
     *,
     priority: Indices | None = None,
     refuse_unfit: bool = True,
@@ -66,8 +62,6 @@ def demand_of(
         Position in the cluster, per launch.
     times
         Time alone in us of the operator of each launch.
-    drawn
-        Factor of the time of each operator, or None.
     priority
         Of each operator; None for 0.
     refuse_unfit
@@ -82,9 +76,6 @@ def demand_of(
     asked["solo"] = times
     rows = np.flatnonzero(kernels[op])  # one per kernel, in their order in the graph
     asked["solo"][rows] *= graph.kernel_share
-    nominal = asked["solo"][rows]
-    if drawn is not None:
-        asked["solo"] *= drawn[op]
     asked["unit"] = asked["solo"]
     if not len(rows):
         return asked
@@ -96,10 +87,7 @@ def demand_of(
     found["blocks"] = graph.kernel_blocks[fits]
     for name, column in shapes.items():
         found[name] = column[fits]
-    latency = _of_kinds(cluster, "kernel_latency")[at]
-    nominal, busy = (us - np.minimum(latency, us) for us in (nominal[fits], found["solo"]))
-    _add_loads(found, graph, cluster, op[rows], at, graph.kernel_share[fits], nominal, busy)
-    found["unit"] = busy / found["units"]
+    _add_loads(found, graph, cluster, op[rows], at, graph.kernel_share[fits])
     asked[rows] = found
     return asked
 
@@ -108,11 +96,6 @@ def demand_on(graph: OpGraph, cluster: Cluster, d: int, times: Floats, **options
     """Return what launches ask for if all operators run on device `d`, in these times alone in us (see `demand_of`)."""
     op = graph.launch_op
     return demand_of(graph, cluster, np.broadcast_to(np.int64(d), len(op)), times[op], **options)
-
-
-def _of_kinds(cluster: Cluster, field: str) -> Floats:
-    """Return a number of each kind of device, shape (n_kinds,)."""
-    return np.array([getattr(kind, field) for kind in cluster.kinds], np.float64)
 
 
 def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column, spread: Column) -> Floats:
@@ -161,17 +144,13 @@ def _block(device: Device, threads: int, registers: int, shared_memory: int) -> 
     return need.warps, need.registers, need.shared_memory, fits * device.sms
 
 
-def _add_loads(
-    found: Column, graph: OpGraph, cluster: Cluster, op: Indices, at: Ints, share: Floats, nominal: Floats, busy: Floats
-) -> None:
-    """Add to rows of kernels that fit what they load, and how they run by themselves.
-
-    Their blocks run for `busy` us, and without what was drawn for `nominal` us, which says what they achieve.
-    """
-    bandwidth, saturating, least, spread, sms = (
-        _of_kinds(cluster, key)[at]
-        for key in ("bandwidth", "saturating_warps", "least_sm_share", "block_spread", "sms")
+def _add_loads(found: Column, graph: OpGraph, cluster: Cluster, op: Indices, at: Ints, share: Floats) -> None:
+    """Add to rows of kernels that fit what they load, and how they run by themselves."""
+    latency, bandwidth, saturating, least, spread, sms = (
+        np.array([getattr(kind, key) for kind in cluster.kinds], np.float64)[at]
+        for key in ("kernel_latency", "bandwidth", "saturating_warps", "least_sm_share", "block_spread", "sms")
     )
+    busy = found["solo"] - np.minimum(latency, found["solo"])  # us for which its blocks run
     codes, texts = graph.labels("dtype")
     peak = np.array([[kind.peak_rate(text or "fp32") for text in texts] for kind in cluster.kinds])[at, codes[op]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -187,35 +166,30 @@ def _add_loads(
         sm_share = np.minimum(limit, found["warps"] / saturating * np.where(kind == 1, np.maximum(least, compute), 1.0))
         units = solo_units(blocks, residency, sms, sm_share, spread)
         for _ in range(_TURNS):  # what blocks achieve while they run is a load too; if it slows them, they ran faster
-            achieved = np.minimum(np.minimum(limit, 1.0), calculating * units * sms / blocks / nominal)
-            more = (achieved > sm_share * (1 + TIE)) & (nominal > 0)
+            achieved = np.minimum(np.minimum(limit, 1.0), calculating * units * sms / blocks / busy)
+            more = (achieved > sm_share * (1 + TIE)) & (busy > 0)
             if not more.any():
                 break
             sm_share[more] = achieved[more]
             units[more] = solo_units(*(column[more] for column in (blocks, residency, sms, sm_share, spread)))
         traffic = moving * units / blocks
-        most_share = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)  # as `most_dram_share`
+        most_share = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)  # as `set_up` has it
         found["dram_share"] = np.where(busy > 0, np.minimum(most_share, traffic / busy), 0.0)
+    found["unit"] = busy / units
     found["sm_share"], found["kind"], found["units"], found["traffic"] = sm_share, kind, units, traffic
     found["alpha"], found["beta"] = np.where(kind == 1, compute, 1.0), np.where(kind == 1, 1.0, memory)
 
 
-def factors(
-    graph: OpGraph, jitter: Jitter | None, rng: np.random.Generator | int | None, n: int | None = None
-) -> Floats:
-    """Return a log-normal factor of mean 1 for each operator's time.
+def factors(graph: OpGraph, jitter: Jitter, rng: np.random.Generator | int | None, n: int) -> Floats:
+    """Return log-normal factors of mean 1 for each operator's time in `n` samples, shape (n, n_ops).
+
+    Row j is the only one of the j-th of as many calls for one sample with the same Generator.
 
     Parameters
     ----------
     jitter, rng
-        See `simulate`; without jitter all factors are 1.
-    n
-        None for one factor each, shape (n_ops,); a number for shape (n, n_ops), of which row j is
-        what the j-th of as many calls with the same Generator would return.
+        See `simulate`.
     """
-    shape = (len(graph),) if n is None else (n, len(graph))
-    if jitter is None:
-        return np.broadcast_to(1.0, shape)
     if rng is None:
         raise SimulationError("jitter is random: pass `rng`, a numpy Generator or a seed")
     if isinstance(jitter, Mapping):
@@ -232,7 +206,7 @@ def factors(
         name = graph.names[int(np.argmax(bad))]
         raise SimulationError(f"jitter of {name!r} must be finite and not negative, and at most {LARGEST_VARIATION:g}")
     sigma = np.sqrt(np.log1p(variation**2))
-    drawn = np.random.default_rng(rng).standard_normal(shape)
+    drawn = np.random.default_rng(rng).standard_normal((n, len(graph)))
     drawn *= sigma
     drawn -= sigma**2 / 2
     return np.exp(drawn, out=drawn)

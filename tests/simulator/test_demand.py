@@ -41,19 +41,11 @@ def test_kernels_by_themselves():
 
 
 def test_loads_of_another_time():
-    """A time three times as long moves the same bytes: `dram_share` follows from `traffic`, blocks and residency.
-
-    A time that jitter has drawn moves them, too, and loads the SMs as the usual one does.
-    """
+    """A time three times as long moves the same bytes: `dram_share` follows from `traffic`, blocks and residency."""
     kernels = (ss.Kernel(50_000, share=0.5), ss.Kernel(7, share=0.5))
     ops = [ss.Operator("a", flops=1e8, nbytes=1e6, time=10.0, kernels=kernels), ss.Operator("b", time=1.0)]
     program = ss.Schedule(ss.OpGraph(ops), placements("a b")).lower(ONE)
     once, thrice = demand(program, ONE, None), demand(program, ONE, lambda op, _: 3.0 * op.time)
-    varied = demand(program, ONE, None, 0.5, 1)
-    for name in ("traffic", "sm_share", "units"):
-        assert varied[name].tolist() == once[name].tolist()
-    factor = varied["solo"] / once["solo"]
-    assert varied["dram_share"][:2].tolist() == pytest.approx((once["dram_share"] / factor)[:2])
     assert once["traffic"].tolist() == thrice["traffic"].tolist()
     per_block = 0.5 * 1e6 / A100.bandwidth * once["units"][:2] / [50_000, 7]
     assert once["traffic"].tolist() == pytest.approx([*per_block, 0.0])

@@ -34,6 +34,17 @@ def test_kernels_of_an_operator_share_its_factor():
     assert first != pytest.approx(2.0, rel=1e-3)
 
 
+def test_a_drawn_time_moves_the_same_bytes():
+    """Blocks that take so much longer load DRAM so much less, and the SMs as they did."""
+    op = ss.Operator("a", flops=1e3, nbytes=1e3, time=8.0, kernels=(ss.Kernel(4),))
+    usual, drawn = (run([op], [], "a", hand_made(), jitter=jitter, rng=2) for jitter in (0.0, 0.5))
+    assert drawn.makespan != pytest.approx(usual.makespan, rel=1e-3)
+    (before,), (after,) = usual.loads, drawn.loads
+    assert before.dram.max() > 0
+    assert after.dram.max() * drawn.makespan == pytest.approx(before.dram.max() * usual.makespan, rel=1e-9)
+    assert after.sm.max() == before.sm.max() > 0
+
+
 def test_placement_does_not_change_the_factors():
     """Launched in the other order and on another device, the operators draw what they drew."""
     here, there = (run("a=2 b=2", "", text, hand_made(2), jitter=0.2, rng=9) for text in ("a b/1", "b@1 a"))

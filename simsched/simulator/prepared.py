@@ -1,19 +1,142 @@
-"""What all runs on a cluster share, and all runs of a program there: columns and rows, made once; and the engine."""
+"""Runs of programs: what all those on a cluster share, and all of a program there, and the memory of each."""
 
+from math import inf
 from typing import Any, Final, cast
 
 import numpy as np
+import numpy.typing as npt
 
+from simsched.base.errors import DeadlockError, SimulationError
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
 from simsched.model import COPY, WARP, Cluster, CostModel, Device, Floats, Ints, Program, default_cost
 from simsched.model.cluster.cluster import Routes
 from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load, Trace
 from simsched.simulator import state
-from simsched.simulator.compiled.memory import Array, Memory
+from simsched.simulator.compiled import FULL, MOST_POINTS, NEW, OVER, RUNNING, run_samples
 from simsched.simulator.contention import Channel, Crowd
-from simsched.simulator.state import State
-from simsched.simulator.workload import Jitter, demand, factors
+from simsched.simulator.deadlock import deadlock
+from simsched.simulator.state import Point, Span, State
+from simsched.simulator.workload import demand
+
+Array = npt.NDArray[Any]
+_CURVE: Final = ("time", "sm", "dram", "warps", "active")
+
+
+def begin_curves(s: State, room: int) -> None:
+    """Let load curves be recorded, with room for so many points at first, beside one for each device."""
+    s["points"], s.point_room, s.recording = np.empty(room + s.n_devices, Point.dtype), room + s.n_devices, 1
+
+
+def enlarge(s: State) -> None:
+    """Make room for more points of load curves."""
+    s["points"] = np.concatenate([s["points"], np.empty(3 * s.point_room, Point.dtype)])
+    s.point_room *= 4
+
+
+def curves_of(s: State) -> list[Load]:
+    """Return the load curves of all devices as they were recorded."""
+    points = s["points"][: s.n_points]
+    curves = [points[points["device"] == d] for d in range(s.n_devices)]
+    return [Load(*(np.ascontiguousarray(curve[name]) for name in _CURVE)) for curve in curves]
+
+
+class Memory:
+    """One run after the other in the memory of a state; not for two threads at once.
+
+    Parameters
+    ----------
+    state
+        Where they run.
+    program
+        What is run; None: what waits for nothing.
+
+    Attributes
+    ----------
+    stopped
+        Set by another thread, it ends a run at the next look, with a `SimulationError`.
+    """
+
+    def __init__(self, state: State, program: Program | None = None) -> None:
+        self.state, self._program, self.stopped = state, program, False
+
+    def makespans(self, launches: Array, factors: Floats | None = None) -> Floats:
+        """Return the makespan in us of each sample.
+
+        Parameters
+        ----------
+        launches
+            From `demand`.
+        factors
+            Of the time of each operator, shape (n_samples, n_ops); None: one sample of the times as they are.
+
+        Raises
+        ------
+        DeadlockError
+            If something is left that nothing will ever release.
+        """
+        found = self._begin(launches, factors)
+        if self._go_on() != OVER:
+            raise self._deadlock()
+        return found
+
+    def makespan(self, launches: Array) -> float:
+        """Return the makespan in us, or inf if the program waits for ever."""
+        self._begin(launches, None)
+        return self.again()
+
+    def again(self) -> float:
+        """Return what `makespan` would, of the same launches: the quickest way to run once more."""
+        self.state.status = NEW
+        return self.state.makespan if self._go_on() == OVER else inf
+
+    def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
+        """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
+        state = self.state
+        self._begin(launches, factors)
+        begin_curves(state, 2 * MOST_POINTS + 2 * len(launches))
+        state["spans"] = np.empty(4 * state.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
+        while self._go_on() == FULL:
+            enlarge(state)
+        state.recording = 0
+        spans, curves = state["spans"][: state.n_spans], curves_of(state)
+        state["spans"] = state["points"] = None
+        if state.status != OVER:
+            raise self._deadlock()
+        columns = {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}
+        return columns, curves
+
+    def _deadlock(self) -> DeadlockError:
+        """Return what the program waits for, as an error."""
+        assert self._program is not None
+        lanes = self.state["lanes"]
+        stuck = lanes[lanes["head"] < lanes["tail"]]
+        waiting = self.state["items"]["code"][stuck["head"]] >> 2
+        held = list(zip(stuck["stream"].tolist(), waiting.tolist(), strict=True))
+        n = self.state.n_events
+        issued = self.state["events"]["time"][n : 2 * n] < inf
+        return deadlock(self._program, self.state["hosts"]["at"].tolist(), held, issued.tolist())
+
+    def _begin(self, launches: Array, factors: Floats | None) -> Floats:
+        """Set all up for samples; return where their makespans will stand."""
+        state = self.state
+        found = np.empty(1 if factors is None else len(factors))
+        state["launches"], state["makespans"] = launches, found
+        state.n_samples, state.jittered = len(found), factors is not None
+        if factors is not None:
+            state["factors"] = factors
+        state.status = NEW
+        return found
+
+    def _go_on(self) -> int:
+        """Run to the end, or until the points are full; return the status."""
+        state, status = self.state, RUNNING
+        while status == RUNNING:  # its budget of events is over
+            run_samples(state)
+            status = state.status
+            if self.stopped:
+                raise SimulationError("the simulation was stopped")
+        return status
 
 
 class Search(Table):
@@ -323,17 +446,10 @@ def launches_of(plan: Plan, cost: CostModel | None) -> Array:
     return plan.launches
 
 
-def simulate_compiled(
-    program: Program,
-    cluster: Cluster,
-    cost: CostModel | None,
-    jitter: Jitter | None,
-    rng: np.random.Generator | int | None,
-) -> Trace:
+def simulate_compiled(program: Program, cluster: Cluster, cost: CostModel | None, drawn: Floats | None = None) -> Trace:
     """Return what would run when; spans and load curves are made by a second run, when they are asked for."""
     plan = plan_of(program, cluster)
     launches = launches_of(plan, cost)
-    drawn = None if jitter is None else factors(program.graph, jitter, rng)[None]
     run = plan.take()
     makespan = float(run.makespans(launches, drawn)[0])
     plan.spare.append(run)

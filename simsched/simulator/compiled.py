@@ -1,0 +1,594 @@
+"""The compiled engine: the model of `reference` with the same results, in machine code.
+
+Lanes, host threads, the timers of devices and links, the dispatchers of devices and the sharing of links are numbered
+through, in this order: each waits in one list, or is to go on in one queue or at one later time. The state of a host or
+lane is where the process of the reference waits.
+
+A host runs ahead of the clock: when it issues what follows from what it issued before, and from what other hosts issue,
+so it says so at once and stops only where it has to wait for a device. Where several threads act on one device the
+order between them counts: then each takes a step an instant, as in the reference.
+"""
+
+from math import inf
+from typing import Final
+
+from simsched.base.jit import piece
+from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
+from simsched.model.trace import timeline as kinds
+from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
+from simsched.simulator.device import LEAST_UNIT, end_due, enter, join_others, refill, run_alone, set_up
+from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
+from simsched.simulator.state import PHASES, Event, Host, Item, Lane, Span, State
+
+COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(PHASES)
+"""Phases of an instant, as in `reference`."""
+NEW, RUNNING, OVER, STUCK, FULL = range(5)
+"""How a run stands: to begin; it goes on; nothing is left to happen, all is done or not; points are full."""
+TURN, BEGINNING, PAYING = range(3)
+"""How a host stands: at its next instruction, in time for it, paying for it."""
+ASLEEP, NEXT, LAUNCH_PASS, LAUNCH_OVER, WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = (
+    range(10)
+)
+"""How a lane stands: nothing is issued, it is to take up the next instruction, or where it waits within one."""
+COPY_SPAN, HOST_SPAN, KERNEL_SPAN, WAIT_SPAN = kinds.COPY, kinds.HOST, kinds.KERNEL, kinds.WAIT
+BUDGET: Final = 2**16
+"""Events after which a run returns, so that an interruption by the user is heard."""
+MOST_POINTS: Final = 64
+"""Of a load curve that an event may add: a kernel by itself has been on the device for some waves."""
+SHORT: Final = 100.0
+"""Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
+
+
+# The clock
+
+
+def push(s: State, time: float, phase: int, who: int) -> None:
+    """Let one go on at a time in us, in a phase of that instant."""
+    if time <= s.limit:
+        go_on(s, phase, who)
+        return
+    s.count += 1
+    i = s.n_later
+    s.n_later += 1
+    while i > 0 and s.later[(i - 1) >> 1].time > time:  # of equal times the earlier pushed is the first
+        i = _move(s, (i - 1) >> 1, i)
+    row = s.later[i]
+    row.time, row.key, row.who = time, s.count * 8 + phase, who
+
+
+def _move(s: State, start: int, end: int) -> int:
+    """Move a row of the heap; return where it was."""
+    a, b = s.later[start], s.later[end]
+    b.time, b.key, b.who = a.time, a.key, a.who
+    return start
+
+
+def go_on(s: State, phase: int, who: int) -> None:
+    """Let one go on in this instant, as the last of a phase so far."""
+    s.queues[phase] = join(s, s.queues[phase], who)
+
+
+def _is_earlier(s: State, i: int, k: int) -> bool:
+    a, b = s.later[i], s.later[k]
+    return a.time < b.time or (a.time == b.time and a.key < b.key)
+
+
+def open_instant(s: State) -> bool:
+    """Go to the earliest time at which anything happens; return whether there is one."""
+    now = s.timers[1]
+    if s.n_later > 0 and s.later[0].time < now:
+        now = s.later[0].time
+    if now == inf:
+        return False
+    s.now = now
+    s.limit = end_of_instant(now)
+    while s.n_later > 0 and s.later[0].time <= s.limit:
+        go_on(s, s.later[0].key & 7, s.later[0].who)
+        s.n_later -= 1
+        n, i, child = s.n_later, 0, 1
+        while child < n:
+            if child + 1 < n and _is_earlier(s, child + 1, child):
+                child += 1
+            if _is_earlier(s, n, child):
+                break
+            i = _move(s, child, i)
+            child = 2 * i + 1
+        _move(s, n, i)
+    while s.timers[1] <= s.limit:
+        i = 1
+        while i < s.n_timers:
+            i = 2 * i
+            if s.timers[i] > s.limit:
+                i += 1
+        set_timer(s, i - s.n_timers, inf)
+        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + i - s.n_timers)
+    return True
+
+
+def set_timer(s: State, d: int, time: float) -> None:
+    """Set the one timer of a device, or of the links, to a time in us; inf calls it off."""
+    if time <= s.limit:
+        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + d)
+        time = inf
+    i = s.n_timers + d
+    s.timers[i] = time
+    while i > 1:
+        i >>= 1
+        least = min(s.timers[2 * i], s.timers[2 * i + 1])
+        if s.timers[i] == least:
+            break
+        s.timers[i] = least
+
+
+def join(s: State, last: int, who: int) -> int:
+    """Put one behind the last of a list, -1 where it is empty; return the new last.
+
+    A list is closed to a ring: the last knows the first.
+    """
+    s.next[who] = who
+    return _joined(s, last, who)
+
+
+def _joined(s: State, a: int, b: int) -> int:
+    """Put the list that ends with b behind that which ends with a; return the last of both."""
+    if a >= 0 and b >= 0:
+        s.next[a], s.next[b] = s.next[b], s.next[a]
+    return b if b >= 0 else a
+
+
+def wake(s: State, last: int) -> int:
+    """Let all go on who wait in a list; return the empty list."""
+    s.queues[RELEASE] = _joined(s, s.queues[RELEASE], last)
+    return -1
+
+
+def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> Span:
+    """Return a new span, number ``n_spans - 1``: of no operator, stream or cause, ready when it starts."""
+    span = s.spans[s.n_spans]
+    s.n_spans += 1
+    span.kind, span.item, span.device, span.op, span.stream, span.cause = kind, item, device, -1, -1, -1
+    span.start, span.end, span.ready, span.solo = start, end, start, 0.0
+    return span
+
+
+# Devices
+
+
+def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
+    """Take a launch, the instruction at `place`, that has reached the head of its stream."""
+    set_up(s, row, lane, d, place)
+    launch, work, device = s.launches[row], s.work[lane], s.devices[d]
+    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        work.start = s.now
+        push(s, s.now + work.solo, COMPLETE, lane)
+        return
+    if work.unit < LEAST_UNIT:
+        work.start = s.now
+        _end_kernel(s, lane)
+        return
+    begin_kernel(work, launch.blocks)
+    is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0
+    if is_alone and work.unit > SHORT * (s.limit - s.now):
+        device.alone = lane
+    else:
+        enter(s, d, lane)
+    dispatch_later(s, d)
+
+
+def _end_kernel(s: State, lane: int) -> None:
+    """Let a kernel end, all of whose blocks have."""
+    if s.work[lane].latency > 0.0:
+        push(s, s.now + s.work[lane].latency, COMPLETE, lane)
+    else:
+        go_on(s, RELEASE, lane)
+
+
+def dispatch_later(s: State, d: int) -> None:
+    """Dispatch at the end of this instant."""
+    if not s.devices[d].dispatching:
+        s.devices[d].dispatching = 1
+        go_on(s, DISPATCH, s.n_lanes + s.n_hosts + s.n_devices + 1 + d)
+
+
+def dispatch(s: State, d: int) -> None:
+    """Issue blocks, share the device among them and set its timer."""
+    device = s.devices[d]
+    device.dispatching = 0
+    if device.alone >= 0:
+        if device.n_queue + device.n_running == 0 and device.copy_load == 0.0:
+            work = s.work[device.alone]
+            if work.start < 0.0:
+                work.start = s.now
+                set_timer(s, d, s.now + (work.solo - work.latency))
+            return
+        join_others(s, d)
+    set_timer(s, d, max(refill(s, d), s.now))
+
+
+def end_cohorts(s: State, d: int) -> None:
+    """End the cohorts that are due, and the kernels of which that was the last."""
+    device = s.devices[d]
+    if device.alone >= 0:
+        if s.recording:
+            run_alone(s, d, device.alone)
+        _end_kernel(s, device.alone)
+        device.alone = -1
+    for i in range(end_due(s, d)):
+        _end_kernel(s, s.over[i])
+    dispatch_later(s, d)
+
+
+def share_links_later(s: State) -> None:
+    """Share links anew at the end of this instant."""
+    if not s.sharing:
+        s.sharing = 1
+        go_on(s, SHARE, s.n_lanes + s.n_hosts + 2 * s.n_devices + 1)
+
+
+# Host threads
+
+
+def run_host(s: State, t: int) -> None:
+    """Go on with host thread `t` until it has to wait."""
+    host, who = s.hosts[t], s.n_lanes + t
+    if s.captured:  # one cost (the only one in the table), then everything is issued at once
+        if s.recording and s.cost[0] > 0:
+            add_span(s, HOST_SPAN, 0, s.place[0], 0.0, s.cost[0])
+            host.cause = s.n_spans - 1
+        for i in range(s.n_instructions):
+            _issue(s, i, s.cost[0], host.cause)
+        host.at = s.n_instructions
+        return
+    if host.state == PAYING:
+        _issue_next(s, host, s.now)
+    while host.at < s.thread_ptr[t + 1]:
+        i = host.at
+        action, d = s.action[i], s.place[i]
+        if host.state == TURN and s.own is not None:
+            host.state = BEGINNING
+            host.time += s.lead[i]
+            if s.lead[i] > 0 and not s.ahead:
+                push(s, host.time, HOST, who)
+                return
+        host.start = host.time
+        if action in (WAIT, SYNC, BARRIER):
+            awaited = s.argument[i]  # that an event is reached,
+            if action == WAIT:  # that it is issued,
+                awaited += s.n_events
+            elif action == BARRIER:  # or that a device is through
+                awaited = 2 * s.n_events + d
+            event = s.events[awaited]
+            if event.time == inf:
+                event.waiters = join(s, event.waiters, who)
+                return
+            if is_later(event.time, host.time):
+                if s.recording:
+                    add_span(s, WAIT_SPAN, i, d, host.time, event.time).cause = event.cause
+                    host.cause = s.n_spans - 1
+                host.start = event.time
+        over = host.start + _cost(s, i)
+        if s.ahead:
+            _issue_next(s, host, over)
+        elif over > host.time:
+            host.state = PAYING
+            push(s, over, HOST, who)
+            return
+        else:
+            _issue_next(s, host, s.now)
+
+
+def _cost(s: State, i: int) -> float:
+    """Return what instruction `i` takes of the host in us, once nothing blocks it."""
+    return s.own[i] if s.own is not None else s.cost[6 * s.place[i] + s.action[i]]
+
+
+def _issue_next(s: State, host: Host, time: float) -> None:
+    """Issue what the host has paid for."""
+    i = host.at
+    action, d = s.action[i], s.place[i]
+    if s.recording and _cost(s, i) > 0:
+        span = add_span(s, HOST_SPAN, i, d, host.start, time)
+        span.cause = host.cause
+        if action == LAUNCH:
+            span.op = s.launch_op[s.argument[i]]
+        elif action == COPY:
+            span.op = s.copy_op[s.argument[i]]
+        host.cause = s.n_spans - 1
+    host.at = i + 1
+    host.state = TURN
+    host.time = time
+    _issue(s, i, time, host.cause)
+
+
+def _issue(s: State, i: int, time: float, cause: int) -> None:
+    """Put an instruction on its stream; a barrier or sync is on none."""
+    number = s.lane_of[i]
+    if number < 0:
+        return
+    lane, action, argument = s.lanes[number], s.action[i], s.argument[i]
+    item = s.items[lane.tail]
+    item.issued, item.argument, item.code, item.cause = time, argument, 4 * i + action, cause
+    lane.tail += 1
+    if action == RECORD:
+        s.events[argument].lane = number
+        _happen(s, s.events[s.n_events + argument], time, cause)
+    elif action == COPY:
+        item.issued = time + lane.copy_lag
+    elif action == LAUNCH:
+        item.issued = time + lane.launch_lag
+        s.devices[lane.device].outstanding += 1
+        s.events[2 * s.n_events + lane.device].time = inf
+    if lane.connection >= 0 and action in (LAUNCH, WAIT):
+        connection = s.connections[lane.connection]
+        s.passing[connection.tail] = i
+        connection.tail += 1
+    if lane.state == ASLEEP:
+        lane.state = NEXT
+        push(s, time, RELEASE, number)
+
+
+def _happen(s: State, event: Event, time: float, cause: int) -> None:
+    event.time, event.cause = time, cause
+    event.waiters = wake(s, event.waiters)
+
+
+def run_lane(s: State, number: int) -> None:
+    """Go on with a stream until it has to wait."""
+    lane = s.lanes[number]
+    while True:
+        if lane.state == NEXT:
+            if lane.head == lane.tail:
+                lane.state = ASLEEP
+                return
+            issued = s.items[lane.head].issued
+            if issued > s.limit:  # its host is ahead
+                push(s, issued, RELEASE, number)
+                return
+            lane.issued = min(issued, s.now)
+        item = s.items[lane.head]
+        action, over = item.code & 3, True
+        if action == LAUNCH:
+            over = _launch(s, lane, number, item)
+        elif action == WAIT:
+            over = _wait(s, lane, number, item)
+        elif action == RECORD:
+            cause = item.cause if is_later(lane.issued, lane.time) else lane.cause
+            _happen(s, s.events[item.argument], s.now, cause)
+        else:
+            over = _copy(s, lane, number, item.argument)
+        if not over:
+            return
+        lane.state = NEXT
+        lane.head += 1
+
+
+def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
+    """Go on with a launch; return whether it is over."""
+    i, row = item.code >> 2, item.argument
+    if lane.state == LAUNCH_OVER:
+        _end_work(s, lane, number, KERNEL_SPAN, row, s.launch_op[row])
+        device, drained = s.devices[lane.device], s.events[2 * s.n_events + lane.device]
+        if s.now > device.last_time or row > device.last_row:  # of kernels that end together the last in operator order
+            device.last_time, device.last_row, drained.cause = s.now, row, lane.cause
+        device.outstanding -= 1
+        if not device.outstanding:
+            _happen(s, drained, s.now, drained.cause)
+        return True
+    free = lane.time if s.launches[row].follows else lane.free
+    if lane.state == NEXT:
+        lane.state = LAUNCH_PASS
+        if s.now < free:
+            push(s, free, RELEASE, number)
+            return False
+    if _pass_connection(s, lane, number, i):
+        _find_cause(s, lane, free)
+        lane.ready = s.now
+        lane.state = LAUNCH_OVER
+        submit(s, row, number, lane.device, i)
+    return False
+
+
+def _end_work(s: State, lane: Lane, number: int, kind: int, item: int, op: int) -> None:
+    """End the kernel or copy that a lane has been at."""
+    if s.recording:
+        work = s.work[number]
+        span = add_span(s, kind, item, lane.device, work.start, s.now)
+        span.op, span.stream, span.cause = op, lane.stream, lane.span_cause
+        span.ready, span.solo = lane.ready, work.solo
+        lane.cause = lane.free_cause = s.n_spans - 1
+    lane.time = s.makespan = s.now
+    lane.free = s.now + lane.gap
+
+
+def _find_cause(s: State, lane: Lane, free: float) -> None:
+    """Note what a kernel or copy waited for last: its issue, the one before it, or an event."""
+    if s.recording:
+        if is_later(lane.issued, max(free, lane.time)):
+            lane.span_cause = s.items[lane.head].cause
+        else:
+            lane.span_cause = lane.free_cause if is_later(free, lane.time) else lane.cause
+
+
+def _pass_connection(s: State, lane: Lane, number: int, i: int) -> bool:
+    """Let instruction `i` leave its hardware queue if it is the first of it, else wait for a change."""
+    if lane.connection < 0:
+        return True
+    connection = s.connections[lane.connection]
+    if s.passing[connection.head] != i:
+        connection.waiters = join(s, connection.waiters, number)
+        return False
+    connection.head += 1
+    connection.waiters = wake(s, connection.waiters)
+    return True
+
+
+def _wait(s: State, lane: Lane, number: int, item: Item) -> bool:
+    """Go on with a wait for an event; return whether it is over."""
+    i, event = item.code >> 2, s.events[item.argument]
+    if lane.state == NEXT:
+        lane.ready = s.now
+        lane.state = WAIT_REACHED
+        if event.time > s.now:
+            event.waiters = join(s, event.waiters, number)
+            return False
+    if lane.state != WAIT_PASS:
+        release = event.time if event.lane == number else event.time + lane.hop
+        if lane.state == WAIT_REACHED and s.now < release:
+            lane.state = WAIT_RELEASED
+            push(s, release, RELEASE, number)
+            return False
+        if s.recording:
+            if is_later(release, lane.time):
+                lane.cause = event.cause
+            if s.now > lane.ready:
+                span = add_span(s, WAIT_SPAN, i, lane.device, lane.ready, s.now)
+                span.stream, span.cause = lane.stream, event.cause
+        lane.time = max(lane.time, release)
+        lane.state = WAIT_PASS
+    return _pass_connection(s, lane, number, i)
+
+
+def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
+    """Go on with a copy; return whether it is over."""
+    if lane.state == COPY_MOVE:
+        lane.state = COPY_OVER
+        begin_flow(s, number, copy)
+        share_links_later(s)
+        return False
+    if lane.state == COPY_OVER:
+        _end_work(s, lane, number, COPY_SPAN, copy, s.copy_op[copy])
+        return True
+    # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
+    free = lane.free if s.captured else lane.time
+    if lane.state == NEXT and s.now < free:
+        lane.state = COPY_READY
+        push(s, free, RELEASE, number)
+        return False
+    _find_cause(s, lane, free)
+    time, nbytes, work = s.copy_exact[copy], 0.0, s.work[number]
+    work.solo = time
+    if time != time:  # NaN: it is not given
+        route, nbytes = s.routes[s.copy_route[copy]], s.copy_nbytes[copy]
+        time, work.solo = route.latency, route.latency + nbytes / route.rate
+    lane.ready = work.start = s.now
+    lane.state = COPY_MOVE if nbytes > 0 else COPY_OVER
+    push(s, s.now + time, RELEASE if nbytes > 0 else COMPLETE, number)
+    return False
+
+
+# The loop
+
+
+@piece("simulator")
+def run_samples(s: State) -> None:
+    """Run the samples, as far as a budget of events and the room for points reach; then go on where they ended."""
+    if s.status == NEW:
+        s.sample = 0
+        reset(s)
+    s.status, left = RUNNING, BUDGET
+    while s.status == RUNNING:
+        phase = 0
+        while phase < PHASES and s.queues[phase] < 0:
+            phase += 1
+        if phase == PHASES:
+            if not open_instant(s):
+                _end(s)
+        elif left == 0:
+            return
+        elif s.recording and s.n_points + MOST_POINTS > s.point_room:
+            s.status = FULL
+        else:
+            left -= 1
+            _process(s, phase)
+
+
+def _process(s: State, phase: int) -> None:
+    """Let the first in the queue of a phase go on."""
+    last = s.queues[phase]
+    who = s.next[last]
+    s.next[last] = s.next[who]
+    if who == last:
+        s.queues[phase] = -1
+    if who < s.n_lanes:
+        if phase == COMPLETE and s.lanes[who].state == LAUNCH_OVER:
+            go_on(s, RELEASE, who)
+        else:
+            run_lane(s, who)
+        return
+    who -= s.n_lanes
+    if who < s.n_hosts:
+        run_host(s, who)
+        return
+    who -= s.n_hosts
+    if who < s.n_devices:
+        end_cohorts(s, who)
+    elif who == s.n_devices:  # copies whose last byte has arrived
+        for k in range(end_due_flows(s)):
+            go_on(s, RELEASE, s.over[k])
+        share_links_later(s)
+    elif who <= 2 * s.n_devices:
+        dispatch(s, who - s.n_devices - 1)
+    else:  # the rates of all copies, and what they load at both ends
+        s.sharing = 0
+        set_timer(s, s.n_devices, max(share_flows(s), s.now))
+        for k in range(take_loads(s)):
+            dispatch_later(s, s.over[k])
+
+
+def _end(s: State) -> None:
+    """End a sample in which nothing is left to happen."""
+    for t in range(s.n_hosts):
+        if s.hosts[t].at < s.thread_ptr[t + 1]:
+            s.status = STUCK
+    for i in range(s.n_lanes):
+        if s.lanes[i].head < s.lanes[i].tail:
+            s.status = STUCK
+    if s.status == RUNNING:
+        s.makespans[s.sample] = s.makespan
+        s.sample += 1
+        if s.sample < s.n_samples:
+            reset(s)
+        else:
+            s.status = OVER
+
+
+def reset(s: State) -> None:
+    """Go back to before the start."""
+    s.now = s.limit = s.makespan = 0.0
+    s.count = s.n_later = s.n_spans = s.n_points = s.n_flows = s.n_loaded = s.sharing = 0
+    for phase in range(PHASES):
+        s.queues[phase] = -1
+    for i in range(2 * s.n_timers):
+        s.timers[i] = inf
+    for i in range(2 * s.n_events + s.n_devices):
+        event = s.events[i]
+        event.time = inf if i < 2 * s.n_events else 0.0  # a device has nothing to do at first
+        event.cause = event.waiters = -1
+    for i in range(s.n_connections):
+        connection = s.connections[i]
+        connection.head = connection.tail = connection.first
+        connection.waiters = -1
+    for i in range(s.n_lanes):
+        lane = s.lanes[i]
+        lane.time = lane.free = 0.0
+        lane.head = lane.tail = lane.first
+        lane.state = ASLEEP
+        lane.cause = lane.free_cause = lane.span_cause = -1
+    for d in range(s.n_devices):
+        device, room, free = s.devices[d], s.room[d], s.free[d]
+        device.copy_load = device.last_time = 0.0
+        device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
+        device.dispatching = device.freed = device.loaded = 0
+        device.skipping = device.alone = device.last_row = -1
+        free.warps, free.blocks = room.warps, room.blocks
+        free.registers, free.shared_memory = room.registers, room.shared_memory
+        if s.recording:  # it is idle at first
+            device.point = s.n_points
+            s.n_points += 1
+            point = s.points[device.point]
+            point.device, point.time = d, 0.0
+            point.sm = point.dram = point.warps = point.active = 0.0
+    for t in range(s.n_hosts):
+        host = s.hosts[t]
+        host.time, host.at, host.state, host.cause = 0.0, s.thread_ptr[t], TURN, -1
+        go_on(s, RELEASE, s.n_lanes + t)
