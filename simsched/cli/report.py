@@ -30,8 +30,7 @@ def report(
     --link or --cluster say. With --cluster a replay stands beside what is
     predicted of it.
     """
-    from simsched.show.report.makers import replay_sections
-    from simsched.show.report.page import library
+    from simsched.show.report.page import library, replay_sections
 
     graphs = [opt.Graph(source, shape, dtype) for source in sources]
     cluster = target.read(graphs[0])

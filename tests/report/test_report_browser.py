@@ -12,8 +12,7 @@ from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart, named
 from simsched.show.looks import luminance
 from simsched.show.report import write_report
-from simsched.show.report.blocks import figure, gantt, section, table
-from simsched.show.report.makers import sections_of
+from simsched.show.report.page import figure, gantt, section, sections_of, table
 from simsched.show.results import boxes_of, chart_of
 
 EVIL = "<script>document.title='broken'</script>"

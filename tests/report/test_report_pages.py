@@ -18,9 +18,8 @@ from simsched.show.chart import Axis, Chart
 from simsched.show.gantt import gantt_data
 from simsched.show.looks import luminance
 from simsched.show.report import write_report
-from simsched.show.report.blocks import figure, json_text, pairs, section, table, tabs, text
 from simsched.show.report.figures import figure_of
-from simsched.show.report.makers import replay_sections
+from simsched.show.report.page import figure, json_text, pairs, replay_sections, section, table, tabs, text
 
 CLUSTER = ss.Cluster.preset("a100")
 
