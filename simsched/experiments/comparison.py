@@ -322,11 +322,9 @@ class Comparison(Result, Document):
         repeats = self._repeats()
         for other in dict.fromkeys(repeats.values()):
             notes.append(f"{', '.join(name for name in repeats if repeats[name] == other)}: as {other} on one GPU")
-        unknown = operators_without_load(self.graph)
+        unknown, n_ops = operators_without_load(self.graph), len(self.graph)
         if unknown:
-            notes.append(
-                f"{unknown} of {len(self.graph)} operators have neither kernels nor utilization: they load nothing"
-            )
+            notes.append(f"{unknown} of {n_ops} operators have neither kernels nor utilization: they load nothing")
         return "\n".join(notes)
 
 
@@ -454,15 +452,13 @@ def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:
     assert isinstance(plan, Schedule)
     peaks = trace.peak_memory()
     full = any(need > trace.cluster[device].memory for device, need in peaks.items())
+    percentiles: Any = {} if drawn is None else {"p50_us": drawn.p50, "p95_us": drawn.p95, "p99_us": drawn.p99}
     warnings = trace.memory_warnings() if full else []  # which finds the peaks once more
     return Row(
         scheduler=name,
         makespan_us=trace.makespan,
         estimate_us=plan.estimate,
         speedup=None if baseline is None else baseline / trace.makespan if trace.makespan else 1.0,
-        p50_us=None if drawn is None else drawn.p50,
-        p95_us=None if drawn is None else drawn.p95,
-        p99_us=None if drawn is None else drawn.p99,
         over_bound=trace.makespan / found.bound_us if found.bound_us else None,
         streams=plan.n_streams,
         devices=len(plan.devices_used),
@@ -472,6 +468,7 @@ def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:
         sm_efficiency=trace.sm_efficiency(),
         search_s=found.search_s,
         warning="; ".join(warnings) or None,
+        **percentiles,
     )
 
 

@@ -151,11 +151,9 @@ class Doubt(Checked):
     settled_by: str
 
     def __str__(self) -> str:
-        on = (
-            "no single parameter"
-            if self.depends_on is None
-            else f"{self.depends_on} (rank correlation {self.correlation:+.2f})"
-        )
+        on = "no single parameter"
+        if self.depends_on is not None:
+            on = f"{self.depends_on} (rank correlation {self.correlation:+.2f})"
         return f"the speedup depends most on {on}; {self.settled_by} would settle it"
 
 

@@ -74,22 +74,20 @@ class Evaluate:
             return []
         start = running_time()
         row: Row = {}
-        reason: str | None
+        end: tuple[str, str | None] = OK, None
         try:
             if not call_within(self.time_limit, self._fill, spec, row):
                 return []
         except TimeLimitReached:
-            status, reason = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
+            end = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
-            status, reason = REFUSED, str(error)
+            end = REFUSED, str(error)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit, a panic of a library, ...
-            status, reason = FAILED, _one_line(error)
-        else:
-            status, reason = OK, None
+            end = FAILED, _one_line(error)
         row["wall.row_s"] = running_time() - start
-        return [self._complete(spec, row, status, reason)]
+        return [self._complete(spec, row, *end)]
 
     def died(self, spec: RowSpec, timed_out: bool) -> list[Row]:
         """Return the row of what took its process with it."""

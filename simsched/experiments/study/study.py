@@ -241,7 +241,7 @@ class Study:
         """Return the number of rows, which may be one that no length can be."""
         several = (self.workload, self.cluster, [self.simulation], map(_entry, self.schedulers))
         instances = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
-        return instances * prod(sum(map(_n_points, tables)) for tables in several)
+        return instances * prod(sum(prod(map(len, _flat(table).values())) for table in tables) for tables in several)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {len(self.choices)} schedulers, {len(self)} rows)"
@@ -416,11 +416,6 @@ def _flat(table: Mapping[str, Any]) -> Table:
     for key, value in table.items():
         flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, Mapping) else {key: value}
     return {key: _values(value) for key, value in flat.items()}
-
-
-def _n_points(table: Mapping[str, Any]) -> int:
-    """Return how many points a table has, of which there may be too many to make them."""
-    return prod(map(len, _flat(table).values()))
 
 
 def points(*tables: Mapping[str, Any]) -> Iterator[Point]:
