@@ -146,82 +146,52 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     """
     plan, bare = upon(cluster, plan)
     asked = what_if(plan, bare, cost=cost)
-    trace = asked.before
-    limits = bounds(plan.graph, bare, cost)
-    path = trace.critical_path()
+    trace, limits = asked.before, bounds(plan.graph, bare, cost)
     suggestions = _suggestions(asked) if trace.makespan > 0 else ()
-    sentences = [
-        _what(plan, trace), _blamed(path.shares), *_operators(trace), _distance(trace, limits),
-        _verdict(path.shares, trace, limits, any(each.doable for each in suggestions)), _alone(asked),
-    ]  # fmt: skip
+    sentences = (*_spent(plan, trace), *_bound(asked, limits, any(each.doable for each in suggestions)))
     return Explanation(
-        plan.graph.name, bare.name, plan.scheduler, trace.makespan, limits.best, dict(path.blame),
-        tuple(each for each in sentences if each), suggestions,
+        plan.graph.name, bare.name, plan.scheduler, trace.makespan, limits.best, dict(trace.critical_path().blame),
+        sentences, suggestions,
     )  # fmt: skip
 
 
-def _counted(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def _what(plan: Schedule, trace: Trace) -> str:
+def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
+    """Give what runs, what its time goes to, and to which operators."""
     how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
     streams, devices = _counted(plan.n_streams, "stream"), _counted(len(plan.devices_used), "device")
-    return (
+    yield (
         f"{plan.scheduler} runs {_counted(len(plan.graph), 'operator')} of {plan.graph.name} on {streams} of {devices} "
         f"of {trace.cluster.name}, {how}, in {format_time(trace.makespan)}."
     )
+    shares = [(share, name) for name, share in trace.critical_path().shares.items() if share >= _MUCH]
+    causes = [f"{share:.0%} is {_BLAMES[name]}" for share, name in sorted(shares, key=lambda each: -each[0])]
+    if causes:
+        yield f"Of that {', '.join(causes[:_NAMED])}."
+    operators, kinds = _on_path(trace)
+    if len(kinds) > 1:
+        most = [f"{kind} {us / trace.makespan:.0%}" for kind, us in kinds[:_NAMED]]
+        yield f"By kind, of the makespan: {', '.join(most)}."
+    if operators:
+        longest = ", ".join(f"{name} ({format_time(us)})" for name, us in operators[:_NAMED])
+        verb = "is" if len(operators) == 1 else "are"
+        yield f"On the critical path {verb} {_counted(len(operators), 'operator')}; the longest: {longest}."
 
 
-def _blamed(shares: Mapping[str, float]) -> str:
-    named = sorted(((share, name) for name, share in shares.items() if share >= _MUCH), key=lambda each: -each[0])
-    if not named:
-        return ""
-    return "Of that " + ", ".join(f"{share:.0%} is {_BLAMES[name]}" for share, name in named[:_NAMED]) + "."
-
-
-def _operators(trace: Trace) -> list[str]:
-    kinds, operators = _kinds_on_path(trace), _operators_on_path(trace)
-    if not operators:
-        return []
-    most = [f"{name} {us / trace.makespan:.0%}" for name, us in list(kinds.items())[:_NAMED]]
-    longest = [f"{name} ({format_time(us)})" for name, us in list(operators.items())[:_NAMED]]
-    verb = "is" if len(operators) == 1 else "are"
-    text = f"On the critical path {verb} {_counted(len(operators), 'operator')}; the longest: {', '.join(longest)}."
-    return [f"By kind, of the makespan: {', '.join(most)}.", text] if len(kinds) > 1 else [text]
-
-
-def _distance(trace: Trace, limits: Bounds) -> str:
-    if not limits.best > 0:
-        return ""
+def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
+    """Give how far from the bound it is, what bounds it, and whether the scheduler does better on one device."""
+    trace, plan, ground = asked.before, asked.ground.plan, asked.ground
     sources = {
         "the longest path, with what has to share a device with it": limits.critical_path,
         "the path to and from the work for the issue slots": limits.sm_work,
         "the path to and from the traffic of DRAM": limits.dram_work,
         "the path to and from the room for thread blocks": limits.residency,
     }
-    source = max(sources, key=lambda each: sources[each])
-    return (
-        f"No schedule on {trace.cluster.name} takes less than {format_time(limits.best)} ({source}); this one takes "
-        f"{trace.makespan / limits.best:.2f} times that."
-    )
-
-
-def _alone(asked: WhatIf) -> str:
-    """Return whether the scheduler does better on one device."""
-    plan, ground = asked.ground.plan, asked.ground
-    if len(plan.devices_used) == 1 or plan.scheduler not in SCHEDULERS or plan.scheduler in FAST_UP_TO:
-        return ""
-    fresh = what_if(plan.graph, ground.target, True, scheduler=plan.scheduler, cost=ground.cost)
-    us = _makespan(fresh.gpus(1))
-    if us > asked.makespan_before * (1 - _LEAST_GAIN):
-        return ""
-    return f"On one device {plan.scheduler} takes {format_time(us)}: the others cost more than they gain."
-
-
-def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds, plans_help: bool) -> str:
-    host = shares["launch"] + shares["sync"]
-    most = max(shares, key=lambda each: shares[each])
+    if limits.best > 0:
+        least = f"{format_time(limits.best)} ({max(sources, key=lambda each: sources[each])})"
+        over = trace.makespan / limits.best
+        yield f"No schedule on {trace.cluster.name} takes less than {least}; this one takes {over:.2f} times that."
+    shares = trace.critical_path().shares
+    host, most = shares["launch"] + shares["sync"], max(shares, key=lambda each: shares[each])
     others = max(shares[each] for each in ("compute", "contention", "transfer", "dependency"))
     crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
     verdicts = {
@@ -235,27 +205,31 @@ def _verdict(shares: Mapping[str, float], trace: Trace, limits: Bounds, plans_he
         "the operators on its critical path; no other plan that was tried is quicker, and none can be by more than "
         f"{1 - limits.best / trace.makespan if trace.makespan else 0.0:.0%}": True,
     }  # fmt: skip
-    return f"It is bound by {next(text for text, holds in verdicts.items() if holds)}."
+    yield f"It is bound by {next(text for text, holds in verdicts.items() if holds)}."
+    if len(plan.devices_used) > 1 and plan.scheduler in SCHEDULERS and plan.scheduler not in FAST_UP_TO:
+        fresh = what_if(plan.graph, ground.target, True, scheduler=plan.scheduler, cost=ground.cost)
+        us = _makespan(fresh.gpus(1))
+        if us <= trace.makespan * (1 - _LEAST_GAIN):
+            yield f"On one device {plan.scheduler} takes {format_time(us)}: the others cost more than they gain."
 
 
-def _kinds_on_path(trace: Trace) -> dict[str, float]:
-    """Return the us that each kind of operator computes on the critical path, from the largest; ties by first use."""
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _on_path(trace: Trace) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    """Return the us that each operator and each kind computes on the critical path, from the largest; ties by time."""
     codes, kinds = trace.graph.labels("kind")
-    index = trace.graph.index
-    return _summed((kinds[codes[index[name]]] or "op", us) for name, us in _operators_on_path(trace).items())
 
+    def summed(times: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+        found: dict[str, float] = {}
+        for name, us in times:
+            found[name] = found.get(name, 0.0) + us
+        return sorted(found.items(), key=lambda entry: -entry[1])
 
-def _operators_on_path(trace: Trace) -> dict[str, float]:
-    """Return the us that each operator computes on the critical path, from the largest; ties by time."""
-    computing = (step for step in trace.critical_path().steps if step.blame == "compute")
-    return _summed((step.span, step.end - step.start) for step in computing)
-
-
-def _summed(times: Iterable[tuple[str, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for name, us in times:
-        found[name] = found.get(name, 0.0) + us
-    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+    steps = trace.critical_path().steps
+    operators = summed((step.span, step.end - step.start) for step in steps if step.blame == "compute")
+    return operators, summed((kinds[codes[trace.graph.index[name]]] or "op", us) for name, us in operators)
 
 
 def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:
@@ -300,7 +274,7 @@ def candidates(asked: WhatIf) -> Iterator[tuple[str, WhatIf, bool]]:
     )
     best = min(others, key=_makespan, default=asked)
     yield f"schedule it with {best.ground.scheduler}", best, True
-    for kind in list(_kinds_on_path(trace))[:1]:
+    for kind, _ in _on_path(trace)[1][:1]:
         yield f"make operators of kind {kind} twice as quick", asked.operators(kind=kind, speed=2.0), False
     yield "make launches free", asked.overhead(launch=0.0, launch_latency=0.0), False
     yield "make events free (record, wait, hop)", asked.overhead(record=0.0, wait=0.0, hop=0.0), False
