@@ -58,8 +58,7 @@ class Unsure(NamedTuple):
     def at(self, part: Floats) -> Floats:
         """Return the values at parts of the way from the least to the most."""
         even = self.low + part * (self.high - self.low)
-        found: Floats = np.exp(np.log(self.low) + part * log(self.high / self.low)) if self.low > 0 else even
-        return found
+        return np.exp(np.log(self.low) + part * log(self.high / self.low)) if self.low > 0 else even
 
 
 class Ranged(NamedTuple):
@@ -133,13 +132,15 @@ def ranges(
         return None
     draws = min(_DRAWS, max(_FEWEST, _ENOUGH // size))
     unsure = unsure_of(target)
-    drawn = _drawn(unsure, draws)
-    fixed = _Fixed(target, cost)
+    rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
+    parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
+    drawn = np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
+    known: dict[Any, Any] = {}
     worlds = [
-        World(changed(cluster, unsure, values), _Priced(fixed, rates_of(unsure, values), own_factors(draws)[w]))
-        for w, values in enumerate(drawn)
-    ]  # fmt: skip
-    times = np.log(np.maximum(SMALLEST, simulate_worlds([runs[number] for number in range(len(runs))], worlds)))[which]
+        World(changed(cluster, unsure, values), _Priced(target, cost, known, rates_of(unsure, values), own))
+        for values, own in zip(drawn, own_factors(draws), strict=True)
+    ]
+    times = np.log(np.maximum(SMALLEST, simulate_worlds(list(runs.values()), worlds)))[which]
     error, common = errors or _model_errors(target)
     base = None if reference is None else times[-1]
     slower = _certainly_slower(times[: len(names)], np.array(which[: len(names)]), error)
@@ -159,18 +160,10 @@ def _key(program: Program) -> tuple[Any, ...]:
     return id(program.graph), program.execution, *(column.tobytes() for column in columns)
 
 
-def _drawn(unsure: Sequence[Unsure], draws: int) -> Floats:
-    """Return a value of each number in each world, shape (draws, n_unsure), evenly from every part of its way."""
-    rng = np.random.default_rng([0, 0])
-    parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
-    return np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T
-
-
 @cache
 def own_factors(draws: int) -> Floats:
     """Return the factors of operators that do different things, shape (draws, _OWN)."""
-    parts = np.random.default_rng([0, 1]).random((draws, _OWN))
-    return _prior("operator").at(parts)
+    return _prior("operator").at(np.random.default_rng([0, 1]).random((draws, _OWN)))
 
 
 def rates_of(unsure: Sequence[Unsure], values: Floats) -> Rates:
@@ -182,16 +175,12 @@ def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clust
     """Return the cluster with what was drawn of it."""
     drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
     factors = {each.name: x for each, x in drawn.items() if each.relative}
-    links = tuple(
-        (a, b, replace(link, **{name: getattr(link, name) * factors.get(f"link.{name}", 1.0)
-                                for name in ("latency", "bandwidth")}))
-        for a, b, link in cluster.links
-    )  # fmt: skip
+    slower, wider = (factors.get(name, 1.0) for name in ("link.latency", "link.bandwidth"))
+    links = tuple((a, b, replace(link, latency=link.latency * slower, bandwidth=link.bandwidth * wider))
+                  for a, b, link in cluster.links)  # fmt: skip
     kinds = [_scaled(device, factors) for device in cluster.kinds]
-    devices = tuple(
-        replace(kinds[kind], name=device.name)
-        for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
-    )
+    devices = tuple(replace(kinds[kind], name=device.name)
+                    for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True))  # fmt: skip
     return with_values(
         replace(cluster, devices=devices, links=links), {each.name: x for each, x in drawn.items() if not each.relative}
     )  # fmt: skip
@@ -208,55 +197,42 @@ def _scaled(device: Device, factors: Mapping[str, float]) -> Device:
     return replace(device, **changes, interference=((a * by, b * by), (c * by, d * by)))
 
 
-class _Fixed:
-    """Times of operators that are the same in all worlds, NaN where they are not."""
-
-    def __init__(self, target: Target, cost: CostModel | None) -> None:
-        self._target, self._cost = target, cost
-        self._known: dict[tuple[int, str], Floats] = {}
-        self._own: dict[int, Indices] = {}
-        self._graphs: list[OpGraph] = []  # whose ids are in use
-
-    def times(self, graph: OpGraph, device: Device) -> Floats:
-        """Return the time of each operator on a device."""
-        key = id(graph), device.name
-        if key not in self._known:
-            self._graphs.append(graph)
-            device = bare(self._target)[device.name]
-            times = graph.time if self._cost is None else operator_times(graph, device, self._cost)
-            if self._cost is None and isinstance(self._target, Calibration):  # not as good as measured where scaled
-                known = [self._target.is_measured(op) for op in graph.operators]
-                times = np.where(known, times, np.nan)
-            self._known[key] = times
-        return self._known[key]
-
-    def own(self, graph: OpGraph) -> Indices:
-        """Return which factor each operator has."""
-        if id(graph) not in self._own:
-            codes, kinds = graph.labels("kind")
-            does = zip(codes.tolist(), graph.flops.tolist(), graph.nbytes.tolist(), strict=True)
-            texts = (f"{kinds[code]} {flops} {nbytes}" for code, flops, nbytes in does)
-            self._own[id(graph)] = np.array([crc32(text.encode()) % _OWN for text in texts], np.int64)
-        return self._own[id(graph)]
-
-
 class _Priced:
-    """The cost model of a world: what is fixed, and rooflines at its rates."""
+    """The cost model of a world: times that are the same in all of them, and rooflines at its rates.
 
-    def __init__(self, fixed: _Fixed, rates: Rates, own: Floats) -> None:
-        self._fixed, self._rates, self._own = fixed, rates, own
+    `known` has of graphs on devices what all worlds share.
+    """
+
+    def __init__(
+        self, target: Target, cost: CostModel | None, known: dict[Any, Any], rates: Rates, own: Floats
+    ) -> None:
+        self._target, self._cost, self._known, self._rates, self._own = target, cost, known, rates, own
 
     def __call__(self, op: Operator, device: Device) -> float:
         return float(self.operator_times(OpGraph([op]), device, np.zeros(1, np.int64))[0])
 
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         """Return the times in us of some operators on a device."""
-        times = self._fixed.times(graph, device)[ops]
+        key = id(graph), device.name
+        if key not in self._known:  # with the graph, so that its id stays in use
+            self._known[key] = graph, *_shared(graph, self._target, bare(self._target)[device.name], self._cost)
+        _, shared, does = self._known[key]
+        times: Floats = shared[ops]
         rows = np.flatnonzero(np.isnan(times))
         if len(rows):
-            own = self._own[self._fixed.own(graph)[ops[rows]]]
-            times[rows] = rooflines(graph, ops[rows], device, self._rates) * own
+            times[rows] = rooflines(graph, ops[rows], device, self._rates) * self._own[does[ops[rows]]]
         return times
+
+
+def _shared(graph: OpGraph, target: Target, device: Device, cost: CostModel | None) -> tuple[Floats, Indices]:
+    """Return the times that are the same in all worlds, NaN where they are not, and which factor each operator has."""
+    times = graph.time if cost is None else operator_times(graph, device, cost)
+    if cost is None and isinstance(target, Calibration):  # not as good as measured where scaled
+        times = np.where([target.is_measured(op) for op in graph.operators], times, np.nan)
+    codes, kinds = graph.labels("kind")
+    does = zip(codes.tolist(), graph.flops.tolist(), graph.nbytes.tolist(), strict=True)
+    texts = (f"{kinds[code]} {flops} {nbytes}" for code, flops, nbytes in does)
+    return times, np.array([crc32(text.encode()) % _OWN for text in texts], np.int64)
 
 
 def _range(logs: Floats, error: float) -> tuple[float, float]:
