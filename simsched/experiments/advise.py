@@ -133,18 +133,17 @@ class Advice(Finding):
 
     def notes(self) -> tuple[str, ...]:
         """Return why some ways are not there, and what the answer depends on."""
-        doubt = "" if self.doubt is None else f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}."
-        return (*(f"{row.name}: {row.reason}" for row in self.rows if row.reason), *([doubt] * bool(doubt)))
+        doubt = () if self.doubt is None else (f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}.",)
+        return (*(f"{row.name}: {row.reason}" for row in self.rows if row.reason), *doubt)
 
 
 def _commands(best: Deployment, in_torch: bool, source: str, options: str) -> Iterator[tuple[str, str]]:
     """Give what to type next, with what each line is for; `torch.compile` runs schedules as schedulers make them."""
     if in_torch:
-        how = 'mode="reduce-overhead"' if best.name in (_ONE, _CAPTURED) else (
-            f'backend="simsched", options={{"scheduler": "{best.scheduler}"}}'
-        )  # fmt: skip
+        ours = f'backend="simsched", options={{"scheduler": "{best.scheduler}"}}'
+        how = 'mode="reduce-overhead"' if best.name in (_ONE, _CAPTURED) else ours
         yield "run it in PyTorch", f"torch.compile(model, {how})"
-    yield "keep the schedule", " ".join(("simsched advise", source, *([options] * bool(options)), "--plan plan.json"))
+    yield "keep the schedule", " ".join(filter(None, ("simsched advise", source, options, "--plan plan.json")))
     yield "measure it", "simsched replay plan.json --backend cupy"
     yield "measure the GPU", f"simsched profile {source} --backend cupy -o profile.json"
     yield "calibrate", "simsched calibrate profile.json -o calibration.json"
@@ -273,11 +272,11 @@ def _row(
     name: str, plan: Schedule, trace: Trace, base: float, cluster: Target, cost: CostModel | None, found: Ranged | None
 ) -> Deployment:
     shares = trace.critical_path().shares
-    low, high = (None, None) if found is None else found.makespan
-    slow, fast = (None, None) if found is None else found.speedup or (None, None)
+    makespan, speedup, place = found or (None, None, None)
+    (low, high), (slow, fast) = makespan or (None, None), speedup or (None, None)
     return Deployment(
         name, plan.scheduler, trace.makespan, low, high, base / trace.makespan if trace.makespan else 1.0, slow, fast,
-        None if found is None else found.place,
+        place,
         tuple(requests_per_s(trace.program, cluster, k, cost) for k in IN_FLIGHT),
         max(trace.peak_memory().values()), shares["launch"] + shares["sync"],
     )  # fmt: skip
@@ -298,44 +297,37 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
     """Return what to run, and in two sentences why."""
     by_name = {row.name: row for row in rows if row.reason is None}
     captured = by_name[_CAPTURED]
-    lone = [by_name[name] for name in (_CAPTURED, _ONE, _STREAMS, _BOTH)]
-    best = min(lone, key=lambda row: row.latency_us or 0.0)
-    gain = best.speedup or 1.0
-    against = "as fast as one stream captured as a CUDA graph"
-    loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
-    when = f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
-    who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''}"
-    certain = best.speedup_low is not None and best.speedup_low > 1.0
-    if gain < WORTH:
+    best = min((by_name[name] for name in (_CAPTURED, _ONE, _STREAMS, _BOTH)), key=lambda row: row.latency_us or 0.0)
+    gain = f"{best.gain(basis)} as fast as one stream captured as a CUDA graph"
+    if (best.speedup or 1.0) < WORTH:
         first = f"One stream captured as a CUDA graph is enough: nothing on one GPU is {WORTH - 1:.0%} faster"
-        first += "" if best is captured else f" ({best.name} is {best.gain(basis)} {against})"
+        first += "" if best is captured else f" ({best.name} is {gain})"
         best = captured
-    elif certain:
-        first = f"Streams pay: {who} is {best.gain(basis)} {against}{when}"
     else:
-        first = f"Streams may pay: {who} is {best.gain(basis)} {against}: measure both{when}"
-    if n == 1:
-        most = max(rows, key=lambda row: row.requests_per_s[-1])
-        ratio = most.requests_per_s[-1] / captured.requests_per_s[-1]
+        sure = best.speedup_low is not None and best.speedup_low > 1.0
+        who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''}"
+        first = f"Streams pay: {who} is {gain}" if sure else f"Streams may pay: {who} is {gain}: measure both"
+        loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
+        first += f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
+    if n > 1:
+        return best.name, (f"{first}.", f"{_on_several(by_name, best, n)}.")
+    most = max(rows, key=lambda row: row.requests_per_s[-1])
+    ratio = most.requests_per_s[-1] / captured.requests_per_s[-1]
+    second = f"Under load no way serves {WORTH - 1:.0%} more requests than one stream captured"
+    if ratio >= WORTH:
         second = f"Under load, with {IN_FLIGHT[-1]} in flight, {most.name} serves most: {ratio:.2f} times as much"
-        if ratio < WORTH:
-            second = f"Under load no way serves {WORTH - 1:.0%} more requests than one stream captured"
-    else:
-        second = _on_several(by_name, best, n)
     return best.name, (f"{first}.", f"{second}.")
 
 
 def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int) -> str:
     """Return whether several GPUs pay."""
     split, copies = rows.get(f"split over {n} GPUs"), rows.get(f"replicas on {n} GPUs")
-    said = []
-    if split is None:
-        said.append(f"no scheduler splits a request over {n} GPUs")
-    else:
+    said = [f"no scheduler splits a request over {n} GPUs"]
+    if split is not None:
         ratio = (best.latency_us or 0.0) / (split.latency_us or 1.0)
         sure = split.place is not None and best.place is not None and split.place < best.place
         pays = "does not pay" if ratio < WORTH else "pays" if sure else "may pay, measure both"
-        said.append(f"splitting a request over {n} GPUs {pays}: {ratio:.2f} times as fast as {best.name}")
+        said = [f"splitting a request over {n} GPUs {pays}: {ratio:.2f} times as fast as {best.name}"]
     if copies is not None:
         ratio = copies.requests_per_s[-1] / best.requests_per_s[-1]
         said.append(f"a copy of the model on each serves {ratio:.2f} times the requests with {IN_FLIGHT[-1]} in flight")
