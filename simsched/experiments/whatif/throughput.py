@@ -284,24 +284,28 @@ def repeated(
     """
     slots, launched = len(starts), 0 if graph_launch is None else requests
     before, behind, n_events = _joins(program, slots, requests, launched > 0)
-    thread_of = _thread_of(program)
-    tables, thread_ptr = [], [0]
-    for t in range(len(program.thread_ptr) - 1):
+    devices, first = np.unique(program.device, return_index=True)
+    threads = np.searchsorted(program.thread_ptr, first, side="right") - 1  # of several that act on a device the first
+    thread_of, tables = dict(zip(devices.tolist(), threads.tolist(), strict=True)), []
+    for t, body in enumerate(np.split(_body(program, n_events), program.thread_ptr[1:-1])):
         ends = [np.array([row for row in rows if thread_of[row.device] == t], _TABLE) for rows in (before, behind)]
-        request = np.concatenate([ends[0], _body(program, t, n_events), ends[1]])
-        tables.append(_spread(request, slots, requests))
-        thread_ptr.append(thread_ptr[-1] + len(tables[-1]))
+        request = np.concatenate([ends[0], body, ends[1]])
+        number, every = np.repeat(np.arange(requests), len(request)), np.tile(request, requests)
+        every["stream"] += number % slots * every["step"]
+        every["argument"] += number * every["stride"]
+        tables.append(every[np.where(number < slots, every["when"] != _LATER, every["when"] != _FIRST)])
     table = np.concatenate(tables)
     copies = program.copies
     whose = np.repeat(np.arange(requests) * len(program.graph), len(copies.op))
-    every = Copies(
+    moved = Copies(
         np.asarray(np.tile(copies.op, requests) + whose, np.int32), np.tile(copies.device, requests),
         np.tile(copies.nbytes, requests), np.tile(copies.transfer, requests),
     )  # fmt: skip
     behind_all = np.append(starts, np.full(launched, graph_launch or 0.0))
     return Program(
-        side_by_side(program.graph, times, requests, behind_all), program.devices, program.execution, thread_ptr,
-        table["action"], table["device"], table["stream"], table["argument"], every, requests * n_events + slots,
+        side_by_side(program.graph, times, requests, behind_all), program.devices, program.execution,
+        np.append(0, np.cumsum([len(each) for each in tables])),
+        table["action"], table["device"], table["stream"], table["argument"], moved, requests * n_events + slots,
         np.append(np.tile(program.priority, requests), np.zeros(slots + launched, np.int64)),
         _host_times(program.lead, table["row"], 0.0), _host_times(program.own, table["row"], np.nan),
     )  # fmt: skip
@@ -317,17 +321,6 @@ def _streams(program: Program) -> Ints:
     width = np.zeros(len(program.devices), np.int64)
     np.maximum.at(width, program.device, program.stream.astype(np.int64) + 1)
     return width
-
-
-def _thread_of(program: Program) -> dict[int, int]:
-    """Return the host thread that acts on each device, of several the first."""
-    devices, first = np.unique(program.device, return_index=True)
-    threads = np.searchsorted(program.thread_ptr, first, side="right") - 1
-    return dict(zip(devices.tolist(), threads.tolist(), strict=True))
-
-
-def _rows_of(program: Program, t: int) -> slice:
-    return slice(int(program.thread_ptr[t]), int(program.thread_ptr[t + 1]))
 
 
 def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
@@ -376,24 +369,14 @@ def _joins(program: Program, slots: int, requests: int, captured: bool) -> tuple
     return before, behind, n_events
 
 
-def _body(program: Program, t: int, n_events: int) -> Any:
-    """Return the instructions of a thread as a table."""
-    mine = _rows_of(program, t)
-    table = np.zeros(mine.stop - mine.start, _TABLE)
+def _body(program: Program, n_events: int) -> Any:
+    """Return the instructions of a request as a table."""
+    table = np.zeros(len(program), _TABLE)
     for name in ("action", "device", "stream", "argument"):
-        table[name] = getattr(program, name)[mine]
+        table[name] = getattr(program, name)
     strides = np.full(len(ACTIONS), n_events)
     strides[LAUNCH], strides[COPY] = len(program.launch_op), len(program.copies.op)
     table["stride"] = np.where(table["argument"] < 0, 0, strides[table["action"]])
     table["step"] = np.where(table["stream"] < 0, 0, _streams(program)[table["device"]])
-    table["row"] = np.arange(mine.start, mine.stop)
+    table["row"] = np.arange(len(program))
     return table
-
-
-def _spread(request: Any, slots: int, requests: int) -> Any:
-    """Return the instructions of a thread for all requests, as a table."""
-    number = np.repeat(np.arange(requests), len(request))
-    table = np.tile(request, requests)
-    table["stream"] += number % slots * table["step"]
-    table["argument"] += number * table["stride"]
-    return table[np.where(number < slots, table["when"] != _LATER, table["when"] != _FIRST)]
