@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from simsched.base.codec import Among, Checked, Filled, Name, Range, Rate, read
 from simsched.base.errors import FormatError, StudyError, UnknownNameError
 from simsched.base.io import file_errors
-from simsched.base.numeric import grouped, is_number, twice
+from simsched.base.numeric import grouped, is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.show.chart import Axis, Chart
 from simsched.show.paper import draw, require_format
@@ -59,7 +60,7 @@ class StudyFigure(Checked):
     where
         Values that columns must have; a list stands for any of them.
     name
-        Of the file, without its suffix: letters, digits and any of _ . = -
+        Of the file, without its suffix; in it stands - for what is no letter, digit or any of _ . = -
     title, xlabel, ylabel
         Texts; by default in words, with the unit.
     logx, logy
@@ -92,8 +93,6 @@ class StudyFigure(Checked):
         Checked.__post_init__(self)
         if self.x is None and self.kind in ("line", "heatmap"):
             raise self.refusal("x is missing; it is a column, such as n_ops")
-        if _NOT_PLAIN.search(self.name) or self.name.startswith("."):
-            raise self.refusal(f"name must be letters, digits and any of _ . = -, not {self.name!r}")
 
 
 def check_figures(tables: Tables, source: str) -> tuple[StudyFigure, ...]:
@@ -102,18 +101,13 @@ def check_figures(tables: Tables, source: str) -> tuple[StudyFigure, ...]:
     Raises
     ------
     StudyError
-        If a field is unknown or holds what it cannot, or two figures have one name; the message names the figure.
-        Whether rows have the columns is seen when it is drawn.
+        If a field is unknown or holds what it cannot; the message names the figure. Whether rows have the columns is
+        seen when it is drawn.
     """
-    figures = []
-    for i, table in enumerate(tables, 1):
-        try:
-            figures.append(read(StudyFigure, table, f"{source}: [[figure]] {i}"))
-        except FormatError as error:
-            raise StudyError(str(error)) from None
-    if name := twice(figure.name for figure in figures if figure.name):
-        raise StudyError(f"{source}: two figures are named {name!r}; give each a name of its own")
-    return tuple(figures)
+    try:
+        return tuple(read(StudyFigure, table, f"{source}: [[figure]] {i}") for i, table in enumerate(tables, 1))
+    except FormatError as error:
+        raise StudyError(str(error)) from None
 
 
 def draw_study(
@@ -201,9 +195,9 @@ def _charts(
     every = [row for values, *_ in drawn.values() for given in values.values() for row in given.values()]
     if not every:
         raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost for *_, lost in drawn.values())}")
-    unit, ylabel = 1 / (figure.scale or 1.0), words(y)
-    if not figure.scale:
-        unit, ylabel = in_units(y, max(max(map(abs, row)) for row in every))
+    unit, ylabel = in_units(y, max(max(map(abs, row)) for row in every))
+    if figure.scale is not None:
+        unit, ylabel = 1 / figure.scale, words(y)
     means = [sum(row) / len(row) / unit for row in every]
     name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
     kind = {"heatmap": "map", "search-time": "line"}.get(figure.kind, figure.kind)
@@ -252,10 +246,20 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
               and len(_values(done, column)) > 1]  # fmt: skip
     numbers = [column for column in varied if all(map(is_number, _values(done, column)))]
     y = _measure(done)
-    found = [figure for column in varied for figure in _over(done, column, varied, y, column in numbers)]
-    if not varied:
-        found.append(StudyFigure("bar", y=y, name=_short(y)))
-    if len(varied) == len(numbers) == 2 and _is_full(done, *numbers):
+    found = [] if varied else [StudyFigure("bar", y=y, name=_short(y))]
+    for column in varied:  # one for each setting of the others
+        others = [other for other in varied if other != column]
+        seen = grouped((tuple(row.get(other) for other in others), row[column]) for row in done
+                       if row.get(column) is not None)  # fmt: skip
+        settings = [setting for setting, places in seen.items() if len(set(places)) > 1]
+        for setting in settings if 0 < len(settings) <= _MOST_CONTEXTS else [()]:
+            fixed = {other: value for other, value in zip(others, setting, strict=False) if value is not None}
+            title = ", ".join(f"{words(other)} = {value}" for other, value in fixed.items())
+            name = "-".join((_short(y), _short(column), *(f"{_short(o)}={v}" for o, v in fixed.items())))
+            kind = "line" if column in numbers else "bar"
+            found.append(StudyFigure(kind, column, y, where=fixed, name=name, title=title))
+    pairs = {tuple(row.get(column) for column in numbers) for row in done}  # most were run, not just a line over each
+    if len(varied) == len(numbers) == 2 and 2 * len(pairs) > prod(len(_values(done, column)) for column in numbers):
         labels = [str(label) for label in _values(done, "scheduler") if y != "speedup" or label != "sequential"]
         x, by = numbers
         found.append(StudyFigure("heatmap", x, y, by, name=f"{_short(y)}-map", schedulers=tuple(labels)))
@@ -266,30 +270,6 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
 
 def _values(rows: Sequence[Row], column: str) -> list[Any]:
     return list(dict.fromkeys(row[column] for row in rows if row.get(column) is not None))
-
-
-def _over(rows: Sequence[Row], column: str, varied: Sequence[str], y: str, numeric: bool) -> list[StudyFigure]:
-    """Return figures over a column, one for each setting of the others."""
-    others = [other for other in varied if other != column]
-    seen = grouped((tuple(row.get(other) for other in others), row[column]) for row in rows
-                   if row.get(column) is not None)  # fmt: skip
-    settings = [setting for setting, places in seen.items() if len(set(places)) > 1]
-    if not 0 < len(settings) <= _MOST_CONTEXTS:
-        settings = [()]
-    found = []
-    for setting in settings:
-        fixed = {other: value for other, value in zip(others, setting, strict=False) if value is not None}
-        title = ", ".join(f"{words(other)} = {value}" for other, value in fixed.items())
-        name = "-".join((_short(y), _short(column), *(f"{_short(o)}={v}" for o, v in fixed.items())))
-        found.append(StudyFigure("line" if numeric else "bar", column, y, where=fixed, name=_NOT_PLAIN.sub("-", name),
-                                 title=title))  # fmt: skip
-    return found
-
-
-def _is_full(rows: Sequence[Row], x: str, y: str) -> bool:
-    """Return whether most pairs of two columns were run, and not just a line over each."""
-    pairs = {(row.get(x), row.get(y)) for row in rows}
-    return 2 * len(pairs) > len(_values(rows, x)) * len(_values(rows, y))
 
 
 def _short(column: str) -> str:
@@ -405,13 +385,13 @@ def pick(
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
     cells = grouped((row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True)
                     if lack is None)  # fmt: skip
-    places = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
-    values = {value: {at: [float(row[y]) for row in found] for at, found in given.items()}
-              for value, given in places.items()}  # fmt: skip
-    points = [found for given in places.values() for found in given.values()]
+    found = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
+    points = [point for given in found.values() for point in given.values()]
+    values = {value: {at: [float(row[y]) for row in point] for at, point in given.items()}
+              for value, given in found.items()}  # fmt: skip
     averaged = []
     for column in swept:
-        among = [dict.fromkeys(str(row.get(column)) for row in found) for found in points]
+        among = [dict.fromkeys(str(row.get(column)) for row in point) for point in points]
         texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
             many, what = len(texts) > _MOST_NAMED, words(column)
