@@ -98,11 +98,10 @@ def load_kind(kind: str, **parameters: Any) -> OpGraph:
     Parameters
     ----------
     kind
-        A key of `WORKLOADS`, that of a random family with or without ``random:``, or a path of a file in one of the
-        formats of `workloads.formats`.
+        A spec, see `from_spec`; of a random family with or without ``random:``.
     **parameters
-        Those of the workload, or options of the reader of the file. A text is read as `from_spec` reads one:
-        ``"50:150"`` is a range, ``"none"`` is None. `seed` is left out where nothing is drawn.
+        Those of the workload, or options of the reader of the file, in place of those in the spec. A text is read as
+        `from_spec` reads one: ``"50:150"`` is a range, ``"none"`` is None. `seed` is left out where nothing is drawn.
 
     Raises
     ------
@@ -129,12 +128,12 @@ def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[s
     """Return what makes the graph of a kind, and its arguments."""
     path, settings = split_path(kind)
     if path is None:
-        name = f"random:{kind}" if f"random:{kind}" in WORKLOADS else kind
-        known = _parameters(_function(name))
-        make, given = partial(load, name), {}
+        name, *settings = (part.strip() for part in kind.split(","))
+        name = f"random:{name}" if f"random:{name}" in WORKLOADS else name
+        make, known = partial(load, name), _parameters(_function(name))
     else:
-        name, known = kind, _parameters(reader_of(path))
-        make, given = partial(read_graph, path), _read_settings(kind, path, settings, known)
+        name, make, known = kind, partial(read_graph, path), _parameters(reader_of(path))
+    given = _read_settings(kind, path or name, settings, known)
     for parameter, value in parameters.items():
         if parameter in known:
             given[parameter] = _parse(name, parameter, value, known) if isinstance(value, str) else value

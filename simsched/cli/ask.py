@@ -1,6 +1,6 @@
 """Commands that ask: what if, over a range, how sensitive, why, from where on, how robust, how many per second."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,29 +31,17 @@ class Question(opt.Plan):
     def ask(self, cluster: "calibrated.Target") -> "ss.WhatIf":
         """Return the question."""
         from simsched.experiments.whatif import parse_change
+        from workloads import load_kind
 
-        found = self.runnable(anew=self.reschedule)
+        found = self.found(anew=self.reschedule)
         scheduler = None if self.scheduler is None else opt.read_scheduler(self.scheduler)
-        load = self._loader() if isinstance(found, ss.OpGraph) else None
+        load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
         asked = ss.what_if(found, cluster, self.reschedule, scheduler=scheduler, options=options, load=load)
         for text in self.changes or []:
             change = parse_change(text)
             asked = asked.set(change.parameter, change.given)
         return asked
-
-    def _loader(self) -> "Callable[..., ss.OpGraph] | None":
-        """Return what makes the graph with other parameters; None where nothing does."""
-        from workloads import load_kind
-        from workloads.registry import split_path
-
-        if self.shape:
-            return None
-        if split_path(self.spec)[0] is not None:
-            return partial(load_kind, self.spec)
-        name, *settings = (part.strip() for part in self.spec.split(","))
-        pairs = (setting.partition("=") for setting in settings)
-        return partial(load_kind, name, **{key.strip(): text.strip() for key, _, text in pairs})
 
 
 def _values(parameter: str, text: str) -> list[Any]:
@@ -70,11 +58,7 @@ def _values(parameter: str, text: str) -> list[Any]:
     return values
 
 
-def whatif(
-    plan: Question,
-    target: opt.Target,
-    result: opt.Result,
-) -> None:
+def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
     """Say what would be if something were different: makespan and where the time goes, before and after.
 
     With --reschedule it is also said how much comes from making the plan anew.
@@ -88,19 +72,16 @@ def whatif(
 
 
 def advise(
-    graph: opt.Graph,
-    target: opt.Target,
-    result: opt.Result,
-    schedulers: opt.Schedulers = "fast",
+    graph: opt.Graph, target: opt.Target, result: opt.Result, schedulers: opt.Schedulers = "fast",
     keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
-) -> None:
+) -> None:  # fmt: skip
     """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
     cluster, dag = target.read(graph), graph.read()
-    names = opt.Compare(schedulers).names(graph, dag, plain=True)
+    names = opt.read_schedulers(schedulers, dag)
     found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
     facts = [*found.assumed.items(), ("", ""), *found.commands.items()]
     files = [("schedule", keep, lambda path: found.plan.save(path))]
-    result.tell(found, found.table, "", facts, files=files, data=found.to_dict, name="advice")
+    result.tell(found, found.table, "", facts, files=files, name="advice")
 
 
 def _shares(blame: Mapping[str, float]) -> str:
@@ -110,15 +91,12 @@ def _shares(blame: Mapping[str, float]) -> str:
 
 
 def sweep(
-    plan: Question,
-    parameter: Parameter,
+    plan: Question, parameter: Parameter,
     values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
-    target: opt.Target,
-    result: opt.Result,
+    target: opt.Target, result: opt.Result,
     parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
-    values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
-    plot: Plot = None,
-) -> None:
+    values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None, plot: Plot = None,
+) -> None:  # fmt: skip
     """Say how the makespan changes with a parameter, or with two."""
     if parameter2 is not None and values2 is None:
         raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
@@ -130,12 +108,10 @@ def sweep(
 
 
 def sensitivity(
-    plan: Question,
-    target: opt.Target,
-    result: opt.Result,
+    plan: Question, target: opt.Target, result: opt.Result,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
-) -> None:
+) -> None:  # fmt: skip
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
     found = ss.sensitivity(plan.ask(target.read()), per_operator=per_operator)
     result.tell(found, files=[("picture", tornado, found.plot)])
@@ -149,14 +125,11 @@ def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
 
 
 def breakeven(
-    graph: opt.Graph,
-    parameter: Parameter,
+    graph: opt.Graph, parameter: Parameter,
     first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
     second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
-    target: opt.Target,
-    result: opt.Result,
-    plot: Plot = None,
-) -> None:
+    target: opt.Target, result: opt.Result, plot: Plot = None,
+) -> None:  # fmt: skip
     """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
     cluster, dag = target.read(), graph.read()
     sides = _side(first), _side(second)
@@ -177,11 +150,9 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 
 
 def throughput(
-    plan: opt.Plan,
-    target: opt.Target,
-    result: opt.Result,
+    plan: opt.Plan, target: opt.Target, result: opt.Result,
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=4096)] = 1,
-) -> None:
+) -> None:  # fmt: skip
     """Say how many requests a schedule serves per second when one follows the other."""
     cluster = target.read()
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))

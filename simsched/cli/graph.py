@@ -35,7 +35,7 @@ def show(
             raise SchedulerError("--scheduler and --option are for pictures: say where with --svg or --dot")
         shown: ss.OpGraph | ss.Schedule = graph.read()
     else:
-        shown = graph.plan(cluster) if chosen else graph.runnable()
+        shown = graph.plan(cluster) if chosen else graph.found()
     facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
 
     def write(draw: str, path: str) -> None:

@@ -39,12 +39,8 @@ def profile(
         if microbenchmarks:
             tell("microbenchmarks")
             found = found.joined(runner.microbenchmarks())
-    if output is None:
-        print(out.as_text(found.to_dict()))
-        return
-    found.save(output)
-    device = "" if found.device is None else f" of {found.device.name}"
-    print(f"{found!r}, {len(found.runs)} runs{device}, written to {output}")
+    told = f"{found!r}, {len(found.runs)} runs{'' if found.device is None else f' of {found.device.name}'},"
+    out.tell(found.to_dict, [], [(told, output, found.save)], as_json=output is None)
 
 
 def calibrate(
@@ -172,13 +168,11 @@ def validate(
     if chosen is not None:
         trace, run = found.traces[chosen.scheduler]
         files.append((chosen.scheduler, gantt, partial(trace.gantt, measured=run.trace)))
-    verdict = found.verdict()
-
-    def data() -> dict[str, Any]:
-        said = {k: v for k, v in found.to_dict().items() if k not in ("format", "version", "runs", "calibration")}
-        return said | {"verdict": list(verdict)}
-
-    out.tell(data, [found.table, found.summary, *verdict], files, as_json=as_json)
+    verdict, left_out = list(found.verdict()), ("format", "version", "runs", "calibration")
+    out.tell(
+        lambda: {k: v for k, v in found.to_dict().items() if k not in left_out} | {"verdict": verdict},
+        [found.table, found.summary, *verdict], files, as_json=as_json,
+    )  # fmt: skip
 
 
 def replay_trace(

@@ -236,7 +236,6 @@ Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
 Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
 Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
-Gantt = Annotated[Text, drawn("Draw a Gantt chart: .png, .svg or .pdf.")]
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
 _JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000)
 Jitter = Annotated[float | None, _JITTER]
@@ -307,24 +306,22 @@ class Plan(Scheduled):
 
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
 
-    def found(self, anew: bool | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
-        """Return what there is: a program, too; `anew`, if that can be asked for, says whether it is scheduled anew."""
+    def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
+        """Return a graph or schedule, or a program where `programs` is true.
+
+        `anew`, if that can be asked for, says whether it is scheduled anew.
+        """
         found = read_plan(self.spec, self.shape)
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
-        return found
-
-    def runnable(self, anew: bool | None = None) -> "ss.OpGraph | ss.Schedule":
-        """Return what there is, unless it is a program."""
-        found = self.found(anew)
-        if isinstance(found, ss.Program):
+        if isinstance(found, ss.Program) and not programs:
             raise FormatError(f"{self.graph}: a program cannot be asked about; give the schedule that it was made from")
         return found
 
     def plan(self, cluster: "calibrated.Target") -> "ss.Schedule":
         """Return the schedule."""
-        found = self.runnable()
+        found = self.found()
         return self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
 
 
@@ -392,10 +389,6 @@ class Compare:
         "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
         f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=_MOST_SAMPLES)] = None  # fmt: skip
 
-    def names(self, source: Graph, graph: "ss.OpGraph", *, plain: bool = False) -> "list[str | ss.Scheduler]":
-        """Return the schedulers; `plain`: without what a profiler trace ran."""
-        return read_schedulers(self.schedulers, graph, traced=not plain and source.traced is not None)
-
     def compare(self, source: Graph, cluster: "calibrated.Target", *, plain: bool = False) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
 
@@ -410,7 +403,7 @@ class Compare:
             If none of them finds a schedule.
         """
         graph = source.read()
-        asked = self.names(source, graph, plain=plain)
+        asked = read_schedulers(self.schedulers, graph, traced=not plain and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
         given: dict[str, Any] = {"jitter": jitter, "rng": self.seed, "samples": self.samples}
         with progress(len(asked)) as tell:
@@ -446,6 +439,18 @@ class Backend:
         if self.virtual_devices is not None:
             given["virtual_devices"] = self.virtual_devices
         return get(read_name(self.backend), **given)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What is drawn of a run."""
+
+    perfetto: Perfetto = None
+    gantt: Annotated[Text, drawn("Draw a Gantt chart: .png, .svg or .pdf.")] = None
+
+    def files(self, name: str, trace: "ss.Trace") -> list[File]:
+        """Return what to write, for `tell`."""
+        return [(name, self.perfetto, trace.to_perfetto), (name, self.gantt, trace.gantt)]
 
 
 @dataclass(frozen=True)

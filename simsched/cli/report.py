@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import FileError
-from simsched.base.io import read_json
+from simsched.base.io import naming, read_json
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, argument, option, written
@@ -30,30 +30,30 @@ def report(
     --link or --cluster say. With --cluster a replay stands beside what is
     predicted of it.
     """
-    from simsched.show.report.page import library, replay_sections
+    from simsched.show.report.page import library, replay_sections, sections_of
 
     graphs = [opt.Graph(source, shape, dtype) for source in sources]
     cluster = target.read(graphs[0])
-    results: list[Any] = []
+    sections: list[Any] = []
+    advised: list[ss.Advice] = []
     for graph in graphs:
         found = _read(graph.graph)
         if found is None:
             library()  # what is missing is said before the schedulers run
             compared, dag = draws.compare(graph, cluster), graph.read()
-            names, options = draws.names(graph, dag, plain=True), target.text()
+            names, options = opt.read_schedulers(draws.schedulers, dag), target.text()
             found = ss.advise(dag, cluster, names, comparison=compared, source=graph.spec, options=options)
+            advised.append(found)
         if isinstance(found, ss.Schedule | ss.Program):
             found = ss.simulate(found, cluster)
-        if isinstance(found, ss.Replay) and target.cluster is not None:
-            results += replay_sections(found, ss.simulate(found.program, cluster))
-        else:
-            results.append(found)
-    text = ss.write_report(results, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
+        predicted = isinstance(found, ss.Replay) and target.cluster is not None
+        with naming(graph.graph):
+            sections += replay_sections(found, ss.simulate(found.program, cluster)) if predicted else sections_of(found)
+    text = ss.write_report(sections, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
     print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
-    for result in results:
-        if isinstance(result, ss.Advice):
-            out.print_pairs([(f"{result.graph} on {result.cluster}", result.best), *result.commands.items()])
-            print("\n".join(result.verdict))
+    for advice in advised:
+        out.print_pairs([(f"{advice.graph} on {advice.cluster}", advice.best), *advice.commands.items()])
+        print("\n".join(advice.verdict))
     for line in (line for graph in graphs for line in graph.traced_lines()):
         print(line)
 

@@ -13,14 +13,9 @@ LARGE: Final = 1_000_000
 
 
 def compare(
-    graph: opt.Graph,
-    target: opt.Target,
-    draws: opt.Compare,
-    result: opt.Result,
-    perfetto: opt.Perfetto = None,
-    gantt: opt.Gantt = None,
+    graph: opt.Graph, target: opt.Target, draws: opt.Compare, result: opt.Result, drawn: opt.Pictures,
     box: opt.Box = None,
-) -> None:
+) -> None:  # fmt: skip
     """Schedule GRAPH in several ways, simulate each, and print a table.
 
     The trace and the chart are of the schedule with the least makespan.
@@ -38,18 +33,11 @@ def compare(
     found = draws.compare(graph, target.read(graph))
     best = found.best()
     assert best is not None, "some scheduler found a schedule"
-    trace, traced = found.traces[best.scheduler], graph.traced
-    files = [
-        *_pictures(best.scheduler, trace, perfetto, gantt), ("box plot", box, found.plot),
-        ("comparison", result.output, found.save),
-    ]  # fmt: skip
+    pictures, traced = drawn.files(best.scheduler, found.traces[best.scheduler]), graph.traced
+    files = [*pictures, ("box plot", box, found.plot), ("comparison", result.output, found.save)]
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
     data = {"trace": waits} if waits else {}
     out.tell(lambda: found.summary() | data, [found.table, *graph.traced_lines()], files, as_json=result.as_json)
-
-
-def _pictures(name: str, trace: "ss.Trace", perfetto: Text, gantt: Text) -> list[out.File]:
-    return [(name, perfetto, trace.to_perfetto), (name, gantt, trace.gantt)]
 
 
 def schedule(
@@ -61,26 +49,14 @@ def schedule(
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
     cluster = target.read(graph)
     plan = graph.schedule(graph.read(), cluster)
-    lowered = None if program is None else plan.lower(cluster)
-    if output is not None:
-        plan.save(output)
-    if program is not None and lowered is not None:
-        lowered.save(program)
-    if output is None:
-        print(out.as_text(plan.to_dict()))
-    else:
-        print(f"{plan!r} written to {output}")
+    files = [("program", program, lambda path: plan.lower(cluster).save(path)), (repr(plan), output, plan.save)]
+    out.tell(plan.to_dict, [], files, as_json=output is None)
 
 
 def simulate(
-    plan: opt.Plan,
-    target: opt.Target,
-    jitter: opt.Jitter = None,
-    seed: opt.Seed = 0,
+    plan: opt.Plan, target: opt.Target, drawn: opt.Pictures, jitter: opt.Jitter = None, seed: opt.Seed = 0,
     as_json: opt.Json = False,
-    perfetto: opt.Perfetto = None,
-    gantt: opt.Gantt = None,
-) -> None:
+) -> None:  # fmt: skip
     """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes.
 
     From a million instructions on, spans take gigabytes: then only the makespan
@@ -88,14 +64,14 @@ def simulate(
     """
     from simsched.show.facts import Fact, head_facts, run_facts
 
-    cluster, found = target.read(), plan.found()
+    cluster, found = target.read(), plan.found(programs=True)
     if isinstance(found, ss.OpGraph):
         found = plan.schedule(found, cluster)
     trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
-    n, pictures = len(trace.program), _pictures("trace", trace, perfetto, gantt)
-    brief = n > LARGE and perfetto is None and gantt is None
+    n = len(trace.program)
+    brief = n > LARGE and drawn == opt.Pictures()
     facts = [*head_facts(trace), Fact("instructions", n, str(n))] if brief else run_facts(trace)
-    out.tell_facts(facts, pictures, as_json=as_json)
+    out.tell_facts(facts, drawn.files("trace", trace), as_json=as_json)
 
 
 def check(

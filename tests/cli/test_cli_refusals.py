@@ -61,7 +61,7 @@ REFUSED = {
         "--gpus 2: mine.json: 2 devices: how more of those of 'h200' are joined is not known: ",
     "convert profile.json a.dot": "a.dot: a profile cannot be written as dot, which holds a graph",
     "simulate long.json --perfetto t.json": "too long for Perfetto",
-    "report profile.json -o r.html": "no report is known of a Profile: give a result, a trace or a replay",
+    "report profile.json -o r.html": "profile.json: no report is known of a Profile: give a result",
     "report empty -o r.html": "empty: neither a study, as `simsched study run` writes one, nor a finished validation",
     "replay-trace graph.json": "graph.json: not a trace of torch.profiler",
     "replay schedule.json --backend synthetic --cluster calibration.json": "calibration.json is of other devices than",
