@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from simsched.model.cluster import Cluster, Device, Link
     from simsched.model.costmodel import CostModel, default_cost, roofline
     from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-    from simsched.model.plan import Placement
     from simsched.model.profile import Profile, Replay
     from simsched.model.program import Program
-    from simsched.model.schedule import Schedule
+    from simsched.model.schedule import Placement, Schedule
     from simsched.model.trace import Span, Trace
     from simsched.optimum import Optimum, optimal
     from simsched.schedulers import SCHEDULERS, Scheduler, schedule
@@ -60,8 +59,7 @@ _HOME = {
     "model.graph": ("Edge", "Kernel", "OpGraph", "Operator"),
     "model.profile": ("Profile", "Replay"),
     "model.program": ("Program",),
-    "model.plan": ("Placement",),
-    "model.schedule": ("Schedule",),
+    "model.schedule": ("Placement", "Schedule"),
     "model.trace": ("Span", "Trace"),
     "optimum": ("Optimum", "optimal"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),

@@ -14,7 +14,7 @@ from strategies import clusters, graphs, schedules
 from simsched.base.errors import ScheduleError
 from simsched.bounds import alone, area, bounds, lower_bound
 from simsched.model import Cluster, Kernel, OpGraph, Schedule
-from simsched.model.lowering.lowering import OPTIONS
+from simsched.model.lowering import OPTIONS
 from simsched.simulator import simulate
 from simsched.simulator.workload import demand
 

@@ -1,6 +1,6 @@
 """Whether a schedule can run without breaking a dependency, decided by letting it run, without times.
 
-Independent of `simsched.feasibility`: nothing of it is imported, there is no search for cycles and no vectorised rule.
+Independent of `Schedule.check`: nothing of it is imported, there is no search for cycles and no vectorised rule.
 Hosts issue what they may and streams run what they may, until nothing moves. No choice matters: what an actor may do
 once, it may do for ever after, so that every order of moves ends in the same place. While it runs, each operator
 gathers what is *known* to have ended before it starts, from streams, events and barriers alone; a dependency that is
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from simsched.model.plan import Placement
+from simsched.model.schedule import Placement
 
 _LARGEST: Final = 2**31 - 1
 

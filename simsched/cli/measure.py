@@ -109,7 +109,7 @@ def replay(
     With --cluster the prediction stands beside it.
     """
     from simsched.calibration import read_target
-    from simsched.model.calibrated import bare
+    from simsched.model.costmodel import bare
     from simsched.show.facts import replay_facts
 
     found = opt.read_plan(plan)

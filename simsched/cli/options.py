@@ -25,7 +25,7 @@ from simsched.cli.printing import File, progress, tell
 
 if TYPE_CHECKING:
     import hwbackend
-    from simsched.model import calibrated
+    from simsched.model import costmodel
     from workloads.formats.kineto_issuing import TracedProgram
 
 _MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
@@ -287,7 +287,7 @@ class Scheduled(Graph):
     scheduler: Annotated[Text, option(f"Name, or package.module:function; {_USUAL_SCHEDULER} unless given.")] = None
     option: Option = None
 
-    def schedule(self, graph: "ss.OpGraph", cluster: "calibrated.Target") -> "ss.Schedule":
+    def schedule(self, graph: "ss.OpGraph", cluster: "costmodel.Target") -> "ss.Schedule":
         """Return the schedule that the scheduler makes of a graph."""
         from simsched.schedulers import takes
 
@@ -319,7 +319,7 @@ class Plan(Scheduled):
             raise FormatError(f"{self.graph}: a program cannot be asked about; give the schedule that it was made from")
         return found
 
-    def plan(self, cluster: "calibrated.Target") -> "ss.Schedule":
+    def plan(self, cluster: "costmodel.Target") -> "ss.Schedule":
         """Return the schedule."""
         found = self.found()
         return self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
@@ -334,7 +334,7 @@ class Target:
     link: Link = None
     cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
 
-    def read(self, source: Graph | None = None) -> "calibrated.Target":
+    def read(self, source: Graph | None = None) -> "costmodel.Target":
         """Return it; where none is named and the source is a profiler trace, its device, with contention.
 
         Raises
@@ -356,7 +356,7 @@ class Target:
 
     def bare(self) -> "ss.Cluster":
         """Return the cluster itself."""
-        from simsched.model.calibrated import bare
+        from simsched.model.costmodel import bare
 
         return bare(self.read())
 
@@ -365,10 +365,10 @@ class Target:
         given = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))
         return shlex.join(each for name, value in given if value is not None for each in (f"--{name}", str(value)))
 
-    def _widened(self, target: "calibrated.Target", path: str) -> "calibrated.Target":
+    def _widened(self, target: "costmodel.Target", path: str) -> "costmodel.Target":
         """Return a target with as many devices as are asked for, see `widened`."""
-        from simsched.model.calibrated import bare, with_cluster
         from simsched.model.cluster import widened
+        from simsched.model.costmodel import bare, with_cluster
 
         if self.gpus in (None, len(bare(target))):
             return target
@@ -389,7 +389,7 @@ class Compare:
         "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
         f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=_MOST_SAMPLES)] = None  # fmt: skip
 
-    def compare(self, source: Graph, cluster: "calibrated.Target", *, plain: bool = False) -> "ss.Comparison":
+    def compare(self, source: Graph, cluster: "costmodel.Target", *, plain: bool = False) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
 
         Parameters

@@ -14,8 +14,8 @@ from simsched.experiments.ranges import Ranged, ranges
 from simsched.experiments.result import Doubt, Finding, table_of, unit_of
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
-from simsched.model.calibrated import Target, bare, upon, with_cluster
 from simsched.model.cluster import widened
+from simsched.model.costmodel import Target, bare, upon, with_cluster
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, schedule
 from simsched.simulator import simulate

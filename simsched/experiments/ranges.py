@@ -14,10 +14,9 @@ from simsched.calibration import Calibration
 from simsched.calibration.parameters import SMALLEST, with_values
 from simsched.experiments.result import Doubt
 from simsched.model import Floats, Indices, Operator, OpGraph, Program
-from simsched.model.calibrated import Target, bare
 from simsched.model.cluster import PRIORS, Cluster, Device
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
-from simsched.model.costmodel import CostModel, Rates, operator_times, rooflines
+from simsched.model.costmodel import CostModel, Rates, Target, bare, operator_times, rooflines
 from simsched.simulator.sampling import World, simulate_worlds
 
 SURE: Final = 0.9

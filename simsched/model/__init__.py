@@ -1,13 +1,20 @@
 """The nouns: graphs, clusters, costs, schedules, programs; profiles and traces are in modules of their own."""
 
-from simsched.model.calibrated import Target, upon
 from simsched.model.cluster import WARP, Cluster, Device, Link, footprint, occupancy
-from simsched.model.costmodel import CostModel, default_cost, operator_times, placed_times, roofline, times_by_device
+from simsched.model.costmodel import (
+    CostModel,
+    Target,
+    default_cost,
+    operator_times,
+    placed_times,
+    roofline,
+    times_by_device,
+    upon,
+)
 from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices, Ints
-from simsched.model.plan import Placement
 from simsched.model.program import BARRIER, COPY, EXECUTIONS, LAUNCH, RECORD, SYNC, WAIT, Program
-from simsched.model.schedule import Schedule
+from simsched.model.schedule import Placement, Schedule
 
 __all__ = [
     "BARRIER", "COPY", "DTYPE_NBYTES", "EXECUTIONS", "INTENSITIES", "LAUNCH", "RECORD", "SYNC", "WAIT", "WARP",

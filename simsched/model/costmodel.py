@@ -1,6 +1,7 @@
-"""How long an operator takes alone: the `CostModel` protocol and the default, a roofline."""
+"""How long an operator takes alone: the `CostModel` protocol, the default, a roofline, and what was measured."""
 
-from typing import Any, Final, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class Rates(NamedTuple):
 
 
 USUAL: Final = Rates()
+Subject = TypeVar("Subject")
 
 
 class CostModel(Protocol):
@@ -151,3 +153,55 @@ def placed_times(
         asked, back = np.unique(ops[rows], return_inverse=True)
         times[rows] = operator_times(graph, cluster.devices[d], cost, asked)[back]
     return times
+
+
+@runtime_checkable
+class Calibrated(CostModel, Protocol):
+    """A cluster whose parameters were fitted, with the operators that were measured on it: a `Calibration`.
+
+    It is a cost model, too: where nothing else is said, operators take the times that it knows.
+    """
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster with its fitted parameters."""
+        ...
+
+    def apply(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with the times and kernels that were measured; what `apply` returned, as it is."""
+        ...
+
+    def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
+        """Return the times in us of some operators of a graph alone on a device, shape of `ops`."""
+        ...
+
+
+Target = Cluster | Calibrated
+
+
+def bare(target: Target) -> Cluster:
+    """Return the cluster itself."""
+    return target if isinstance(target, Cluster) else target.cluster
+
+
+def with_cluster(target: Target, cluster: Cluster) -> Target:
+    """Return a target with another cluster; what is known of operators stays."""
+    return cluster if isinstance(target, Cluster) else cast(Target, replace(cast(Any, target), cluster=cluster))
+
+
+def upon(target: Target, subject: Subject) -> tuple[Subject, Cluster]:
+    """Return a graph, or what runs one, as measured on a target, and the cluster itself.
+
+    On a plain cluster that is the subject as it is.
+
+    Raises
+    ------
+    ProgramError
+        If a program launches other numbers of kernels than were measured.
+    """
+    if isinstance(target, Cluster):
+        return subject, target
+    runs: Any = subject
+    is_graph = isinstance(subject, OpGraph)
+    graph = target.apply(runs if is_graph else runs.graph)
+    return cast(Subject, graph if is_graph else runs.over(graph)), target.cluster

@@ -14,11 +14,12 @@ from simsched.base.errors import ProgramError
 from simsched.base.io import naming
 from simsched.base.numeric import freeze, same_columns, twice
 from simsched.model.graph import OpGraph, Rows
-from simsched.model.graph.columns import Floats, Ints, optional
+from simsched.model.graph.columns import Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
 
 Small = npt.NDArray[np.int32]
 EXECUTIONS: Final = ("stages", "events", "graph")
+EVENT_PLANS: Final = ("minimal", "literal")
 LAUNCH, RECORD, WAIT, COPY, BARRIER, SYNC = range(6)
 ACTIONS: Final = ("launch", "record", "wait", "copy", "barrier", "sync")
 
@@ -507,3 +508,21 @@ def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:
         if not limits.min <= column.min() <= column.max() <= limits.max:
             raise ProgramError(f"column {name!r} must hold whole numbers from {limits.min} to {limits.max}")
     return np.array(column, dtype, order="C")
+
+
+def barrier_before(device: Indices, stage: Indices, stream: Indices) -> npt.NDArray[np.bool_]:
+    """Return, by place in the launch order, whether the host issues a stage barrier first, shape (n_ops,).
+
+    A barrier stands between two stages of a device, except where each of the two has one group
+    and both use the same stream: the stream orders them.
+    """
+    rows = np.argsort(device, kind="stable")  # launch order within each device
+    device, stage, stream = device[rows], stage[rows], stream[rows]
+    starts = np.flatnonzero(np.concatenate([[True], (device[1:] != device[:-1]) | (stage[1:] != stage[:-1])]))
+    lowest, highest = np.minimum.reduceat(stream, starts), np.maximum.reduceat(stream, starts)
+    single = lowest == highest  # groups of a stage have streams of their own
+    follows = device[starts][1:] == device[starts][:-1]
+    ordered = single[1:] & single[:-1] & (lowest[1:] == lowest[:-1])
+    barrier = np.zeros(len(rows), np.bool_)
+    barrier[rows[starts[1:][follows & ~ordered]]] = True
+    return barrier

@@ -1,21 +1,57 @@
-"""`Schedule`: what runs where and in which order, without times."""
+"""`Schedule`: what runs where and in which order, without times, and the proof that it can run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any, Final, NoReturn
 
-from simsched.base.codec import Amount, Count, Document
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.codec import Among, Amount, Checked, Count, Document
+from simsched.base.errors import ScheduleError, UnknownNameError
+from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html, frame_of
-from simsched.model import feasibility
-from simsched.model.calibrated import Target, bare
-from simsched.model.graph import OpGraph
-from simsched.model.plan import Placement, Plan
-from simsched.model.program import Program
+from simsched.model.cluster import Cluster
+from simsched.model.costmodel import Target, bare
+from simsched.model.graph import OpGraph, Rows
+from simsched.model.graph.columns import Columnar, Indices, distinct
+from simsched.model.graph.ordering import describe_cycle, topological_order
+from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
+
+_NUMBERS: Final = ("stream", "stage", "group", "priority")
+_LARGEST: Final = 2**31 - 1
 
 
-@dataclass(kw_only=True)
-class _File:
-    """Placements in launch order over the graph they execute.
+@dataclass(frozen=True, slots=True)
+class Placement(Checked):
+    """An operator on a stream of a device.
+
+    Parameters
+    ----------
+    op, device
+        Names of the operator and the device.
+    stream
+        Stream of the device, 0 or more.
+    stage, group
+        For execution in stages: the device's stages run one after the other, the groups of a
+        stage side by side, each group on a stream of its own.
+    priority
+        Stream priority as in CUDA: the lower number is served first.
+    """
+
+    SUBJECT, ERROR = "placement of {0.op!r}", ScheduleError
+    op: str
+    device: str = "gpu0"
+    stream: int = 0
+    stage: int = 0
+    group: int = 0
+    priority: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said(Checked):
+    """What a schedule says besides its placements.
 
     Parameters
     ----------
@@ -29,22 +65,33 @@ class _File:
         The event plan: minimal or literal.
     search
         What the scheduler says of its search.
+    """
+
+    SUBJECT, ERROR = "schedule", ScheduleError
+    scheduler: str = "custom"
+    execution: Annotated[str, Among(EXECUTIONS)] = "events"
+    estimate: Amount | None = None
+    events: Annotated[str, Among(EVENT_PLANS)] = "minimal"
+    search: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(_Said):
+    """Placements in launch order over the graph they execute.
+
+    Parameters
+    ----------
     graph
         What runs.
     placements
         One per operator, in the order in which the host launches them.
     """
 
-    scheduler: str = "custom"
-    execution: str = "events"
-    estimate: Amount | None = None
-    events: str = "minimal"
-    search: Mapping[str, Any] = field(default_factory=dict)
     graph: OpGraph
     placements: Sequence[Placement]
 
 
-class Schedule(Plan, Document):
+class Schedule(Columnar, Document):
     """Placements in launch order over the graph they execute.
 
     Parameters
@@ -81,6 +128,167 @@ class Schedule(Plan, Document):
     """
 
     FORMAT, FILE = "simsched.schedule", _File
+    CACHED = ("_lowered", "_over")
+    graph: OpGraph
+    execution: str
+    estimate: float | None
+    scheduler: str
+    events: str
+    search: Mapping[str, Any]
+    devices: tuple[str, ...]
+    op: Indices
+    device: Indices
+    stream: Indices
+    stage: Indices
+    group: Indices
+    priority: Indices
+    _lowered: tuple[Cluster, Mapping[str, str], Program] | None = None
+    _over: "Schedule | None" = None
+
+    def __init__(
+        self,
+        graph: OpGraph,
+        placements: Iterable[Placement],
+        execution: str = "events",
+        estimate: float | None = None,
+        scheduler: str = "custom",
+        events: str = "minimal",
+        search: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        rows = tuple(placements)
+        unknown = next((row for row in rows if row.op not in graph.index), None)
+        if unknown is not None:
+            raise ScheduleError(f"placement of {unknown.op!r} names no operator of graph {graph.name!r}")
+        devices = tuple(dict.fromkeys(row.device for row in rows))
+        number = {name: i for i, name in enumerate(devices)}
+        columns: dict[str, npt.ArrayLike] = {key: [getattr(row, key) for row in rows] for key in _NUMBERS}
+        columns |= {"op": [graph.index[row.op] for row in rows], "device": [number[row.device] for row in rows]}
+        made = Schedule.from_columns(
+            graph, devices=devices, **columns, execution=execution, estimate=estimate, scheduler=scheduler,
+            events=events, search=search,
+        )  # fmt: skip
+        self.__dict__.update(made.__dict__)
+
+    @classmethod
+    def from_columns(
+        cls,
+        graph: OpGraph,
+        op: npt.ArrayLike,
+        devices: Sequence[str],
+        *,
+        device: npt.ArrayLike = 0,
+        stream: npt.ArrayLike = 0,
+        stage: npt.ArrayLike = 0,
+        group: npt.ArrayLike = 0,
+        priority: npt.ArrayLike = 0,
+        **said: Any,
+    ) -> "Schedule":
+        """Make a schedule from columns in launch order (see Notes of the class); scalars are spread.
+
+        What else is said, `execution`, `estimate`, `scheduler`, `events` and `search`, is as in the class.
+        """
+        columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
+        told, n = _Said(**said), len(graph)
+        if len(set(devices)) != len(devices):
+            raise ScheduleError(f"device {twice(devices)!r} stands twice")
+        values = {key: _whole(column, key, np.shape(op)) for key, column in columns.items()}
+        for key, end, what in (("op", n, "operators"), ("device", len(devices), "devices")):
+            if values[key].size and not 0 <= values[key].min() <= values[key].max() < end:
+                raise ScheduleError(f"column {key!r} must hold indices of the {end} {what}")
+        placed = np.bincount(values["op"], minlength=n)
+        if (placed != 1).any():
+            i = int(np.argmax(placed != 1))
+            raise ScheduleError(f"operator {graph.names[i]!r} is placed {'twice' if placed[i] > 1 else 'nowhere'}")
+        for key in ("stream", "stage", "group"):
+            if values[key].min() < 0:
+                at = int(np.argmax(values[key] < 0))
+                name = graph.names[values["op"][at]]
+                raise ScheduleError(f"operator {name!r}: {key} must not be negative, not {values[key][at]}")
+        schedule = cls.__new__(cls)
+        schedule.__dict__.update(vars(told), graph=graph, devices=tuple(devices), **values)
+        schedule.__dict__["estimate"] = None if told.estimate is None else float(told.estimate)
+        schedule._freeze()
+        return schedule
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"search": dict(self.search)}  # a mapping proxy cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state | {"search": MappingProxyType(state["search"])})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Schedule cannot be changed (tried to set {name!r}); make a new one")
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def __repr__(self) -> str:
+        return (
+            f"Schedule({self.scheduler!r} of {self.graph.name!r}, {len(self)} operators, {self.n_streams} streams, "
+            f"{len(self.devices_used)} devices, execution={self.execution!r})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        mine, theirs = ((s.execution, s.events, s.estimate, s.scheduler) for s in (self, other))
+        return mine == theirs and self.graph == other.graph and self.placements == other.placements
+
+    @property
+    def placements(self) -> Rows[Placement]:
+        """The placements, in launch order."""
+
+        def made(i: int) -> Placement:
+            name, device = self.graph.names[self.op[i]], self.devices[self.device[i]]
+            return Placement(name, device, *(int(getattr(self, key)[i]) for key in _NUMBERS))
+
+        return Rows(len(self.op), made)
+
+    @property
+    def devices_used(self) -> tuple[str, ...]:
+        """Names of the devices that run at least one operator."""
+        return tuple(self.devices[i] for i in np.flatnonzero(np.bincount(self.device)))
+
+    @property
+    def n_streams(self) -> int:
+        """Streams in use, over all devices."""
+        return len(distinct(self.device * np.int64(2**31) + self.stream))
+
+    def like(self, rows: Indices | None = None, **others: Any) -> "Schedule":
+        """Return the schedule with its rows in another order and with other columns and fields, as of `from_columns`.
+
+        It has no estimate but one of those.
+        """
+        chosen = ... if rows is None else rows
+        columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
+        said = ("graph", "devices", "execution", "scheduler", "events", "search")
+        return self.from_columns(**columns | {key: getattr(self, key) for key in said} | others)
+
+    def over(self, graph: OpGraph) -> "Schedule":
+        """Return the schedule over another graph of the same operators, such as one with measured times.
+
+        The last one made is kept.
+
+        Raises
+        ------
+        ScheduleError
+            If the graph has operators of other names, or in another order.
+        """
+        if graph is self.graph:
+            return self
+        if self._over is not None and self._over.graph is graph:
+            return self._over
+        if graph.names != self.graph.names:
+            raise ScheduleError(f"the schedule of graph {self.graph.name!r} is not one of graph {graph.name!r}")
+        made = type(self).__new__(type(self))
+        made.__dict__.update(super().__getstate__(), graph=graph)
+        self.__dict__["_over"] = made
+        return made
+
+    @property
+    def position(self) -> Indices:
+        """Place of each operator in the launch order, shape (n_ops,)."""
+        return frozen(_by_operator(self.op, np.arange(len(self))))
 
     def check(self, cluster: Target | None = None) -> "Schedule":
         """Prove that the schedule runs to its end and respects every dependency.
@@ -105,7 +313,7 @@ class Schedule(Plan, Document):
         -----
         O(V + E), vectorised where the launch order is topological.
         """
-        feasibility.check(self, None if cluster is None else bare(cluster))
+        _prove(self, None if cluster is None else bare(cluster))
         return self
 
     def lower(
@@ -137,11 +345,23 @@ class Schedule(Plan, Document):
         The last program is kept: lowered again with the same options for the same cluster, it is
         returned as it is.
         """
-        from simsched.model.lowering import lower
+        from simsched.model.lowering import OPTIONS, Lowering
 
-        events = self.events if events is None else events
-        program = lower(self, bare(cluster), threads=threads, transfers=transfers, events=events)
+        options = {"threads": threads, "transfers": transfers, "events": self.events if events is None else events}
+        for name, value in options.items():
+            if value not in OPTIONS[name]:
+                raise ScheduleError(f"unknown {name} {value!r}; known are: {', '.join(OPTIONS[name])}")
+        if self.execution == "graph" and transfers == "blocking":
+            raise ScheduleError("a captured graph cannot hold host-blocking transfers; use transfers='async'")
+        on = bare(cluster)
+        if self._lowered is not None and self._lowered[0] is on and self._lowered[1] == options:
+            return self._lowered[2]
+        _prove(self, on, one_thread=threads == "one")
+        device = np.array([on.index.get(name, -1) for name in self.devices], np.int32)[self.device]
+        lowering = Lowering(self.graph, tuple(on.index), self.execution, **options)
+        program = lowering.program(self.op, device, self.stream, self.stage, self.priority)
         program.__dict__["scheduler"] = self.scheduler
+        self.__dict__["_lowered"] = (on, options, program)
         return program
 
     _repr_html_ = as_html
@@ -156,7 +376,7 @@ class Schedule(Plan, Document):
         return _File(**{each.name: getattr(self, each.name) for each in fields(_File)} | {"search": search})
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NumberedPlan(_File, Document):
     """A schedule of a graph that stands elsewhere in the document, under a number."""
 
@@ -164,11 +384,124 @@ class NumberedPlan(_File, Document):
     graph: Count  # type: ignore[assignment]
 
     @classmethod
-    def of(cls, plan: "Schedule", graph: int) -> "NumberedPlan":
+    def of(cls, plan: Schedule, graph: int) -> "NumberedPlan":
         """Return a schedule, given the number of its graph."""
-        found = plan.to_file()
-        return cls(**{each.name: getattr(found, each.name) for each in fields(_File)} | {"graph": graph})
+        return cls(**vars(plan.to_file()) | {"graph": graph})
 
-    def made(self, graph: OpGraph) -> "Schedule":
+    def made(self, graph: OpGraph) -> Schedule:
         """Return the schedule."""
-        return Schedule(graph, self.placements, self.execution, self.estimate, self.scheduler, self.events, self.search)
+        return Schedule(**vars(self) | {"graph": graph})
+
+
+def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
+    """Return a column of whole numbers as a copy in 32 bits, which the largest of them fits into."""
+    given = whole_numbers(values)
+    if given is None or len(shape) != 1 or (given.size and not -_LARGEST <= given.min() <= given.max() <= _LARGEST):
+        raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
+    try:
+        return np.broadcast_to(given.astype(np.int32), shape)
+    except ValueError:
+        raise ScheduleError(f"column {name!r} must have {shape[0] if shape else 1} rows, one per operator") from None
+
+
+def _by_operator(ops: Indices, column: Indices) -> Indices:
+    """Return a column of values that belong to some order of the operators in that of the graph."""
+    found = np.empty(len(ops), np.int32)
+    found[ops] = column
+    return found
+
+
+def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = False) -> None:
+    """See `Schedule.check`; `one_thread`: whether one host thread launches everything."""
+    for name in schedule.devices_used:
+        if cluster is not None and name not in cluster.index:
+            at = int(np.argmax(schedule.device == schedule.devices.index(name)))
+            _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(cluster.index))))
+    if schedule.execution == "stages":
+        _check_stages(schedule)
+    graph, position = schedule.graph, schedule.position
+    backwards = position[graph.src] > position[graph.dst]
+    if not backwards.any():
+        return
+    device = _by_operator(schedule.op, schedule.device)
+    late = backwards & ((device[graph.src] == device[graph.dst]) | one_thread | (schedule.execution == "graph"))
+    if late.any():
+        edge = graph.edge(int(np.argmax(late)))
+        _refuse(schedule, graph.index[edge.dst], f"it is launched before {edge.src!r}, which it reads from")
+    _check_waits(schedule, device)
+
+
+def _refuse(schedule: Schedule, op: int, reason: str) -> NoReturn:
+    raise ScheduleError(f"schedule of {schedule.graph.name!r}: operator {schedule.graph.names[op]!r}: {reason}")
+
+
+def _check_stages(schedule: Schedule) -> None:
+    rows = np.argsort(schedule.device, kind="stable")  # launch order within each device
+    ops, device, stage, group, stream = (
+        column[rows] for column in (schedule.op, schedule.device, schedule.stage, schedule.group, schedule.stream)
+    )
+    same_device = device[1:] == device[:-1]
+    falls = same_device & (stage[1:] < stage[:-1])
+    if falls.any():
+        k = int(np.argmax(falls)) + 1
+        _refuse(schedule, ops[k], f"it is of stage {stage[k]} but launched after stage {stage[k - 1]}")
+    number = np.cumsum(np.append(False, ~same_device | (stage[1:] != stage[:-1])))  # of the stage, over all devices
+    if (group != stream).any():
+        for kept, other, reason in (
+            (group, stream, "its group uses more than one stream"),
+            (stream, group, "its stream serves more than one group of the stage"),
+        ):
+            order = np.lexsort((other, kept, number))
+            same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in (number, kept)])
+            differs = same & (other[order][1:] != other[order][:-1])
+            if differs.any():
+                _refuse(schedule, ops[order[int(np.argmax(differs)) + 1]], reason)
+    u, v, names = schedule.graph.src, schedule.graph.dst, schedule.graph.names
+    stage, group = _by_operator(ops, number), _by_operator(ops, group)
+    beside = (stage[u] == stage[v]) & (group[u] != group[v])
+    if beside.any():
+        e = int(np.argmax(beside))
+        _refuse(schedule, v[e], f"it reads from {names[u[e]]!r}, which is in another group of the same stage")
+
+
+def _check_waits(schedule: Schedule, device: Indices) -> None:
+    """Look for a cycle through launches (by host thread), ends (by stream), edges and barriers.
+
+    Vertex i is the launch of operator i and n + i its end. The host of a device issues in order;
+    a wait for another device is issued after the record that it waits for.
+    """
+    graph, n = schedule.graph, len(schedule)
+    pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
+    across = device[graph.src] != device[graph.dst]
+    pairs.append((graph.src[across], graph.dst[across]))
+    for keys, offset in (((schedule.device,), 0), ((schedule.stream, schedule.device), n)):
+        order = np.lexsort((np.arange(n), *keys))
+        same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+        ops = schedule.op[order] + offset
+        pairs.append((ops[:-1][same], ops[1:][same]))
+    if schedule.execution == "stages":
+        pairs.append(_barrier_pairs(schedule, n))
+    src, dst = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    _, cycle = topological_order(int(max(src.max(), dst.max())) + 1, src, dst)
+    if cycle:
+        texts = [_event_text(schedule, vertex, n, device) for vertex in cycle]
+        raise ScheduleError(f"schedule of {graph.name!r} can never finish: {describe_cycle([*texts, texts[0]])}")
+
+
+def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
+    """Return the pairs that barriers order; barrier k is vertex 2n + k."""
+    rows = np.argsort(schedule.device, kind="stable")
+    opens = barrier_before(schedule.device, schedule.stage, schedule.stream)[rows]
+    device, ops = schedule.device[rows], schedule.op[rows]
+    so_far = np.cumsum(opens)  # barriers up to and including this place: the number of the next one
+    ahead = np.append(device[opens], -1)[so_far] == device  # an operator ends before the next barrier of its device
+    src = np.concatenate([ops[ahead] + n, so_far[opens] - 1 + 2 * n])
+    dst = np.concatenate([so_far[ahead] + 2 * n, ops[opens]])
+    return src, dst
+
+
+def _event_text(schedule: Schedule, vertex: int, n: int, device: Indices) -> str:
+    if vertex >= 2 * n:
+        return "stage barrier"
+    name = schedule.graph.names[vertex % n]
+    return f"{'end' if vertex >= n else 'launch'} of {name!r} on {schedule.devices[device[vertex % n]]}"

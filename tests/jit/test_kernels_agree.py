@@ -13,9 +13,8 @@ import workloads
 from simsched.base.errors import DeadlockError, ScheduleError
 from simsched.base.jit.pieces import running
 from simsched.model.costmodel import default_cost
-from simsched.model.lowering import Lowering
+from simsched.model.lowering import OPTIONS, Lowering
 from simsched.model.lowering.candidate import Clock
-from simsched.model.lowering.lowering import OPTIONS
 from simsched.schedulers.ios import part
 from simsched.schedulers.search import Candidate
 from simsched.schedulers.search.walk import Walk

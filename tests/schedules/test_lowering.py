@@ -10,7 +10,7 @@ from strategies import graphs, schedules, shapes
 from simsched.base.errors import ProgramError, ScheduleError, SimulationError
 from simsched.base.io import dump_json, parse_json
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
-from simsched.model.lowering.lowering import OPTIONS
+from simsched.model.lowering import OPTIONS
 from simsched.model.program import ACTIONS, BARRIER, LAUNCH, WAIT, Copies, Program
 from simsched.simulator import simulate
 

@@ -8,9 +8,8 @@ from program_order import broken
 
 from simsched.base.errors import ScheduleError
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule
-from simsched.model.lowering import Lowering
+from simsched.model.lowering import OPTIONS, Lowering
 from simsched.model.lowering.candidate import Clock
-from simsched.model.lowering.lowering import OPTIONS
 from simsched.model.program import COPY, LAUNCH, SYNC, WAIT
 
 QUAD = Cluster.preset("a100", 4)

@@ -6,7 +6,8 @@ import pytest
 
 import simsched as ss
 from simsched.base.errors import ScheduleError
-from simsched.model import EXECUTIONS, feasibility
+from simsched.model import EXECUTIONS
+from simsched.model import schedule as proof
 from validation import mutants
 from validation.mutants import MUTATIONS, Draft
 from validation.schedule_oracle import fault
@@ -70,7 +71,7 @@ def nothing(*_arguments):
     """A check that looks at nothing."""
 
 
-TRUE = feasibility.check
+TRUE = proof._prove
 
 
 def events_for_graphs(schedule, cluster):
@@ -87,17 +88,17 @@ def refuses_priorities(schedule, cluster):
 @pytest.mark.parametrize(
     ("part", "defect", "expected"),
     [
-        ("check", nothing, "accepted, though"),
+        ("_prove", nothing, "accepted, though"),
         ("_check_stages", nothing, "accepted, though"),
         ("_check_waits", nothing, "accepted, though"),
-        ("check", events_for_graphs, "accepted, though"),
-        ("check", refuses_priorities, "refused, though"),
-        ("check", lambda schedule, cluster: {}[schedule.execution], "raised KeyError"),
+        ("_prove", events_for_graphs, "accepted, though"),
+        ("_prove", refuses_priorities, "refused, though"),
+        ("_prove", lambda schedule, cluster: {}[schedule.execution], "raised KeyError"),
     ],
     ids=["accepts-all", "no-stages", "no-waits", "graph-as-events", "refuses-more", "raises"],
 )
 def test_a_planted_defect_of_check_is_found(part, defect, expected, monkeypatch):
-    monkeypatch.setattr(feasibility, part, defect)
+    monkeypatch.setattr(proof, part, defect)
     monkeypatch.setattr(mutants, "PER_SCHEDULE", 20)  # the campaign takes three schedules then
     tallies = (mutants.run(60, seed, every=10**9, makers=mutants.DRAWN) for seed in range(20))
     tally = next(tally for tally in tallies if any(what.startswith(expected) for what in tally.failures))

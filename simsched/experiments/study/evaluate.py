@@ -21,7 +21,7 @@ from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.store import STATUSES
 from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
 from simsched.model import Cluster, OpGraph, Schedule, Target, operator_times, upon
-from simsched.model.calibrated import bare, with_cluster
+from simsched.model.costmodel import bare, with_cluster
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS
 from simsched.schedulers import takes
 

@@ -22,7 +22,7 @@ from simsched.base.io import read_text
 from simsched.base.numeric import twice
 from simsched.base.shown import VIEWS
 from simsched.model.cluster import DEVICES, LINKS
-from simsched.model.lowering.lowering import OPTIONS
+from simsched.model.lowering import OPTIONS
 from simsched.schedulers import SCHEDULERS
 
 Table = dict[str, Any]

@@ -16,7 +16,7 @@ from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
-from simsched.model.calibrated import bare
+from simsched.model.costmodel import bare
 from simsched.schedulers import Scheduler, scheduler_name
 from simsched.simulator import Makespans
 from simsched.simulator.workload import Jitter

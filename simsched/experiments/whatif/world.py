@@ -12,12 +12,10 @@ from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.evaluate import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target
-from simsched.model.calibrated import bare, upon
 from simsched.model.cluster import widened
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.presets import make_device
-from simsched.model.costmodel import default_cost, operator_times, roofline, rooflines
-from simsched.model.feasibility import launch_position
+from simsched.model.costmodel import bare, default_cost, operator_times, roofline, rooflines, upon
 from simsched.model.graph.columns import column
 from simsched.model.graph.derived import rearranged
 from simsched.model.graph.ordering import describe_cycle, topological_order
@@ -260,7 +258,7 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
     where it was topological, and an operator would then precede one that it reads from, it waits for it (stable
     topological order). Whether it can run, in its stages for one, is not checked.
     """
-    launched, before = launch_position(plan), plan.graph
+    launched, before = plan.position, plan.graph
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
     order = np.argsort(lead, kind="stable")
     if (launched[before.src] < launched[before.dst]).all():  # on other devices, too

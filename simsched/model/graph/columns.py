@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.codec import LONGEST_TEXT, Range
 from simsched.base.errors import GraphError
-from simsched.base.numeric import twice, whole_numbers
+from simsched.base.numeric import freeze, twice, whole_numbers
 from simsched.model.graph.names import Numbered
 from simsched.model.graph.operator import Edge, Kernel
 
@@ -29,6 +29,23 @@ KERNELS = tuple(f"kernel_{field.name}" for field in fields(Kernel))
 """Columns of numbers that a kernel has."""
 LABELS = ("kind", "dtype", "block")
 """Columns of texts that an operator has."""
+
+
+class Columnar:
+    """What is stored by columns: arrays that cannot be written to, in copies neither."""
+
+    CACHED: ClassVar[tuple[str, ...]] = ()
+    """Attributes that follow from the others, and are not copied."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in self.CACHED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        freeze(self.__dict__)
 
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,5 +1,5 @@
 """From a `Schedule` to the `Program` that runs it."""
 
-from simsched.model.lowering.lowering import Lowering, lower
+from simsched.model.lowering.lowering import OPTIONS, Lowering
 
-__all__ = ["Lowering", "lower"]
+__all__ = ["OPTIONS", "Lowering"]

@@ -1,43 +1,21 @@
 """From a `Schedule` to the `Program` that runs it."""
 
 from collections.abc import Sequence
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ScheduleError
-from simsched.model.cluster import Cluster
-from simsched.model.feasibility import barrier_before, check
 from simsched.model.graph import OpGraph
 from simsched.model.lowering.candidate import Candidate, Clock
 from simsched.model.lowering.core import plan, write
-from simsched.model.plan import EVENT_PLANS, Plan
-from simsched.model.program import LAUNCH, Copies, Program
+from simsched.model.program import EVENT_PLANS, LAUNCH, Copies, Program, barrier_before
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
 _LARGEST: Final = 2**31 - 1
 _ROOM: Final = 2048  # of the vector clocks at first, besides two entries per operator
-
-
-def lower(schedule: Plan, cluster: Cluster, *, threads: str, transfers: str, events: str) -> Program:
-    """See `Schedule.lower`."""
-    options = {"threads": threads, "transfers": transfers, "events": events}
-    for name, value in options.items():
-        if value not in OPTIONS[name]:
-            raise ScheduleError(f"unknown {name} {value!r}; known are: {', '.join(OPTIONS[name])}")
-    if schedule.execution == "graph" and transfers == "blocking":
-        raise ScheduleError("a captured graph cannot hold host-blocking transfers; use transfers='async'")
-    kept = schedule.__dict__.get("_lowered")
-    if kept is not None and kept[0] is cluster and kept[1] == options:
-        return cast(Program, kept[2])
-    check(schedule, cluster, one_thread=threads == "one")
-    device = np.array([cluster.index.get(name, -1) for name in schedule.devices], np.int32)[schedule.device]
-    lowering = Lowering(schedule.graph, tuple(cluster.index), schedule.execution, **options)
-    program = lowering.program(schedule.op, device, schedule.stream, schedule.stage, schedule.priority)
-    schedule.__dict__["_lowered"] = (cluster, options, program)
-    return program
 
 
 class Lowering:
