@@ -6,7 +6,7 @@ from typing import Final
 
 from hwbackend.cuda_arguments import Address, CudaLaunch, Shape, Table
 from hwbackend.cuda_steps import THREADS, Step, Tensor, address_of
-from simsched.rewriting.slices import Slice
+from simsched.rewriting.draft import Slice
 from workloads.costs import ACTIVATION_FLOPS
 
 COPIES: Final = ("copy", "identity", "view", "reshape", "flatten", "dropout", "transpose", "placeholder", "output")

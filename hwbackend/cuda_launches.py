@@ -93,7 +93,7 @@ from hwbackend.cuda_kernels import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS
 from hwbackend.cuda_steps import MOST_ELEMENTS, Step, Tensor, as_argument
 from simsched.base.errors import BackendError
 from simsched.model.graph import Kernel, Operator
-from simsched.rewriting.slices import Slice, is_contiguous, sliced_shape, slices_of
+from simsched.rewriting.draft import Slice, is_contiguous, sliced_shape, slices_of
 
 __all__ = [
     "KERNEL_NAMES",

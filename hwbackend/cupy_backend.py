@@ -23,7 +23,7 @@ from simsched.model import Cluster, OpGraph, Program, Schedule
 from simsched.model.backend import prepared, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
-from simsched.rewriting.slices import slices_of
+from simsched.rewriting.draft import slices_of
 
 TOLERANCE: Final = 1e-3
 """Largest difference from sequential execution, over the largest value of the output: the same kernels ran."""

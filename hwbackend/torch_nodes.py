@@ -7,7 +7,7 @@ from typing import Any, Final
 from hwbackend.synth import SYNTH
 from simsched.base.errors import ScheduleError
 from simsched.model.graph import Operator, OpGraph
-from simsched.rewriting.slices import ATTRIBUTE as SLICES
+from simsched.rewriting.draft import ATTRIBUTE as SLICES
 from workloads.formats import torch_fx
 from workloads.formats.fusion import IO_KINDS, fuse, without_io
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from simsched.base.errors import BackendError
 from simsched.model import BARRIER, COPY, DTYPE_NBYTES, LAUNCH, RECORD, SYNC, WAIT, OpGraph, Program
-from simsched.rewriting.slices import Slice, slices_of
+from simsched.rewriting.draft import Slice, slices_of
 
 Row = tuple[int, int, int, int]
 """Action, device, stream and argument of an instruction."""

@@ -1,15 +1,86 @@
-"""`Draft`: a graph that is being rewritten; a change makes a new one, which shares the rows that stay."""
+"""`Draft`: a graph that is being rewritten; a change makes a new one, which shares the rows that stay.
+
+Its operators read tensors or slices of them where they lie: along one axis, from `begin` up to `end`.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import replace
+from math import prod
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError
+from simsched.base.numeric import grouped, is_count
 from simsched.model.graph import Edge, Operator, OpGraph
-from simsched.rewriting.slices import Slice, compose, slices_of, with_slices, without_slices
 
 T = TypeVar("T")
+
+Slice = tuple[int, int, int]
+"""Axis, begin and end."""
+
+ATTRIBUTE: Final = "slices"
+"""Attribute in which the operators of a graph have the slices that they read: ``{"0": [axis, begin, end]}``."""
+
+
+def is_contiguous(shape: Sequence[int], axis: int) -> bool:
+    """Say whether a slice along an axis lies in memory in one piece, so that to read it costs nothing.
+
+    >>> is_contiguous((1, 64, 8, 8), 1), is_contiguous((2, 64, 8, 8), 1), is_contiguous((2, 64, 8, 8), 0)
+    (True, False, True)
+    """
+    return prod(shape[:axis]) == 1
+
+
+def compose(outer: Slice | None, inner: Slice | None) -> Slice | None:
+    """Return the slice that is the `inner` part of the `outer` part of a tensor.
+
+    >>> compose((1, 64, 128), (1, 0, 16))
+    (1, 64, 80)
+    """
+    if outer is None or inner is None:
+        return outer if inner is None else inner
+    if outer[0] != inner[0]:
+        raise GraphError(f"a slice along axis {inner[0]} of one along axis {outer[0]} is no slice")
+    return (outer[0], outer[1] + inner[1], outer[1] + inner[2])
+
+
+def sliced_shape(shape: tuple[int, ...], part: Slice | None) -> tuple[int, ...]:
+    """Return the shape of a part of a tensor."""
+    if part is None:
+        return shape
+    axis, begin, end = part
+    return (*shape[:axis], end - begin, *shape[axis + 1 :])
+
+
+def slices_of(op: Operator, n_reads: int) -> list[Slice | None]:
+    """Return what part an operator of a graph reads of each tensor, None for all.
+
+    Raises
+    ------
+    GraphError
+        If its attribute is nothing of the kind.
+    """
+    found: list[Slice | None] = [None] * n_reads
+    given = op.attributes.get(ATTRIBUTE, {})
+    parts = given if isinstance(given, Mapping) else {"": given}
+    for key, part in parts.items():
+        if not key.isdecimal() or not int(key) < n_reads or not _is_slice(part):
+            raise GraphError(
+                f"operator {op.name!r}: attribute {ATTRIBUTE!r} gives [axis, begin, end] by the number of an input, "
+                f"not { ({key: part} if key else part)!r}"
+            )
+        found[int(key)] = (part[0], part[1], part[2])
+    return found
+
+
+def _is_slice(part: Any) -> bool:
+    return isinstance(part, list) and len(part) == 3 and all(is_count(n) for n in part) and part[1] < part[2]
+
+
+def slice_made(op: Operator) -> Slice | None:
+    """Return the slice of its only input that an operator of kind "slice" makes, or None if it is none."""
+    found = tuple(op.attributes.get(key) for key in ("axis", "begin", "end"))
+    return found if op.kind == "slice" and _is_slice(list(found)) else None  # type: ignore[return-value]
 
 
 class Read(NamedTuple):
@@ -19,6 +90,11 @@ class Read(NamedTuple):
     slice: Slice | None = None
     nbytes: float = 0.0
     transfer: float | None = None
+
+    @property
+    def source(self) -> "Source":
+        """Where it reads."""
+        return Source(self.producer, self.slice)
 
     def moved(self, sources: "Mapping[str, Source]") -> "Read":
         """Return the read of what a tensor has become, by the producer it had."""
@@ -47,7 +123,7 @@ class Row:
         self.key = hash((operator, attributes, tuple(read[:2] for read in self.reads)))
 
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Draft:
@@ -112,18 +188,18 @@ class Draft:
                 raise GraphError(f"graph {name!r}: {readers[producer][0][0]} reads {producer!r}, which is no operator")
         self.readers: Mapping[str, Sequence[tuple[str, int]]] = readers
         self.kept: Mapping[str, None] = dict.fromkeys(kept) | {k: None for k in self.rows if k not in readers}
-        self._found: dict[Callable[[Draft], Any], Any] = {}
+        self._found: dict[Any, Any] = {}
 
     @classmethod
     def from_graph(cls, graph: OpGraph) -> "Draft":
         """Return the draft of a graph; slices stand in ``attributes["slices"]`` there and in the reads here."""
-        edges: dict[str, list[Edge]] = {name: [] for name in graph.names}
-        for edge in graph.edges:
-            edges[edge.dst].append(edge)
-        rows = []
+        edges, rows = grouped((edge.dst, edge) for edge in graph.edges), []
         for op in graph.operators:
-            read = zip(edges[op.name], slices_of(op, len(edges[op.name])), strict=True)
-            rows.append(Row(without_slices(op), [Read(e.src, part, e.nbytes, e.transfer) for e, part in read]))
+            mine = edges.get(op.name, [])
+            read = zip(mine, slices_of(op, len(mine)), strict=True)
+            if ATTRIBUTE in op.attributes:
+                op = replace(op, attributes={key: value for key, value in op.attributes.items() if key != ATTRIBUTE})
+            rows.append(Row(op, [Read(e.src, part, e.nbytes, e.transfer) for e, part in read]))
         return cls(rows, graph.name)
 
     def to_graph(self) -> OpGraph:
@@ -136,7 +212,8 @@ class Draft:
         """
         operators, edges = [], []
         for name, row in self.rows.items():
-            operators.append(with_slices(row.operator, tuple(read.slice for read in row.reads)))
+            op, parts = row.operator, {str(i): list(read.slice) for i, read in enumerate(row.reads) if read.slice}
+            operators.append(replace(op, attributes={**op.attributes, ATTRIBUTE: parts}) if parts else op)
             edges += [Edge(read.producer, name, read.nbytes, read.transfer) for read in row.reads]
         return OpGraph(operators, edges, self.name)
 
@@ -150,12 +227,11 @@ class Draft:
         found = self.readers.get(name, ())
         return found[0][0] if len(found) == 1 and name not in self.kept else None
 
-    def about(self, find: Callable[["Draft"], T]) -> T:
-        """Return what a function finds out about the draft; it is asked once."""
-        try:
-            found: T = self._found[find]
-        except KeyError:
-            found = self._found[find] = find(self)
+    def about(self, find: Callable[..., T], *given: Any) -> T:
+        """Return what a function finds out about the draft, with more arguments; it is asked once."""
+        if (find, given) not in self._found:
+            self._found[find, given] = find(self, *given)
+        found: T = self._found[find, given]
         return found
 
     def of_kind(self, kind: str) -> Sequence[str]:
@@ -229,10 +305,7 @@ def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
 
 
 def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:
-    kinds: dict[str, list[str]] = {}
-    for name, row in draft.rows.items():
-        kinds.setdefault(row.operator.kind, []).append(name)
-    return kinds
+    return grouped((row.operator.kind, name) for name, row in draft.rows.items())
 
 
 def _order(draft: Draft) -> tuple[str, ...]:

@@ -152,7 +152,9 @@ def merge_key(draft: Draft, name: str) -> Hashable | None:
 
     Operators of one key can be merged unless their kernels, padded to the largest, would not align.
     """
-    row = _row(draft, name)
+    row = draft.rows.get(name)
+    if row is None:
+        raise GraphError(f"graph {draft.name!r} has no operator {name!r}")
     conv, source = conv_of(row.operator), sole_input(draft, row)
     return None if conv is None or source is None or conv.groups != 1 else (source, _but_for_window(conv))
 
@@ -273,10 +275,3 @@ def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[st
     op = merged_convs(tuple(row.operator for row in rows), new_name(draft, "+".join(names)))
     whole = Row(op, rows[0].reads)
     return whole, *parts_of(draft, whole, names, _CHANNELS)
-
-
-def _row(draft: Draft, name: str) -> Row:
-    try:
-        return draft.rows[name]
-    except KeyError:
-        raise GraphError(f"graph {draft.name!r} has no operator {name!r}") from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Final
 
+from simsched.base.numeric import grouped
 from simsched.rewriting.draft import Draft, Row
 from simsched.rewriting.splitting import carries_all
 
@@ -68,10 +69,7 @@ def followed(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool]
 
 def pairs_in(keys: Mapping[str, Hashable]) -> Iterator[tuple[str, str]]:
     """Yield all pairs of names that have equal keys, in their order."""
-    found: dict[Hashable, list[str]] = {}
-    for name, key in keys.items():
-        found.setdefault(key, []).append(name)
-    for names in found.values():
+    for names in grouped((key, name) for name, key in keys.items()).values():
         yield from combinations(names, 2)
 
 

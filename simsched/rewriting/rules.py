@@ -48,15 +48,277 @@ References
    generation of graph substitutions", SOSP 2019, doi:10.1145/3341301.3359630.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from simsched.rewriting.rule import Rule
-from simsched.rewriting.rules_fusion import R1, R11, R12, R13
-from simsched.rewriting.rules_products import R2, R3, R4, R5, R6, R7, R8, R9, R10
+from simsched.model.graph import DTYPE_NBYTES, Operator
+from simsched.rewriting import splitting
+from simsched.rewriting.draft import Draft, Read, Row, Slice, Source, slice_made
+from simsched.rewriting.merging import conv_of
+from simsched.rewriting.rule import ACTIVATIONS, Match, Rule, followed, pairs_in, sole_follower
+from simsched.rewriting.rules_products import RULES_OF_PRODUCTS
+from simsched.rewriting.works import WEIGHTS, joined_shape, made_from, recipe_of, shape_of, tensor_nbytes
 
-RULES: Final[Mapping[str, Rule]] = MappingProxyType(
-    {rule.name: rule for rule in (R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, R11, R12, R13)}
-)
+_PRODUCTS: Final = ("conv", "linear", "matmul")
+_COMBINING: Final = ("add", "sub", "mul", "square")
+FUSED: Final = "elementwise"
+"""Kind of several elementwise operators in one: ``attributes["parts"]``, as those of a unit."""
+_ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
+
+
+# R1: an activation or a normalization behind a product
+
+
+def _takes_in(first: Row, follower: Row) -> bool:
+    op, then = first.operator, follower.operator
+    if "activation" in op.attributes or len(follower.reads) != 1 or then.dtype != op.dtype:
+        return False
+    if then.kind == "batch_norm":
+        return "activation" not in then.attributes and conv_of(op) is not None and then.output_shape == op.output_shape
+    return then.kind in ACTIVATIONS and not then.attributes and then.output_shape == op.output_shape
+
+
+def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
+    """Return an operator with an activation or a normalisation in it for both."""
+    op, then = splitting.operators(draft, match)
+    attributes = {**op.attributes, WEIGHTS: recipe_of(op)}
+    added = 0.0
+    conv = conv_of(op)
+    if then.kind == "batch_norm" and conv is not None:
+        attributes[WEIGHTS] = {"normalized": recipe_of(op), "by": recipe_of(then)}
+        if "bias" in attributes:
+            attributes["bias"] = True
+        width = DTYPE_NBYTES[op.dtype]
+        if 0 < op.weight_nbytes <= conv.n_weights * width:  # it had no bias
+            added = float(conv.out_channels * width)
+    else:
+        attributes["activation"] = then.kind
+    fused = made_from(
+        (op, then), then.name, flops=op.flops, nbytes=op.nbytes + added, weight_nbytes=op.weight_nbytes + added,
+        attributes=attributes, input_shapes=op.input_shapes, output_shape=shape_of(op), like=op,
+    )  # fmt: skip
+    return draft.replace(match, [Row(fused, draft.rows[op.name].reads)])
+
+
+# R13: elementwise operators in a row
+
+
+def _can_chain(first: Row, second: Row) -> bool:
+    op, then = first.operator, second.operator
+    if op.kind not in _ELEMENTWISE or then.kind not in _ELEMENTWISE or op.dtype != then.dtype:
+        return False
+    if not all("parts" in x.attributes for x in (op, then) if x.kind == FUSED):
+        return False
+    if any(shape != op.output_shape for shape in (*op.input_shapes, *then.input_shapes, then.output_shape)):
+        return False  # one input is spread over the other
+    # with an input of the network, which has no edge, nobody could tell which of several inputs it is
+    return len(first.reads) == len(op.input_shapes) or len(second.reads) == 1
+
+
+def _chained(draft: Draft, match: Match) -> Draft | None:
+    """Return an operator that does the second one, which reads the first as one of its inputs, and the first before."""
+    both = splitting.operators(draft, match)
+    op, then = both
+    at = draft.readers[op.name][0][1]
+    shape = shape_of(op)
+    sums = all(x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in both)
+    chain = made_from(
+        both, then.name, kind="add" if sums else FUSED,
+        nbytes=op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype),
+        attributes={} if sums else {"parts": _parts_of_chain(op, then, at)},
+        input_shapes=(*then.input_shapes[:at], *op.input_shapes, *then.input_shapes[at + 1 :]),
+        output_shape=shape, like=then,
+    )  # fmt: skip
+    first, second = (draft.rows[name].reads for name in match)
+    return draft.replace(match, [Row(chain, (*second[:at], *first, *second[at + 1 :]))])
+
+
+def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[str, Any]]:
+    first, second = _parts(op), _parts(then)
+    n, n_inputs = len(first), len(op.input_shapes)
+
+    def moved(reference: int) -> int:
+        if reference >= 0:
+            return reference + n
+        i = ~reference
+        return n - 1 if i == position else ~(i if i < position else i + n_inputs - 1)
+
+    before = [{**part, "inputs": [r if r >= 0 else ~(~r + position) for r in part["inputs"]]} for part in first]
+    return before + [{**part, "inputs": [moved(r) for r in part["inputs"]]} for part in second]
+
+
+def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
+    """Return the parts of an operator, or the one part that it is."""
+    if op.kind == FUSED:
+        found: Sequence[Mapping[str, Any]] = op.attributes["parts"]
+        return found
+    n = len(op.input_shapes)
+    part = {"kind": op.kind, "inputs": [~i for i in range(n)], "output_shape": op.output_shape, **op.attributes}
+    with_constant = n == 1 and op.kind in _COMBINING  # that is no input
+    if op.kind == "batch_norm" or op.weight_nbytes or with_constant:
+        part[WEIGHTS] = recipe_of(op)
+    return [part]
+
+
+# R11: an activation of several tensors
+
+
+def _activations(draft: Draft) -> Iterator[Match]:
+    for name in draft.of_kind("concat"):
+        row = draft.rows[name]
+        names = [read.producer for read in row.reads]
+        if names and splitting.axis_of_concat(row.operator) is not None and names[0] in draft.rows:
+            first = draft.rows[names[0]].operator
+            if all(
+                each in draft.rows
+                and _is_activation(draft, each, first.kind, first.dtype)
+                and sole_follower(draft, each) is row
+                for each in names
+            ):
+                yield name, *names
+    for kind in ACTIVATIONS:
+        for a, b in pairs_in(_related(draft, kind)):
+            if draft.rows[a].reads[0][:2] != draft.rows[b].reads[0][:2]:  # not twice the same
+                yield a, b
+
+
+def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
+    row = draft.rows[name]
+    op = row.operator
+    if op.kind != kind or kind not in ACTIVATIONS or op.dtype != dtype or op.attributes:
+        return False
+    return splitting.sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
+
+
+def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
+    """Return what activations read slices of and along which axis, or what the tensor they read was made from."""
+    found: dict[str, Hashable] = {}
+    for name in draft.of_kind(kind):
+        row = draft.rows[name]
+        op = row.operator
+        if not _is_activation(draft, name, kind, op.dtype):
+            continue
+        read = row.reads[0]
+        producer = draft.rows.get(read.producer)
+        if read.slice is not None:
+            found[name] = op.dtype, read.producer, read.slice[0]
+        elif producer is not None and len(producer.reads) == 1 and op.output_shape:
+            found[name] = op.dtype, op.output_shape, producer.reads[0][:2]
+    return found
+
+
+def _activated_together(draft: Draft, match: Match) -> Draft | None:
+    name, *names = match
+    concat = draft.rows[name].operator
+    if concat.kind == "concat":
+        op = _joined_activation(splitting.operators(draft, names), name, concat.attributes["axis"])
+        inner = replace(concat, name=splitting.new_name(draft, f"{name}.input"))
+        return splitting.replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
+    first, second = (draft.rows[name].reads[0].slice for name in match)
+    axis = first[0] if first else 0
+    names = [*(match[::-1] if first and second and first[1] > second[1] else match)]
+    op = _joined_activation(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)), axis)
+    return splitting.replace_behind(draft, names, splitting.joined_inputs(draft, names, axis, op.name), op, axis)
+
+
+def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Operator:
+    shape = joined_shape([*map(shape_of, ops)], axis)
+    return made_from(ops, name, weight_nbytes=0.0, attributes={}, input_shapes=(shape,), output_shape=shape)
+
+
+# R12: slices of a concatenation, and concatenations of slices
+
+
+def _needless(draft: Draft) -> Iterator[Match]:
+    for name in draft.of_kind("concat"):
+        row = draft.rows[name]
+        if len(row.reads) > 1 and splitting.joined(draft, name) is not None:
+            yield (name,)
+        for reader in dict.fromkeys(reader for reader, _ in draft.readers.get(name, ())):
+            if _direct_reads(draft, name, reader):
+                yield name, reader
+
+
+def _cleaned(draft: Draft, match: Match) -> Draft | None:
+    return splitting.joined(draft, match[0]) if len(match) == 1 else _read_directly(draft, *match)
+
+
+def _direct_reads(draft: Draft, name: str, reader: str) -> dict[int, Source]:
+    """Return by input of a reader where it can read what it reads of a concatenation.
+
+    Of a reader that is itself a slice, input 0 stands for what it cuts out.
+    """
+    row = draft.rows[reader]
+    pieces = _pieces(draft, draft.rows[name])
+    asked = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
+    if slice_made(row.operator) is not None:
+        asked = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
+    found = {
+        i: pieces[cut.slice]
+        for i, cut in asked.items()
+        if cut.producer == name and cut.slice is not None and cut.slice in pieces
+    }
+    if slice_made(row.operator) is not None and any(
+        piece.slice is not None and not draft.can_be_sliced(reader, piece.slice[0]) for piece in found.values()
+    ):
+        return {}
+    return {} if _leaves_over(draft, name, reader, found) else found
+
+
+def _is_needed(draft: Draft, name: str, reader: str, found: Mapping[int, Source]) -> bool:
+    """Say whether a concatenation is still read if a reader reads elsewhere what it can."""
+    return name in draft.kept or any(who != reader or i not in found for who, i in draft.readers[name])
+
+
+def _leaves_over(draft: Draft, name: str, reader: str, found: Mapping[int, Source]) -> bool:
+    """Say whether then something would be computed that nobody reads."""
+    if _is_needed(draft, name, reader, found):
+        return False
+    now_read = [source.producer for source in found.values()]
+    return any(
+        read.producer not in now_read
+        and read.producer in draft.rows
+        and read.producer not in draft.kept
+        and all(who == name for who, _ in draft.readers[read.producer])
+        for read in draft.rows[name].reads
+    )
+
+
+def _pieces(draft: Draft, concat: Row) -> dict[Slice, Source]:
+    """Return what a concatenation reads, by the slice that this is of what it writes."""
+    axis = splitting.axis_of_concat(concat.operator)
+    if axis is None or not splitting.only_copies(draft, concat):
+        return {}
+    found: dict[Slice, Source] = {}
+    begin = 0
+    for read, shape in zip(concat.reads, concat.operator.input_shapes, strict=True):
+        found[(axis, begin, begin + shape[axis])] = read.source
+        begin += shape[axis]
+    return found
+
+
+def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
+    """Return the draft in which a reader of a slice of a concatenation reads what was put there."""
+    found = _direct_reads(draft, name, reader)
+    row = draft.rows[reader]
+    remove = [reader] if _is_needed(draft, name, reader, found) else [reader, name]
+    if slice_made(row.operator) is not None:
+        return draft.replace(remove, redirect={reader: found[0]})
+    reads = [
+        read._replace(producer=found[i].producer, slice=found[i].slice) if i in found else read
+        for i, read in enumerate(row.reads)
+    ]
+    return draft.replace(remove, [Row(row.operator, reads)])
+
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType({
+    rule.name: rule for rule in (
+        Rule("R1", partial(followed, kinds=_PRODUCTS, can=_takes_in), _with_epilogue), *RULES_OF_PRODUCTS,
+        Rule("R11", _activations, _activated_together), Rule("R12", _needless, _cleaned),
+        Rule("R13", partial(followed, kinds=_ELEMENTWISE, can=_can_chain), _chained),
+    )
+})  # fmt: skip
 """The rules "R1" to "R13"."""

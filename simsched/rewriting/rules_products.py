@@ -11,7 +11,6 @@ from simsched.rewriting import splitting, works
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import Conv, are_alike, conv_attributes, conv_of, merged_convs
 from simsched.rewriting.rule import Match, Rule, pairs_in, pairs_in_sums, pairs_into
-from simsched.rewriting.slices import joined_shape
 
 T = TypeVar("T")
 _BATCH: Final = 0
@@ -59,7 +58,7 @@ def linear_of(op: Operator) -> Linear | None:
     return Linear(tuple(lead), features, outputs, bool(bias), given.get("activation"), text, op.dtype)
 
 
-def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) -> dict[str, tuple[T, Source]]:
+def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) -> Mapping[str, tuple[T, Source]]:
     """Return what operators of a kind are and where they read, by name, of those of which both are known."""
     found = {}
     for name in draft.of_kind(kind):
@@ -70,16 +69,12 @@ def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) ->
     return found
 
 
-_CONVS: Final = partial(_known, kind="conv", describe=conv_of)
-_LINEARS: Final = partial(_known, kind="linear", describe=linear_of)
-
-
 def _convs(draft: Draft) -> Mapping[str, tuple[Conv, Source]]:
-    return draft.about(_CONVS)
+    return draft.about(_known, "conv", conv_of)
 
 
 def _linears(draft: Draft) -> Mapping[str, tuple[Linear, Source]]:
-    return draft.about(_LINEARS)
+    return draft.about(_known, "linear", linear_of)
 
 
 def _read_apart(draft: Draft, match: Match) -> bool:
@@ -87,23 +82,16 @@ def _read_apart(draft: Draft, match: Match) -> bool:
     return _convs(draft)[match[0]][1] != _convs(draft)[match[1]][1]
 
 
-Made = Callable[[tuple[Operator, ...], str], Operator]
-
-
-def _one_for_two(draft: Draft, match: Match, axis: int, make: Made) -> tuple[Match, Operator]:
-    """Return two operators as a concatenation along an axis reads them, and the one that stands for them."""
+def _one_for_two(
+    draft: Draft, match: Match, axis: int, make: Callable[[tuple[Operator, ...], str], Operator]
+) -> Draft | None:
+    """Return the draft in which one operator stands for two of one tensor, or of two that are joined along the axis."""
     names = splitting.in_order_of_concat(draft, match[:2], axis)
-    return names, make(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)))
-
-
-def _of_one_tensor(draft: Draft, match: Match, axis: int, make: Made) -> Draft | None:
-    names, op = _one_for_two(draft, match, axis, make)
-    return splitting.replace_by_parts(draft, names, Row(op, draft.rows[match[0]].reads), axis)
-
-
-def _of_two_tensors(draft: Draft, match: Match, axis: int, make: Made) -> Draft | None:
-    names, op = _one_for_two(draft, match, axis, make)
-    return splitting.replace_behind_concat(draft, names, axis, op)
+    op = make(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)))
+    reads, others = (draft.rows[name].reads for name in names)
+    if reads[0].source == others[0].source:
+        return splitting.replace_by_parts(draft, names, Row(op, draft.rows[match[0]].reads), axis)
+    return splitting.replace_behind(draft, names, splitting.joined_inputs(draft, names, axis, op.name), op, axis)
 
 
 # R2 and R3: convolutions of one tensor
@@ -151,8 +139,8 @@ def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
     return works.made_from(
         ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * shared, weight_nbytes=shared,
         attributes=conv_attributes(ops, **{works.WEIGHTS: works.recipe_of(ops[0])}),
-        input_shapes=(joined_shape([op.input_shapes[0] for op in ops], _BATCH),),
-        output_shape=joined_shape([*map(works.shape_of, ops)], _BATCH),
+        input_shapes=(works.joined_shape([op.input_shapes[0] for op in ops], _BATCH),),
+        output_shape=works.joined_shape([*map(works.shape_of, ops)], _BATCH),
     )  # fmt: skip
 
 
@@ -166,13 +154,10 @@ def _side_by_side(draft: Draft) -> Iterator[Match]:
         along_channels = draft.rows[join].operator.attributes.get("axis") == _CHANNELS
         if alike and along_channels and _read_apart(draft, (first, second)):
             yield first, second, join
-    for match in pairs_in({name: conv for name, (conv, _) in convs.items() if _is_depthwise(conv)}):
-        if _read_apart(draft, match):
-            yield match
-
-
-def _is_depthwise(conv: Conv) -> bool:
-    return conv.groups == conv.in_channels == conv.out_channels > 1
+    depthwise = {
+        name: conv for name, (conv, _) in convs.items() if conv.groups == conv.in_channels == conv.out_channels > 1
+    }
+    yield from (match for match in pairs_in(depthwise) if _read_apart(draft, match))
 
 
 def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
@@ -337,7 +322,7 @@ def _products_of_one(draft: Draft) -> Iterator[Match]:
 
 
 def _wider(draft: Draft, match: Match) -> Draft | None:
-    return _of_one_tensor(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenated)
+    return _one_for_two(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenated)
 
 
 def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
@@ -356,12 +341,14 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
     )  # fmt: skip
 
 
-R2 = Rule("R2", _same_but_for_outputs, partial(_of_one_tensor, axis=_CHANNELS, make=merged_convs))
-R3 = Rule("R3", _one_in_the_other, partial(_of_one_tensor, axis=_CHANNELS, make=merged_convs))
-R4 = Rule("R4", _same_weights, partial(_of_two_tensors, axis=_BATCH, make=_over_batch))
-R5 = Rule("R5", _side_by_side, partial(_of_two_tensors, axis=_CHANNELS, make=_grouped))
-R6 = Rule("R6", _sums_of_convs, _over_both)
-R7 = Rule("R7", _sums_of_pools, _pooled_once)
-R8 = Rule("R8", _in_groups, _fewer_groups)
-R9 = Rule("R9", _products_of_one, _wider)
-R10 = Rule("R10", _sums_of_products, _summed)
+RULES_OF_PRODUCTS: Final = (
+    Rule("R2", _same_but_for_outputs, partial(_one_for_two, axis=_CHANNELS, make=merged_convs)),
+    Rule("R3", _one_in_the_other, partial(_one_for_two, axis=_CHANNELS, make=merged_convs)),
+    Rule("R4", _same_weights, partial(_one_for_two, axis=_BATCH, make=_over_batch)),
+    Rule("R5", _side_by_side, partial(_one_for_two, axis=_CHANNELS, make=_grouped)),
+    Rule("R6", _sums_of_convs, _over_both),
+    Rule("R7", _sums_of_pools, _pooled_once),
+    Rule("R8", _in_groups, _fewer_groups),
+    Rule("R9", _products_of_one, _wider),
+    Rule("R10", _sums_of_products, _summed),
+)

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from simsched.model.graph import Operator
-from simsched.rewriting.draft import Draft, Read, Row, Source
-from simsched.rewriting.slices import compose, is_contiguous, joined_shape, slice_made, sliced_shape
-from simsched.rewriting.works import Shape, copy_of, shape_of, slice_of, tensor_nbytes
+from simsched.rewriting.draft import Draft, Read, Row, Source, compose, is_contiguous, slice_made, sliced_shape
+from simsched.rewriting.works import Shape, copy_of, joined_shape, shape_of, slice_of, tensor_nbytes
 
 
 def new_name(draft: Draft, name: str) -> str:
@@ -39,7 +38,7 @@ def sole_input(draft: Draft, row: Row) -> Source | None:
     """Return where an operator of one input reads it, or None if that is not known."""
     if len(row.reads) != 1 or not carries_all(draft, row, 0):
         return None
-    return Source(row.reads[0].producer, row.reads[0].slice)
+    return row.reads[0].source
 
 
 def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple[list[Row], dict[str, Source]]:
@@ -91,21 +90,19 @@ def in_order_of_concat(draft: Draft, names: tuple[str, ...], axis: int) -> tuple
     return names
 
 
-def replace_behind_concat(draft: Draft, names: Sequence[str], axis: int, op: Operator) -> Draft | None:
-    """Return the draft in which `op`, behind a new concatenation of what some operators read, stands for them."""
-    before = joined_inputs(draft, names, axis, op.name)
-    after = replace_by_parts(draft, names, _reading_all(op, before), axis, before=[before])
+def replace_behind(
+    draft: Draft, names: Sequence[str], before: Row, op: Operator, axis: int | None = None
+) -> Draft | None:
+    """Return the draft in which `op`, which reads what a new operator `before` it writes, stands for several.
+
+    Its parts along an axis stand for each of them, without one it stands for the last.
+    """
+    whole = Row(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
+    if axis is None:
+        after = draft.replace(names, [before, whole])
+    else:
+        after = replace_by_parts(draft, names, whole, axis, before=[before])
     return None if after is None else joined(after, before.operator.name) or after
-
-
-def replace_behind(draft: Draft, names: Sequence[str], before: Row, op: Operator) -> Draft | None:
-    """Return the draft in which `op`, which reads what a new operator `before` it writes, stands for several."""
-    after = draft.replace(names, [before, _reading_all(op, before)])
-    return None if after is None else joined(after, before.operator.name) or after
-
-
-def _reading_all(op: Operator, before: Row) -> Row:
-    return Row(op, (Read(before.operator.name, None, tensor_nbytes(op.input_shapes[0], op.dtype)),))
 
 
 def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
@@ -134,10 +131,10 @@ def resolved(draft: Draft, read: Read) -> Source:
     row = draft.rows.get(read.producer)
     made = None if row is None else slice_made(row.operator)
     if made is None or row is None or not only_copies(draft, row):
-        return Source(read.producer, read.slice)
+        return read.source
     first = row.reads[0]
     if any(part is not None and part[0] != made[0] for part in (read.slice, first.slice)):
-        return Source(read.producer, read.slice)
+        return read.source
     return Source(first.producer, compose(first.slice, compose(made, read.slice)))
 
 
@@ -202,7 +199,7 @@ def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Dr
         shapes = tuple(sliced_shape(shape_of(draft.operator(read.producer)), read.slice) for read in reads)
         return draft.replace(remove, [Row(replace(row.operator, input_shapes=shapes), reads)])
     if name not in draft.kept:
-        return draft.replace(remove, redirect={name: Source(first.producer, first.slice)})
+        return draft.replace(remove, redirect={name: first.source})
     producer = draft.operator(first.producer)
     _, begin, end = first.slice or (axis, 0, shape_of(producer)[axis])
     return draft.replace(remove, [Row(slice_of(producer, name, axis, begin, end, True), [Read(first.producer)])])

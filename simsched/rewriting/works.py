@@ -33,14 +33,14 @@ Weights
         With n times the bias.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
 from simsched.model import DTYPE_NBYTES, Cluster, Device, Kernel, Operator, roofline
-from simsched.rewriting.slices import sliced_shape
+from simsched.rewriting.draft import sliced_shape
 
 WEIGHTS: Final = "weights"
 
@@ -90,72 +90,54 @@ def shape_of(op: Operator) -> Shape:
     return op.output_shape
 
 
+def joined_shape(shapes: Sequence[Shape], axis: int) -> Shape:
+    """Return the shape of tensors behind each other along an axis."""
+    return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
+
+
 def tensor_nbytes(shape: Sequence[int], dtype: str) -> float:
     """Return the bytes of a tensor."""
     return float(prod(shape) * DTYPE_NBYTES[dtype])
 
 
 def made_from(
-    ops: Sequence[Operator],
-    name: str,
-    *,
-    attributes: Mapping[str, Any],
-    input_shapes: Sequence[Shape],
-    output_shape: Shape,
-    kind: str | None = None,
-    flops: float | None = None,
-    nbytes: float | None = None,
-    weight_nbytes: float | None = None,
-    like: Operator | None = None,
+    ops: Sequence[Operator], name: str, *, output_shape: Shape, like: Operator | None = None, **fields: Any
 ) -> Operator:
     """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's.
 
-    It is of the kind of the first; FLOP and bytes are the sums unless given, and bytes never less than 0.
+    It is of the kind of the first; FLOP and bytes are the sums unless `fields` say otherwise, bytes never less than 0.
     """
     loads = [op.utilization for op in ops if op.utilization is not None]
     kernels = _kernels((like,) if like else ops, output_shape)
-    total = sum(op.nbytes for op in ops)
+    sums = {field: sum(getattr(op, field) for op in ops) for field in ("flops", "nbytes", "weight_nbytes")}
+    given = {"kind": ops[0].kind, **sums, **fields}
+    given["nbytes"] = max(0.0, given["nbytes"]) if sums["nbytes"] else 0.0
     made = Operator(
-        name, kind=kind or ops[0].kind, flops=sum(op.flops for op in ops) if flops is None else flops,
-        nbytes=max(0.0, total if nbytes is None else nbytes) if total else 0.0,
-        weight_nbytes=sum(op.weight_nbytes for op in ops) if weight_nbytes is None else weight_nbytes,
-        kernels=kernels, utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
+        name, kernels=kernels,
+        utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
         intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
-        dtype=ops[0].dtype, attributes=attributes, input_shapes=tuple(input_shapes), output_shape=output_shape,
-        block=ops[0].block, host=max(op.host for op in ops),
+        dtype=ops[0].dtype, output_shape=output_shape, block=ops[0].block, host=max(op.host for op in ops), **given,
     )  # fmt: skip
-    times = _times(ops)
-    if len(times) == len(ops) and not any(op.flops or op.nbytes for op in ops):
-        return replace(made, time=sum(times))
-    return _timed(made, ops)
+    return _timed(made, ops, sum)
 
 
 def copy_of(
-    ops: Sequence[Operator],
-    name: str,
-    *,
-    kind: str,
-    attributes: Mapping[str, Any],
-    input_shapes: Sequence[Shape],
-    output_shape: Shape,
-    flops: float = 0.0,
-    n_reads: int = 1,
+    ops: Sequence[Operator], name: str, *, kind: str, output_shape: Shape, n_reads: int = 1, **fields: Any
 ) -> Operator:
-    """Return an operator with a thread per output that `ops` make necessary, a copy if it has no `flops`.
+    """Return an operator with a thread per output that `ops` make necessary, a copy if `fields` give no FLOP.
 
     It reads `n_reads` times as many bytes as it writes.
     """
-    written = tensor_nbytes(output_shape, ops[0].dtype)
     width = DTYPE_NBYTES[ops[0].dtype]
     n_threads = -(-prod(output_shape) * width // max(_WORD, width))
     has_kernels = any(op.kernels for op in ops)
     made = Operator(
-        name, kind=kind, flops=flops, nbytes=(1 + n_reads) * written,
+        name, kind=kind, nbytes=(1 + n_reads) * tensor_nbytes(output_shape, ops[0].dtype),
         kernels=(Kernel(-(-n_threads // _THREADS), _THREADS, _REGISTERS),) if has_kernels else (),
-        intensity="memory" if any(op.intensity for op in ops) else None, dtype=ops[0].dtype, attributes=attributes,
-        input_shapes=tuple(input_shapes), output_shape=output_shape, block=ops[0].block,
+        intensity="memory" if any(op.intensity for op in ops) else None, dtype=ops[0].dtype,
+        output_shape=output_shape, block=ops[0].block, **fields,
     )  # fmt: skip
-    return _timed(made, ops)
+    return _timed(made, ops, lambda _: None)
 
 
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
@@ -188,14 +170,13 @@ def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]
     return tuple(replace(kernel, blocks=-(-kernel.blocks * n // outputs)) for kernel in ops[-i].kernels)
 
 
-def _times(ops: Sequence[Operator]) -> list[float]:
-    return [op.time for op in ops if op.time is not None]
-
-
-def _timed(made: Operator, ops: Sequence[Operator]) -> Operator:
-    times = _times(ops)
-    if len(times) < len(ops) or not any(op.flops or op.nbytes for op in ops):
+def _timed(made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequence[float]], float | None]) -> Operator:
+    """Return an operator with the time that those it stands for tell, where these say nothing else `otherwise`."""
+    times = [op.time for op in ops if op.time is not None]
+    if len(times) < len(ops):
         return made
+    if not any(op.flops or op.nbytes for op in ops):
+        return replace(made, time=otherwise(times))
     device = _reference()
     return replace(made, time=sum(times) * roofline(made, device) / sum(roofline(op, device) for op in ops))
 
