@@ -11,7 +11,7 @@ from simsched.cli import options as opt
 from simsched.cli.options import Text, Texts, argument, drawn, option, written
 
 if TYPE_CHECKING:
-    from simsched.model import calibrated
+    from simsched.model import Target
 
 
 Parameter = Annotated[str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see whatif --set.")]
@@ -28,7 +28,7 @@ class Question(opt.Plan):
     )] = None  # fmt: skip
     reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
 
-    def ask(self, cluster: "calibrated.Target") -> "ss.WhatIf":
+    def ask(self, cluster: "Target") -> "ss.WhatIf":
         """Return the question."""
         from simsched.experiments.whatif import parse_change
         from workloads import load_kind
