@@ -291,12 +291,14 @@ class Comparison(Result, Document):
     def _cells(self, row: Row, unit: float) -> Sequence[str]:
         if row.reason is not None:
             return (row.scheduler,)
+        sure = row.speedup_low is None or row.speedup_low == row.speedup_high
+        between = "" if sure else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
         return (
             row.scheduler,
             time_text(row.makespan_us, unit),
             *(time_text(us, unit) for us in (row.p50_us, row.p99_us) if self.sampling is not None),
             time_text(row.estimate_us, unit),
-            "-" if row.speedup is None else f"{row.speedup:.2f}x{_between(row)}",
+            "-" if row.speedup is None else f"{row.speedup:.2f}x{between}",
             *(() if self.doubt is None else (str(row.place or "-"),)),
             "-" if row.over_bound is None else f"{row.over_bound:.2f}",
             *map(str, (row.streams, row.devices, row.syncs)),
@@ -326,11 +328,6 @@ class Comparison(Result, Document):
         if unknown:
             notes.append(f"{unknown} of {n_ops} operators have neither kernels nor utilization: they load nothing")
         return "\n".join(notes)
-
-
-def _between(row: Row) -> str:
-    same = row.speedup_low is None or row.speedup_low == row.speedup_high
-    return "" if same else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
 
 
 def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> list[str | Scheduler]:

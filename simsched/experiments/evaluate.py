@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from simsched.base.errors import SimschedError
@@ -84,7 +85,7 @@ def evaluate(
     return Evaluation(plan, trace, drawn, bound_us, scheduled - start, end - scheduled)
 
 
-@dataclass(slots=True)
+@dataclass
 class Yardstick:
     """What all schedules of a graph are measured by, found when it is first asked for.
 
@@ -97,16 +98,15 @@ class Yardstick:
     graph: OpGraph
     cluster: Target
     cost: CostModel | None = None
-    _bound_us: float | None = None
     _sequential: list[tuple[Mapping[str, Any], float | None]] = field(default_factory=list)
 
     def bound(self, graph: OpGraph) -> float:
         """Return the lower bound in us of the graph that a schedule runs, which may be a rewritten one."""
-        if graph is not self.graph:
-            return lower_bound(graph, self.cluster, self.cost)
-        if self._bound_us is None:
-            self._bound_us = lower_bound(graph, self.cluster, self.cost)
-        return self._bound_us
+        return self._bound_us if graph is self.graph else lower_bound(graph, self.cluster, self.cost)
+
+    @cached_property
+    def _bound_us(self) -> float:
+        return lower_bound(self.graph, self.cluster, self.cost)
 
     def sequential(self, conditions: Mapping[str, Any], found: float | None = None) -> float | None:
         """Return the makespan in us of one operator after the other, None if there is none.

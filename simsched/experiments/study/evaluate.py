@@ -32,7 +32,6 @@ Measured = tuple[OpGraph, str, dict[str, tuple[Yardstick, float]]]
 """A graph, its digest, and by digest of each target what rows are measured by, and the sum of all times."""
 OK, REFUSED, FAILED, TIMEOUT = STATUSES
 
-_GRAPHS_KEPT, _TARGETS_KEPT = 2, 32
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]+")
 _RESULTS: Final = (
     "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs", "peak_memory_bytes",
@@ -117,14 +116,14 @@ class Evaluate:
         return True
 
 
-@lru_cache(_TARGETS_KEPT)
+@lru_cache(32)
 def _target(make: Evaluate, point: Items) -> tuple[Target, str]:
     """Return the target of rows, and its digest."""
     target = make_target(dict(point), make.folder)
     return target, target_digest(target)
 
 
-@lru_cache(_GRAPHS_KEPT)  # rows of one unit that come in several batches share a graph
+@lru_cache(2)  # rows of one unit that come in several batches share a graph
 def _graph(make: Evaluate, unit: str, workload: Items, root: int, instance: int) -> Measured:  # noqa: ARG001
     """Return the graph of a unit, whose name tells 1 from 1.0, its digest, and what is known of it on targets."""
     parameters = dict(workload)
