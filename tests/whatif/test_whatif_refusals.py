@@ -113,7 +113,6 @@ REFUSED = {
         (lambda: a.sweep("link.bandwidth", [1], "gpus"), "belong together"),
         (lambda: ss.sensitivity(PLAN), "give the cluster"),
         (lambda: a.sensitivity(parameters=["gpus"]), "gpus takes no factors: ask with `sweep`"),
-        (lambda: a.sensitivity()["gpus"], "there is no row of 'gpus': name it in `parameters`"),
         (lambda: ss.sensitivity(one_stream(chain(0.0)), FREE), "takes no time"),
         (lambda: a.sensitivity(parameters=["overhead.launch"]).plot(), "nothing to draw"),
         (lambda: robust(), "no plans to compare"),

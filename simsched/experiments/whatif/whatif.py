@@ -13,15 +13,7 @@ from simsched.base.io import json_copy
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
-from simsched.experiments.whatif.changes import (
-    PARAMETERS,
-    Absolute,
-    absolute,
-    common,
-    is_taken_as_is,
-    make_change,
-    with_unit,
-)
+from simsched.experiments.whatif.changes import PARAMETERS, Absolute, common, is_taken_as_is, make_change, with_unit
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import Ground, selected
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
@@ -67,7 +59,7 @@ class Sweep(Finding):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        shape = (len(self.values),) if self.values2 is None else (len(self.values), len(self.values2))
+        shape = tuple(len(values) for values in (self.values, self.values2) if values is not None)
         if self.makespan_us.shape != shape or (self.parameter2 is None) != (self.values2 is None):
             raise self.refusal("makespan_us must hold a number for each of the values")
         if not np.isfinite(self.makespan_us).any():
@@ -234,13 +226,6 @@ class Sensitivity(Finding):
     base_us: float
     notes: tuple[str, ...] = ()
 
-    def __getitem__(self, parameter: str) -> Elasticity:
-        """Return the row of a parameter."""
-        found = next((row for row in self.rows if row.parameter == parameter), None)
-        if found is None:
-            raise WhatIfError(f"there is no row of {parameter!r}: name it in `parameters`")
-        return found
-
     def moving(self) -> list[Elasticity]:
         """Return the rows of parameters that move the makespan."""
         least = _LEAST * self.base_us
@@ -258,12 +243,10 @@ class Sensitivity(Finding):
              f"{row.low:.3g} .. {row.high:.3g}", f"{format_time(row.low_us)} .. {format_time(row.high_us)}")
             for row in moving
         ]  # fmt: skip
-        still = len(self.rows) - len(moving)
-        notes = [f"makespan {format_time(self.base_us)}", *self.notes]
-        if still:
-            notes.insert(1, f"{still} more change nothing")
+        still = [f"{len(self.rows) - len(moving)} more change nothing"] if len(moving) < len(self.rows) else []
+        note = "\n".join((f"makespan {format_time(self.base_us)}", *still, *self.notes))
         headings = ("parameter", "value", "elasticity", "factors", "makespan")
-        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes))
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=note)
 
 
 def sensitivity(
@@ -357,7 +340,7 @@ def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[
     ('operators.speed', 'device.sms', 'device.threads_per_sm')
     """
     codes, kinds = asked.graph.labels("kind")
-    used = [text for i, text in enumerate(kinds) if text is not None and (codes == i).any()]
+    used = [kinds[i] for i in np.unique(codes).tolist() if kinds[i] is not None]
     there = ["operators.speed", *(f"operators.{kind}.speed" for kind in used if len(used) > 1)]
     for name, known in PARAMETERS.items():
         values = known.values(asked.cluster)  # None where they differ
@@ -377,7 +360,7 @@ def _moved(asked: Question, parameter: str, value: float | None, part: float) ->
         moved = max(least, moved) if part > 0 else min(least, moved)
         if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
-        factor, new = moved / value, absolute(moved)
+        factor, new = moved / value, Absolute(moved)
     found = asked.tried((parameter, new))
     return found if isinstance(found, str) else (factor, found)
 
