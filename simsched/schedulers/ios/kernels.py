@@ -145,15 +145,11 @@ class PartTable(Table):
     group_at: Column[i4] = length("n_ops")
 
 
-def holds(s: PartTable, state: int, x: int) -> bool:
-    """Return whether a state holds an operator."""
-    return s.masks[state * s.n_words + (x >> 6)] >> (x & 63) & 1 != 0
-
-
 def _is_free(s: PartTable, state: int, u: int) -> bool:
     """Return whether no operator of a state reads from `u`."""
     for e in range(s.reader_ptr[u], s.reader_ptr[u + 1]):
-        if holds(s, state, s.readers[e]):
+        x = s.readers[e]
+        if s.masks[state * s.n_words + (x >> 6)] >> (x & 63) & 1:
             return False
     return True
 
@@ -222,11 +218,6 @@ def build_states(s: PartTable) -> None:
 _SPREAD: Final = 0x1E3779B97F4A7C15
 
 
-def has_room(s: PartTable) -> bool:
-    """Return whether the nodes of another stage, and what is asked for it, can be added."""
-    return s.n_nodes + s.n_ops < s.nodes_room and s.n_written + s.n_ops < s.written_room
-
-
 def _slot(s: PartTable, key: int) -> int:
     """Return the slot of the node with a key, or the free one where it belongs."""
     i = (wrapped(key * _SPREAD) >> 22) & (2 * s.nodes_room - 1)
@@ -261,22 +252,6 @@ def root(s: PartTable, x: int) -> int:
     return x
 
 
-def _draft_groups(s: PartTable) -> int:
-    """Write the groups of the stage that is taken, by their first operators; return how many."""
-    at, n_groups = 0, 0
-    for d in range(s.depth, 0, -1):  # rising
-        first = s.frames[d].operator
-        if s.groups[first].parent == first:
-            s.group_at[n_groups] = at
-            n_groups += 1
-            for e in range(d, 0, -1):
-                if root(s, s.frames[e].operator) == first:
-                    s.drafted[at] = 2 * s.frames[e].operator + 1
-                    at += 1
-            s.drafted[at - 1] -= 1
-    return n_groups
-
-
 def _symbol(s: PartTable, at: int) -> int:
     """Return what a drafted operator looks like: the last of a group before others of its class."""
     return 2 * s.classes[s.drafted[at] >> 1] + (s.drafted[at] & 1)
@@ -296,8 +271,17 @@ def ask_for(s: PartTable, node: int) -> None:
     That is the classes of its operators in order, group by group: groups by their classes, equal ones by
     their first operators. The first stage of a look is written down to be asked for.
     """
-    look, at = LOOKS, s.n_written
-    n_groups = _draft_groups(s)
+    at, n_groups = 0, 0
+    for d in range(s.depth, 0, -1):  # rising
+        first = s.frames[d].operator
+        if s.groups[first].parent == first:
+            s.group_at[n_groups] = at
+            n_groups += 1
+            for e in range(d, 0, -1):
+                if root(s, s.frames[e].operator) == first:
+                    s.drafted[at] = 2 * s.frames[e].operator + 1
+                    at += 1
+            s.drafted[at - 1] -= 1
     for i in range(1, n_groups):
         moved = s.group_at[i]
         j = i
@@ -305,6 +289,7 @@ def ask_for(s: PartTable, node: int) -> None:
             s.group_at[j] = s.group_at[j - 1]
             j -= 1
         s.group_at[j] = moved
+    look, at = LOOKS, s.n_written
     for i in range(n_groups):
         a = s.group_at[i] - 1
         more = 1
@@ -320,14 +305,6 @@ def ask_for(s: PartTable, node: int) -> None:
         s.written[at] = END_OF_STAGE
         s.n_written = at + 1
     s.nodes[node].asked = s.nodes[look].asked
-
-
-def _open_state(s: PartTable) -> None:
-    """Begin with a state and its first frame."""
-    state, value, frame = s.states[s.state], s.values[s.state], s.frames[0]
-    s.depth = 0
-    frame.cell, frame.end, frame.node = state.start, state.end, STAGES
-    value.cost, value.count, value.count_modulo = inf, 0.0, 0
 
 
 def _add(s: PartTable, us: float, rest: int, merge: int) -> None:
@@ -435,7 +412,7 @@ def _search_state(s: PartTable) -> bool:
             if s.depth == 0:
                 return True
             _put_back(s)
-        elif s.left == 0 or (s.mode == COLLECT and not has_room(s)):
+        elif s.left == 0 or s.n_nodes + s.n_ops >= s.nodes_room or s.n_written + s.n_ops >= s.written_room:
             return False
         else:
             s.left -= 1
@@ -454,7 +431,9 @@ def search_endings(s: PartTable) -> None:
     """
     while s.state >= 0:
         if s.depth < 0:
-            _open_state(s)
+            state, value, frame = s.states[s.state], s.values[s.state], s.frames[0]
+            frame.cell, frame.end, frame.node = state.start, state.end, STAGES
+            value.cost, value.count, value.count_modulo, s.depth = inf, 0.0, 0, 0
         if not _search_state(s):
             return
         if s.mode != COLLECT:
