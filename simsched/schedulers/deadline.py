@@ -43,22 +43,20 @@ class Deadline:
         self._scheduler = scheduler
         self._limit = inf if time_limit is None else float(time_limit)
         self._end = inf
-        self._usual: Any = None
-        self._watches = False
+        self._usual: Any = None  # what Ctrl-C did before, while this one hears it
         self._interrupted = False
 
     def __enter__(self) -> "Deadline":
         self._end = running_time() + self._limit
         in_main = threading.current_thread() is threading.main_thread()
-        self._watches = in_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-        if self._watches:
-            self._usual = signal.signal(signal.SIGINT, self._interrupt)
+        if in_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._usual = signal.signal(signal.SIGINT, self._interrupt) or signal.SIG_DFL
         return self
 
     def __exit__(self, *_error: object) -> None:
-        if self._watches:
-            signal.signal(signal.SIGINT, signal.SIG_DFL if self._usual is None else self._usual)
-            self._watches = False
+        if self._usual is not None:
+            signal.signal(signal.SIGINT, self._usual)
+            self._usual = None
 
     def over(self) -> bool:
         """Return whether the search has to stop; the first time that is so, it is logged."""
@@ -68,7 +66,7 @@ class Deadline:
         return self.reason is not None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._interrupted = True
+        self._interrupted, usual = True, self._usual
         self.__exit__()  # a second Ctrl-C is not asked
-        if isinstance(getattr(self._usual, "__self__", None), Deadline):
-            self._usual(number, frame)  # that of the search which this one is a part of
+        if isinstance(getattr(usual, "__self__", None), Deadline):
+            usual(number, frame)  # that of the search which this one is a part of

@@ -175,15 +175,6 @@ def charged_start(s: Lists, i: int, slot: int) -> float:
     return max(issued + s.launch, s.streams[slot].free + s.gap, latest)
 
 
-def charge(s: Lists, i: int) -> None:
-    """Let the host be busy until an operator on its best stream is issued."""
-    s.busy = s.issued
-    for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
-        producer = s.ops[s.inputs[q].op]
-        if producer.slot != s.slot:
-            producer.waited_for = 1
-
-
 @piece("list schedulers")
 def place(s: Lists) -> None:
     """Place operators one by one, each where it ends first (what is ahead of it counts), up to the limit."""
@@ -194,23 +185,22 @@ def place(s: Lists) -> None:
     while s.n_placed < s.limit:
         i = take(s)
         find_best(s, i)
-        if s.charged:
-            charge(s, i)
+        if s.charged:  # the host is busy until the operator is issued
+            s.busy = s.issued
+            for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
+                producer = s.ops[s.inputs[q].op]
+                if producer.slot != s.slot:
+                    producer.waited_for = 1
         use(s, s.streams[s.slot])
-        put(s, i)
-
-
-def put(s: Lists, i: int) -> None:
-    """Place an operator at its best place; those that it lets go on are ready, the lowest first."""
-    op = s.ops[i]
-    op.slot, op.start, op.finish = s.slot, s.start, s.end
-    s.placed[s.n_placed] = i
-    s.n_placed += 1
-    for q in range(s.out_ptr[i], s.out_ptr[i + 1]):
-        reader = s.ops[s.readers[q]]
-        reader.missing -= 1
-        if reader.missing == 0:
-            add(s, s.readers[q])
+        op = s.ops[i]
+        op.slot, op.start, op.finish = s.slot, s.start, s.end
+        s.placed[s.n_placed] = i
+        s.n_placed += 1
+        for q in range(s.out_ptr[i], s.out_ptr[i + 1]):  # what can go on is ready, the lowest first
+            reader = s.ops[s.readers[q]]
+            reader.missing -= 1
+            if reader.missing == 0:
+                add(s, s.readers[q])
 
 
 def add(s: Lists, i: int) -> None:

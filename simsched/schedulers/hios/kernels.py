@@ -50,18 +50,6 @@ class Mapping(Table):
     free: Column[f8] = length("n_states * 2 * n_devices * n_devices")
 
 
-def inputs_ready(t: Mapping, i: int) -> float:
-    """Return when the device of an operator has all that it reads from mapped ones."""
-    ready, d = 0.0, t.ops[i].device
-    for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
-        edge = t.inputs[e]
-        source = t.ops[edge.op]
-        if source.device >= 0:
-            there = t.clock[source.device] if t.released else source.finish
-            ready = max(ready, there + transfer(edge, source.device, d, t.n_devices, t.latency, t.bandwidth))
-    return ready
-
-
 def makespan(t: Mapping, limit: float) -> float:
     """Return when those that are mapped are over, infinity where it is not below `limit`.
 
@@ -77,7 +65,15 @@ def makespan(t: Mapping, limit: float) -> float:
         if op.device < 0:
             continue
         if t.released or i >= t.path[0]:  # what is before the path ends as it did
-            op.finish = max(t.clock[op.device], inputs_ready(t, i)) + t.time[op.device * t.n_ops + i]
+            start = t.clock[op.device]
+            for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
+                edge = t.inputs[e]
+                source = t.ops[edge.op]
+                if source.device >= 0:
+                    there = t.clock[source.device] if t.released else source.finish
+                    us = transfer(edge, source.device, op.device, t.n_devices, t.latency, t.bandwidth)
+                    start = max(start, there + us)
+            op.finish = start + t.time[op.device * t.n_ops + i]
         t.clock[op.device] = op.finish
         latest = max(latest, op.finish)
         if latest >= limit:
@@ -361,17 +357,6 @@ def rearrange(t: Windows, taken: int) -> None:
         t.stages[t.order[place]].place = place
 
 
-def try_stage(t: Windows) -> None:
-    """Take the answer to the question asked, and note the stage if the makespan with it is the least so far."""
-    alone, begin = t.stages[t.first].time, t.stages[t.first].place
-    set_stage(t, t.taken, t.answer)
-    makespan = evaluate(t, begin)
-    set_stage(t, 1, alone)
-    evaluate(t, begin)
-    if makespan < t.best:
-        t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
-
-
 def can_widen(t: Windows) -> bool:
     """Return whether the window has room for the operator after it, and both are in no stage of several."""
     after = t.first + t.taken
@@ -401,8 +386,14 @@ def run_alone(t: Windows) -> None:
 @piece("HIOS schedulers")
 def next_stage(t: Windows) -> None:
     """Go on to the next stage whose latency has to be asked for, or to the end of the turns."""
-    if t.taken > 0:
-        try_stage(t)
+    if t.taken > 0:  # the answer is known: the best stage of the window is that of the least makespan so far
+        alone, begin = t.stages[t.first].time, t.stages[t.first].place
+        set_stage(t, t.taken, t.answer)
+        makespan = evaluate(t, begin)
+        set_stage(t, 1, alone)
+        evaluate(t, begin)
+        if makespan < t.best:
+            t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
     while t.turn < t.n_ops:
         if t.taken == 0:
             t.first, t.taken, t.best_taken, t.best = t.turns[t.turn], 1, 1, t.latency
