@@ -3,8 +3,7 @@
 A study is a TOML file or a `Study`; `run_study` makes its rows, `Results` reads them.
 """
 
-from simsched.experiments.study.results import Results, merge
-from simsched.experiments.study.running import run_study
+from simsched.experiments.study.results import Results, merge, run_study
 from simsched.experiments.study.study import Study
 
 __all__ = ["Results", "Study", "merge", "run_study"]
