@@ -179,7 +179,7 @@ ABOVE, OTHERS = "in a room above", "do not know each other"
         ("simsched/schedulers/lios.py", "from simsched.schedulers import greedy", OTHERS),
         ("simsched/schedulers/lios.py", "from .greedy import greedy", OTHERS),
         ("simsched/schedulers/lios.py", "from simsched.simulator import simulate", "do not know the simulator"),
-        ("simsched/simulator/baking.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
+        ("simsched/simulator/device.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
         ("simsched/experiments/comparison.py", "def f():\n    import workloads.registry", "no model zoo"),
         ("simsched/experiments/comparison.py", "import hwbackend", "no model zoo"),
         ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),

@@ -7,7 +7,7 @@ from small import made, operators
 import simsched as ss
 from simsched.experiments.ranges import COMMON_ERROR, MODEL_ERROR, ranges, unsure_of
 from simsched.model.cluster import PRIORS
-from simsched.simulator.sampling import World, simulate_worlds
+from simsched.simulator.simulate import simulate_worlds
 
 GRAPH = made(operators("a=100 b=100", utilization=0.3))
 CLUSTER = ss.Cluster.preset("a100")
@@ -17,7 +17,7 @@ def test_a_world_is_simulated_as_its_cluster_is():
     """A world whose cost model is that of the graph gives the makespan that `simulate` gives, on each cluster."""
     plans = [ss.schedule(GRAPH, CLUSTER, name) for name in ("sequential", "lios")]
     clusters = [CLUSTER.replace_devices(launch=us) for us in (1.0, 20.0)]
-    worlds = [World(each, lambda op, device: op.time) for each in clusters]
+    worlds = [(each, lambda op, device: op.time) for each in clusters]
     found = simulate_worlds([plan.lower(CLUSTER) for plan in plans], worlds)
     assert found.tolist() == [[ss.simulate(plan, each).makespan for each in clusters] for plan in plans]
 

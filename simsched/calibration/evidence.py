@@ -266,7 +266,7 @@ class MeasuredRun(Checked):
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:
         """Return the simulated makespan in us with operators of these times."""
-        return float(Plan(self.program, cluster).take().makespans(self._launches(cluster, times))[0])
+        return float(Plan(self.program, cluster).makespans(self._launches(cluster, times))[0])
 
     def _launches(self, cluster: Cluster, times: Floats) -> Array:
         """Return what launches ask for; the last answer is kept, because most parameters do not change it."""

@@ -20,8 +20,7 @@ from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes
 from simsched.simulator import Makespans, simulate
-from simsched.simulator.baking import placed_operator_times
-from simsched.simulator.workload import Jitter
+from simsched.simulator.workload import Jitter, placed_operator_times
 
 __all__ = ["Comparison", "Row", "Sampling", "compare", "operators_without_load", "row_of", "scheduler_set"]
 

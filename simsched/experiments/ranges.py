@@ -17,7 +17,7 @@ from simsched.model import Floats, Indices, Operator, OpGraph, Program
 from simsched.model.cluster import PRIORS, Cluster, Device
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
 from simsched.model.costmodel import CostModel, Rates, Target, bare, operator_times, rooflines
-from simsched.simulator.sampling import World, simulate_worlds
+from simsched.simulator.simulate import simulate_worlds
 
 SURE: Final = 0.9
 """With which a range holds the truth, and from which on one schedule is said to be faster than another."""
@@ -136,7 +136,7 @@ def ranges(
     drawn = np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
     known: dict[Any, Any] = {}
     worlds = [
-        World(changed(cluster, unsure, values), _Priced(target, cost, known, rates_of(unsure, values), own))
+        (changed(cluster, unsure, values), _Priced(target, cost, known, rates_of(unsure, values), own))
         for values, own in zip(drawn, own_factors(draws), strict=True)
     ]
     times = np.log(np.maximum(SMALLEST, simulate_worlds(list(runs.values()), worlds)))[which]

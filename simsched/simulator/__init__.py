@@ -1,8 +1,7 @@
 """From a program to a trace: what would run when."""
 
 from simsched.simulator.evaluator import Evaluator
-from simsched.simulator.sampling import Makespans, simulate_batch, simulate_many
-from simsched.simulator.simulate import simulate
+from simsched.simulator.simulate import Makespans, simulate, simulate_batch, simulate_many
 from simsched.simulator.stage_latency import StageLatency
 
 __all__ = ["Evaluator", "Makespans", "StageLatency", "simulate", "simulate_batch", "simulate_many"]

@@ -35,7 +35,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     work.row, work.solo, work.unit, work.dram_share = row, launch.solo, launch.unit, launch.dram_share
     if s.jittered:  # it is drawn out or shortened as the sample says
         work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[row]]
-    work.latency = min(device.latency, work.solo) if launch.blocks else 0.0
+    work.latency = min(device.kernel_latency, work.solo) if launch.blocks else 0.0
     work.arrival, work.place, work.start = s.now, place, -1.0
     if s.jittered:
         work.unit = work.solo - work.latency
@@ -186,7 +186,7 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
         work.start = s.now
         start_running(s, d, lane)
     take(s, d, s.launches[work.row], count)
-    issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.spread, s.now)
+    issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.block_spread, s.now)
 
 
 def free_blocks(s: State, d: int, lane: int, count: int) -> None:
@@ -316,7 +316,7 @@ def run_alone(s: State, d: int, lane: int) -> None:
     while is_later(s.now, end):
         now = end
         end_blocks(work, cohorts, now)
-        end = go_on_alone(work, cohorts, now, launch.residency, device.sms, launch.sm_share, device.spread)
+        end = go_on_alone(work, cohorts, now, launch.residency, device.sms, launch.sm_share, device.block_spread)
         if s.recording and s.n_points < s.point_room:
             resident = work.resident
             slowed = max(1.0, launch.sm_share * fullest(work, device.sms))

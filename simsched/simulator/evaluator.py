@@ -11,7 +11,9 @@ from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.model import CostModel, Program, Schedule, Target, default_cost, operator_times, upon
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Plan, simulate_compiled
+from simsched.simulator.compiled import OVER
+from simsched.simulator.prepared import Plan, begin, finish
+from simsched.simulator.simulate import simulate
 from simsched.simulator.workload import demand_on
 
 Columns = npt.NDArray[np.int64]
@@ -158,7 +160,7 @@ class Evaluator:
         """
         if self.makespan == inf:
             raise ScheduleError("the schedule as it is cannot run: there is no trace of it")
-        return simulate_compiled(self._program(self._columns), self.cluster, self._cost)
+        return simulate(self._program(self._columns), self.cluster, self._cost)
 
     def _place(self, op: str) -> int:
         if op not in self.graph.index:
@@ -173,13 +175,12 @@ class Evaluator:
 
     def _simulate(self, columns: Columns) -> float:
         program = self._program(columns)
-        if not self._runs(columns):
-            return inf
-        launches = self._launches(columns)
-        if launches is None:
-            return inf
-        with suppress(ClusterError):  # a copy without a way to its destination
-            return Plan(program, self.cluster).take().makespan(launches)
+        launches = self._launches(columns) if self._runs(columns) else None
+        if launches is not None:
+            with suppress(ClusterError):  # a copy without a way to its destination
+                run = Plan(program, self.cluster).take()
+                begin(run, launches)
+                return run.makespan if finish(run) == OVER else inf
         return inf
 
     def _program(self, columns: Columns) -> Program:
@@ -206,22 +207,16 @@ class Evaluator:
     def _launches(self, columns: Columns) -> npt.NDArray[Any] | None:
         """Return what the launches ask for on their devices, or None if one does not fit there."""
         alike = self._alike[columns[_DEVICE]]
-        numbers = np.unique(alike)
-        found = [self._rows_on(int(number)) for number in numbers]
-        rows = found[0]
-        if len(found) > 1:
+        numbers = np.unique(alike).tolist()
+        for number in numbers:
+            if number not in self._rows:  # what all launches ask for on the devices of this number
+                d, options = int(np.argmax(self._alike == number)), {"priority": self._priority, "refuse_unfit": False}
+                times = operator_times(self.graph, self.cluster.devices[d], self._cost)
+                self._rows[number] = demand_on(self.graph, self.cluster, d, times, **options)
+        rows = self._rows[numbers[0]]
+        if len(numbers) > 1:
             home = np.empty(len(self.graph), np.int64)
             home[columns[_OP]] = alike
             which = np.searchsorted(numbers, np.repeat(home, np.diff(self.graph.launch_ptr)))
-            rows = np.ascontiguousarray(np.stack(found)[which, np.arange(len(which))])
+            rows = np.stack([self._rows[number] for number in numbers])[which, np.arange(len(which))]
         return rows if np.isfinite(rows["unit"]).all() else None
-
-    def _rows_on(self, number: int) -> npt.NDArray[Any]:
-        """Return what all launches ask for on a device, or on one of those that are alike."""
-        if number not in self._rows:
-            at = int(np.argmax(self._alike == number))
-            times = operator_times(self.graph, self.cluster.devices[at], self._cost)
-            self._rows[number] = demand_on(
-                self.graph, self.cluster, at, times, priority=self._priority, refuse_unfit=False
-            )
-        return self._rows[number]

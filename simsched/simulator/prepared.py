@@ -1,4 +1,4 @@
-"""Runs of programs: what all those on a cluster share, and all of a program there, and the memory of each."""
+"""Runs of programs: what all those on a cluster share, and all of a program there; to begin and to end one."""
 
 from math import inf
 from typing import Any, Final, cast
@@ -6,12 +6,12 @@ from typing import Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.errors import DeadlockError, SimulationError
+from simsched.base.errors import DeadlockError
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
 from simsched.model import COPY, WARP, Cluster, CostModel, Device, Floats, Ints, Program, default_cost
 from simsched.model.cluster.cluster import Routes
 from simsched.model.program import BARRIER, LAUNCH, WAIT
-from simsched.model.trace import Load, Trace
+from simsched.model.trace import Load
 from simsched.simulator import state
 from simsched.simulator.compiled import FULL, MOST_POINTS, NEW, OVER, RUNNING, run_samples
 from simsched.simulator.contention import Channel, Crowd
@@ -41,102 +41,30 @@ def curves_of(s: State) -> list[Load]:
     return [Load(*(np.ascontiguousarray(curve[name]) for name in _CURVE)) for curve in curves]
 
 
-class Memory:
-    """One run after the other in the memory of a state; not for two threads at once.
+def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:
+    """Set a run up for samples; return where their makespans in us will stand.
 
     Parameters
     ----------
-    state
-        Where they run.
-    program
-        What is run; None: what waits for nothing.
-
-    Attributes
-    ----------
-    stopped
-        Set by another thread, it ends a run at the next look, with a `SimulationError`.
+    launches
+        From `demand`.
+    factors
+        Of the time of each operator, shape (n_samples, n_ops); None: one sample of the times as they are.
     """
+    found = np.empty(1 if factors is None else len(factors))
+    s["launches"], s["makespans"] = launches, found
+    s.n_samples, s.jittered, s.status = len(found), factors is not None, NEW
+    if factors is not None:
+        s["factors"] = factors
+    return found
 
-    def __init__(self, state: State, program: Program | None = None) -> None:
-        self.state, self._program, self.stopped = state, program, False
 
-    def makespans(self, launches: Array, factors: Floats | None = None) -> Floats:
-        """Return the makespan in us of each sample.
-
-        Parameters
-        ----------
-        launches
-            From `demand`.
-        factors
-            Of the time of each operator, shape (n_samples, n_ops); None: one sample of the times as they are.
-
-        Raises
-        ------
-        DeadlockError
-            If something is left that nothing will ever release.
-        """
-        found = self._begin(launches, factors)
-        if self._go_on() != OVER:
-            raise self._deadlock()
-        return found
-
-    def makespan(self, launches: Array) -> float:
-        """Return the makespan in us, or inf if the program waits for ever."""
-        self._begin(launches, None)
-        return self.again()
-
-    def again(self) -> float:
-        """Return what `makespan` would, of the same launches: the quickest way to run once more."""
-        self.state.status = NEW
-        return self.state.makespan if self._go_on() == OVER else inf
-
-    def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
-        """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
-        state = self.state
-        self._begin(launches, factors)
-        begin_curves(state, 2 * MOST_POINTS + 2 * len(launches))
-        state["spans"] = np.empty(4 * state.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
-        while self._go_on() == FULL:
-            enlarge(state)
-        state.recording = 0
-        spans, curves = state["spans"][: state.n_spans], curves_of(state)
-        state["spans"] = state["points"] = None
-        if state.status != OVER:
-            raise self._deadlock()
-        columns = {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}
-        return columns, curves
-
-    def _deadlock(self) -> DeadlockError:
-        """Return what the program waits for, as an error."""
-        assert self._program is not None
-        lanes = self.state["lanes"]
-        stuck = lanes[lanes["head"] < lanes["tail"]]
-        waiting = self.state["items"]["code"][stuck["head"]] >> 2
-        held = list(zip(stuck["stream"].tolist(), waiting.tolist(), strict=True))
-        n = self.state.n_events
-        issued = self.state["events"]["time"][n : 2 * n] < inf
-        return deadlock(self._program, self.state["hosts"]["at"].tolist(), held, issued.tolist())
-
-    def _begin(self, launches: Array, factors: Floats | None) -> Floats:
-        """Set all up for samples; return where their makespans will stand."""
-        state = self.state
-        found = np.empty(1 if factors is None else len(factors))
-        state["launches"], state["makespans"] = launches, found
-        state.n_samples, state.jittered = len(found), factors is not None
-        if factors is not None:
-            state["factors"] = factors
-        state.status = NEW
-        return found
-
-    def _go_on(self) -> int:
-        """Run to the end, or until the points are full; return the status."""
-        state, status = self.state, RUNNING
-        while status == RUNNING:  # its budget of events is over
-            run_samples(state)
-            status = state.status
-            if self.stopped:
-                raise SimulationError("the simulation was stopped")
-        return status
+def finish(s: State) -> int:
+    """Run to the end, or until the points are full; return the status."""
+    run_samples(s)
+    while s.status == RUNNING:  # its budget of events is over
+        run_samples(s)
+    return s.status
 
 
 class Search(Table):
@@ -229,9 +157,8 @@ class Platform:
             "room": np.array([_room(device) for device in devices], np.int64).view(state.Room.dtype),
         }
         self.devices = np.zeros(len(devices), state.Device.dtype)
-        for name in ("contention", "interleave", "bandwidth", "copy_rate"):
+        for name in ("contention", "interleave", "bandwidth", "copy_rate", "block_spread", "kernel_latency"):
             self.devices[name] = [getattr(device, name) for device in devices]
-        self.devices["spread"], self.devices["latency"] = _column(devices, "block_spread", "kernel_latency").T
         for name in ("sms", "resident_kernels"):
             self.devices[name] = [min(int(getattr(device, name)), _MOST) for device in devices]
         self.crowds = np.zeros(len(devices), Crowd.dtype)
@@ -304,7 +231,7 @@ class Plan:
     def __init__(self, program: Program, cluster: Cluster) -> None:
         self.program, self.cluster = program.check(), cluster
         self.launches: Array | None = None
-        self.spare: list[Memory] = []
+        self.spare: list[State] = []
         copies, n_devices = program.copies, len(cluster.devices)
         found, self._ways = self._find_streams(), self._find_ways()
         self._begun, values = self._numbers(platform_of(cluster))
@@ -383,28 +310,62 @@ class Plan:
             begun["channels"] = np.concatenate([platform.channels, flows])
         return begun, values
 
-    def move(self, run: Memory, cluster: Cluster) -> None:
-        """Let a `Memory` of this plan go on with another cluster, which differs in numbers alone, not in its routes."""
+    def move(self, cluster: Cluster) -> None:
+        """Let the next run be on another cluster, which differs in numbers alone, not in its routes."""
         begun, values = self._numbers(platform_of(cluster))
+        s = self.take()
         for name, rows in begun.items():
-            run.state[name].view(np.uint8)[:] = rows.view(np.uint8)
+            s[name].view(np.uint8)[:] = rows.view(np.uint8)
         for name, column in values.items():
-            run.state[name] = column
+            s[name] = column
+        self.spare.append(s)
 
-    def take(self) -> Memory:
-        """Return a `Memory` of this plan that nobody else uses; put back among `spare`, it is used again."""
+    def take(self) -> State:
+        """Return the memory for a run, which nobody else uses; put back among `spare`, it is used again."""
         try:
             return self.spare.pop()
         except IndexError:  # as bytes: of rows numpy copies one field after the other
             begun = {name: rows.view(np.uint8).copy().view(rows.dtype) for name, rows in self._begun.items()}
-            return Memory(State(**self._values, **begun), self.program)
+            return State(**self._values, **begun)
 
-    def trace_columns(self, launches: Array, drawn: Array | None = None) -> tuple[dict[str, Array], list[Load]]:
-        """Return what `Memory.trace_columns` does."""
-        run = self.take()
-        found = run.trace_columns(launches, drawn)
-        self.spare.append(run)
+    def makespans(self, launches: Array, factors: Floats | None = None) -> Floats:
+        """Return the makespan in us of each sample; parameters are those of `begin`.
+
+        Raises
+        ------
+        DeadlockError
+            If something is left that nothing will ever release.
+        """
+        s = self.take()
+        found = begin(s, launches, factors)
+        if finish(s) != OVER:
+            raise self._deadlock(s)
+        self.spare.append(s)
         return found
+
+    def trace_columns(self, launches: Array, factors: Floats | None = None) -> tuple[dict[str, Array], list[Load]]:
+        """Return the spans by columns and the load curves of a run; parameters and errors are those of `makespans`."""
+        s = self.take()
+        begin(s, launches, factors)
+        begin_curves(s, 2 * MOST_POINTS + 2 * len(launches))
+        s["spans"] = np.empty(4 * s.n_instructions + 1, Span.dtype)  # three each, and one of what is issued
+        while finish(s) == FULL:
+            enlarge(s)
+        s.recording = 0
+        spans, curves = s["spans"][: s.n_spans], curves_of(s)
+        s["spans"] = s["points"] = None
+        if s.status != OVER:
+            raise self._deadlock(s)
+        self.spare.append(s)
+        return {name: np.ascontiguousarray(spans[name]) for name in Span.dtype.names or ()}, curves
+
+    def _deadlock(self, s: State) -> DeadlockError:
+        """Return what the program waits for, as an error."""
+        stuck = s["lanes"][s["lanes"]["head"] < s["lanes"]["tail"]]
+        waiting = s["items"]["code"][stuck["head"]] >> 2
+        held = list(zip(stuck["stream"].tolist(), waiting.tolist(), strict=True))
+        issued = s["events"]["time"][s.n_events : 2 * s.n_events] < inf
+        return deadlock(self.program, s["hosts"]["at"].tolist(), held, issued.tolist())
 
     def _streams(self, platform: Platform) -> dict[str, Array]:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
@@ -444,13 +405,3 @@ def launches_of(plan: Plan, cost: CostModel | None) -> Array:
     if plan.launches is None:
         plan.launches = demand(plan.program, plan.cluster)
     return plan.launches
-
-
-def simulate_compiled(program: Program, cluster: Cluster, cost: CostModel | None, drawn: Floats | None = None) -> Trace:
-    """Return what would run when; spans and load curves are made by a second run, when they are asked for."""
-    plan = plan_of(program, cluster)
-    launches = launches_of(plan, cost)
-    run = plan.take()
-    makespan = float(run.makespans(launches, drawn)[0])
-    plan.spare.append(run)
-    return Trace.deferred(program, cluster, makespan, lambda: plan.trace_columns(launches, drawn))

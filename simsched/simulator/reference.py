@@ -23,7 +23,7 @@ from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import LEAST_UNIT, end_due, enter, refill, set_up
 from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.prepared import Array, Plan, begin_curves, curves_of, enlarge, host_times
+from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge, host_times
 from simsched.simulator.state import Lane, State
 
 Process = Generator[simpy.Event, Any, Any]
@@ -170,10 +170,8 @@ class Reference:
         self._program, self._cluster = plan.program, plan.cluster
         program = plan.program
         self._captured = program.execution == "graph"
-        self._s = s = plan.take().state
-        s["launches"] = launches
-        if factors is not None:
-            s["factors"], s.jittered = factors, 1
+        self._s = s = plan.take()
+        begin(s, launches, factors)
         begin_curves(s, len(launches))
         reset(s)
         self._env = env = Instants(s)

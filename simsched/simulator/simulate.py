@@ -1,16 +1,32 @@
-"""`simulate`: the front door of the engines."""
+"""From a program to a trace, and to the makespans of many simulations at once.
 
-from typing import Final
+Over the jitter of operator times, of many schedules, and on clusters of other numbers.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from simsched.base.errors import MissingDependencyError, SimulationError, UnknownNameError
-from simsched.model import Cluster, CostModel, Program, Schedule, Target, upon
+from simsched.base.codec import Checked
+from simsched.base.errors import MissingDependencyError, SimschedError, SimulationError, UnknownNameError
+from simsched.base.numeric import is_count
+from simsched.base.shown import as_html
+from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
-from simsched.simulator.prepared import Plan, simulate_compiled
-from simsched.simulator.workload import Jitter, demand, factors
+from simsched.simulator.prepared import Array, Plan, launches_of, plan_of
+from simsched.simulator.workload import Jitter, demand, factors, launch_devices
 
-ENGINES: Final = ("auto", "compiled", "reference")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MOST_BYTES: Final = 2**26  # of the factors of all chunks that wait or run
+_LEAST_WORK, _MOST_WORK = 2**14, 2**21  # instructions in a chunk: about 1 ms, and some tenths of a second
+_CHUNKS: Final = 4  # per worker, so that none is idle for long at the end
+_ENGINES: Final = ("auto", "compiled", "reference")
 
 
 def simulate(
@@ -71,8 +87,8 @@ def simulate(
     """
     schedule, cluster = upon(cluster, schedule)
     program = program_for(schedule, cluster)
-    if engine not in ENGINES:
-        raise UnknownNameError("engine", engine, list(ENGINES))
+    if engine not in _ENGINES:
+        raise UnknownNameError("engine", engine, list(_ENGINES))
     drawn = None if jitter is None else factors(program.graph, jitter, rng, 1)
     if engine == "reference":
         try:
@@ -81,7 +97,10 @@ def simulate(
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
         return Reference(Plan(program, cluster), demand(program, cluster, cost), drawn).run()
-    return simulate_compiled(program, cluster, cost, drawn)
+    plan = plan_of(program, cluster)
+    launches = launches_of(plan, cost)
+    makespan = float(plan.makespans(launches, drawn)[0])
+    return Trace.deferred(program, cluster, makespan, lambda: plan.trace_columns(launches, drawn))  # by a second run
 
 
 def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
@@ -91,3 +110,238 @@ def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
     if program.devices != names:
         raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
     return program
+
+
+@dataclass(frozen=True, eq=False)
+class Makespans(Checked):
+    """Simulated makespans in us, in the order in which they were drawn; shape (n,)."""
+
+    SUBJECT, ERROR = "makespans", SimulationError
+    values: Floats
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Makespans) and np.array_equal(self.values, other.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    _repr_html_ = as_html
+
+    def percentile(self, q: float) -> float:
+        """Return the makespan in us that `q` per cent of the samples do not exceed (linear interpolation)."""
+        return float(np.percentile(self.values, q))
+
+    @property
+    def p50(self) -> float:
+        """Median in us."""
+        return self.percentile(50)
+
+    @property
+    def p95(self) -> float:
+        """95th percentile in us."""
+        return self.percentile(95)
+
+    @property
+    def p99(self) -> float:
+        """99th percentile in us."""
+        return self.percentile(99)
+
+    @property
+    def mean(self) -> float:
+        """Mean in us."""
+        return float(self.values.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation in us."""
+        return float(self.values.std())
+
+
+def simulate_many(
+    schedule: Schedule | Program,
+    cluster: Target,
+    n: int,
+    cost: CostModel | None = None,
+    *,
+    jitter: Jitter,
+    rng: np.random.Generator | int,
+    workers: int = 1,
+) -> Makespans:
+    """Return the makespans of `n` simulations with operator times drawn anew for each.
+
+    Sample k is the makespan of the k-th of `n` successive calls of `simulate` with the same
+    Generator, without its spans and without preparing the program each time.
+
+    Parameters
+    ----------
+    schedule, cluster, cost, jitter
+        As in `simulate`.
+    n
+        Number of samples.
+    rng
+        Generator or seed. A Generator is advanced by `n` draws.
+    workers
+        Threads that simulate at a time; the samples are the same for any number.
+
+    Returns
+    -------
+    Makespans
+        In us, shape (n,).
+
+    Raises
+    ------
+    ScheduleError, DeadlockError, ClusterError
+        As `simulate` does.
+    SimulationError
+        If `n` or `workers` is no whole number of at least 1, `jitter` is missing or out of range,
+        `rng` is missing, or the cluster lacks a device.
+
+    Notes
+    -----
+    O(n E log E) for E instructions. Memory: the samples, a run per worker, and at most 64 MB of
+    random numbers at a time (or those of two samples per worker, if that is more).
+
+    >>> import simsched as ss
+    >>> graph, cluster = ss.OpGraph([ss.Operator("a", time=10.0)]), ss.Cluster.preset("a100").without_overheads()
+    >>> plan = ss.schedule(graph, cluster, "lios")
+    >>> drawn = ss.simulate_many(plan, cluster, 2000, jitter=0.1, rng=0)
+    >>> round(drawn.mean), round(drawn.std)
+    (10, 1)
+    """
+    _require_count("n", n)
+    _require_count("workers", workers)
+    if jitter is None:
+        raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
+    if rng is None:
+        raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+    schedule, cluster = upon(cluster, schedule)
+    plan = plan_of(program_for(schedule, cluster), cluster)
+    launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
+    rows = _rows(plan, int(n), workers)
+    drawn = (factors(plan.program.graph, jitter, generator, min(rows, n - start)) for start in range(0, n, rows))
+    values = np.concatenate(list(_in_order(lambda some: plan.makespans(launches, some), drawn, workers)))
+    del plan.spare[1:]
+    return Makespans(values)
+
+
+def simulate_batch(
+    schedules: Sequence[Schedule | Program], cluster: Target, cost: CostModel | None = None, *, workers: int = 1
+) -> Floats:
+    """Return the makespan of each of many schedules, as `simulate` would find it.
+
+    Parameters
+    ----------
+    schedules
+        Schedules, lowered with the default options of `Schedule.lower`, or programs; of one graph or
+        of several.
+    cluster, cost
+        As in `simulate`; with more than one worker `cost` is called by several threads at a time.
+    workers
+        Threads that lower and simulate at a time; the result is the same for any number.
+
+    Returns
+    -------
+    ndarray
+        Makespans in us, shape (n_schedules,).
+
+    Raises
+    ------
+    ScheduleError, DeadlockError, ClusterError, CostError
+        As `simulate` does, for the first schedule that cannot run; the message begins with its
+        number, counted from 0.
+    SimulationError
+        If `workers` is no whole number of at least 1, or the cluster lacks a device.
+
+    Notes
+    -----
+    O(E log E) for each schedule of E instructions.
+
+    >>> import simsched as ss
+    >>> graph = ss.OpGraph([ss.Operator("a", time=3.0), ss.Operator("b", time=5.0)])
+    >>> cluster = ss.Cluster.preset("a100").without_overheads()
+    >>> plans = [ss.schedule(graph, cluster, "round-robin", streams=n) for n in (1, 2)]
+    >>> ss.simulate_batch(plans, cluster).tolist()
+    [8.0, 5.0]
+    """
+    _require_count("workers", workers)
+
+    def run(place: int) -> float:
+        try:
+            schedule, bare = upon(cluster, schedules[place])
+            plan = Plan(program_for(schedule, bare), bare)  # thousands of them: none is kept
+            return float(plan.makespans(launches_of(plan, cost))[0])
+        except SimschedError as error:
+            error.args = (f"schedule {place}: {error}",)
+            raise
+
+    return np.fromiter(_in_order(run, range(len(schedules)), workers), np.float64, len(schedules))
+
+
+def _require_count(name: str, value: Any) -> None:
+    if not is_count(value, 1):
+        raise SimulationError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
+def _rows(plan: Plan, n: int, workers: int) -> int:
+    """Return how many samples make a chunk.
+
+    Few enough that an interruption ends within some tenths of a second, that all workers have
+    something to do, and that their random numbers take little memory; and no fewer than it takes
+    to make the hand-over of a chunk cheap.
+    """
+    work, nbytes = max(1, len(plan.program)), 8 * len(plan.program.graph)
+    even = -(-n // (_CHUNKS * workers)) if workers > 1 else n
+    most = min(_MOST_WORK // work, _MOST_BYTES // (2 * workers * nbytes))
+    return max(1, min(most, max(even, _LEAST_WORK // work)))
+
+
+def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    """Give the results of a function for each item in order, several of them worked on at a time."""
+    if workers == 1:
+        yield from map(function, items)
+        return
+    pool, waiting = ThreadPoolExecutor(workers), deque[Future[Result]]()
+    try:
+        for item in items:
+            if len(waiting) == 2 * workers:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(function, item))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def simulate_worlds(programs: Sequence[Program], worlds: Sequence[tuple[Cluster, CostModel]]) -> Floats:
+    """Return the makespan of each program in each world in us, shape (n_programs, n_worlds).
+
+    Parameters
+    ----------
+    programs
+        Made for the devices that every world has, by name.
+    worlds
+        Clusters, and how long operators take there: cost models that answer for many at once.
+
+    Raises
+    ------
+    DeadlockError, ClusterError, CostError
+        As `simulate` does.
+
+    Notes
+    -----
+    What launches ask for is found once for all programs that run the same graph, with equal priorities, on equal
+    devices.
+    O(P W E log E) for P programs of E instructions and W worlds.
+    """
+    found = np.empty((len(programs), len(worlds)))
+    devices = [launch_devices(program) for program in programs]
+    plans = [Plan(program, worlds[0][0]) for program in programs] if worlds else []
+    for j, (cluster, cost) in enumerate(worlds):
+        asked: dict[tuple[int, bytes, bytes], Array] = {}
+        for i, (program, device) in enumerate(zip(programs, devices, strict=True)):
+            key = id(program.graph), cluster.kind[device].tobytes(), program.priority.tobytes()
+            if key not in asked:
+                asked[key] = demand(program, cluster, cost)
+            plans[i].move(cluster)
+            found[i, j] = plans[i].makespans(asked[key])[0]
+    return found

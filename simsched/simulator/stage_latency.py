@@ -9,7 +9,8 @@ import numpy as np
 from simsched.base.errors import SimulationError, UnknownNameError
 from simsched.base.numeric import twice
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
-from simsched.simulator.prepared import Memory, platform_of
+from simsched.simulator.compiled import NEW
+from simsched.simulator.prepared import begin, finish, platform_of
 from simsched.simulator.state import Connection, Lane, State
 from simsched.simulator.workload import demand_on
 
@@ -76,8 +77,7 @@ class StageLatency:
         self._queues = int(platform.queues[0])
         self._argument, self._lane_of, self._end = (state[name].data for name in ("argument", "lane_of", "thread_ptr"))
         self._first, self._connection = state["lanes"]["first"].data, state["lanes"]["connection"]
-        self._run = Memory(state)
-        self._run.makespan(rows)
+        begin(state, rows)
 
     def __call__(self, groups: Groups) -> float:
         """Return the latency in us of a stage.
@@ -114,7 +114,9 @@ class StageLatency:
         state.n_lanes = number
         if number > self._queues or state.n_connections:
             state.n_connections = self._share_queues(lanes, number)
-        return self._run.again()
+        state.status = NEW
+        finish(state)
+        return state.makespan
 
     def _share_queues(self, lanes: list[int], n_groups: int) -> int:
         """Let groups beyond the hardware queues share them; return how many queues are shared."""

@@ -122,8 +122,8 @@ class Device(Row):
     """A device; what it is comes first, then how it stands."""
 
     interleave: f8
-    spread: f8
-    latency: f8
+    block_spread: f8
+    kernel_latency: f8
     bandwidth: f8
     copy_rate: f8
     sms: i8

@@ -1,4 +1,4 @@
-"""What each launch of a program asks of its device, as rows that an engine reads."""
+"""What each launch of a program asks of its device, as rows that an engine reads; operators' times where they run."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, SimulationError
 from simsched.base.units import TIE
-from simsched.model import Cluster, CostModel, Device, Kernel, OpGraph, footprint, occupancy, placed_times
-from simsched.model.graph.columns import Floats, Indices, Ints
-from simsched.model.program import LAUNCH, Program
+from simsched.model import LAUNCH, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Program, Schedule, placed_times
+from simsched.model.cluster import footprint, occupancy
+from simsched.model.graph.columns import Indices, Ints
+from simsched.model.graph.derived import with_times
 from simsched.simulator.contention import Solo, find_units
 from simsched.simulator.state import Launch
 
@@ -210,3 +211,32 @@ def factors(graph: OpGraph, jitter: Jitter, rng: np.random.Generator | int | Non
     drawn *= sigma
     drawn -= sigma**2 / 2
     return np.exp(drawn, out=drawn)
+
+
+def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: CostModel | None) -> Floats:
+    """Return the time of each operator alone in us on the device that it is placed on, shape (n_ops,), in graph order.
+
+    A program is one of the devices of the cluster, in their order.
+    """
+    if isinstance(runs, Program):
+        op, device = np.arange(len(runs.graph)), launch_devices(runs)[runs.graph.launch_ptr[:-1]]
+    else:
+        op, device = runs.op, np.array([cluster.index.get(name, -1) for name in runs.devices])[runs.device]
+    times = np.empty(len(runs.graph))
+    times[op] = placed_times(runs.graph, cluster, op, device, cost)
+    return times
+
+
+def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
+    """Return a schedule whose operators have as `time` what a cost model says of them where they are placed.
+
+    It takes as long without the cost model as with it.
+
+    >>> from simsched.model.graph import Operator, OpGraph
+    >>> from simsched.model.plan import Placement
+    >>> plan = Schedule(OpGraph([Operator("a")]), [Placement("a")])
+    >>> baked(plan, Cluster.preset("a100"), lambda op, device: 7.0).graph["a"].time
+    7.0
+    """
+    times = placed_operator_times(plan, cluster, cost)
+    return plan if (times == plan.graph.time).all() else plan.over(with_times(plan.graph, times))

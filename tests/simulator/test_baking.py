@@ -10,7 +10,7 @@ from simsched.model import Cluster, Schedule
 from simsched.model.graph.derived import side_by_side, with_times
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from simsched.simulator.baking import baked, placed_operator_times
+from simsched.simulator.workload import baked, placed_operator_times
 
 PAIR = Cluster.preset("a100", 2)
 

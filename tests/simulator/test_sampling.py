@@ -12,7 +12,6 @@ from small import made, placements
 import simsched as ss
 import workloads
 from simsched.base.errors import CostError, DeadlockError, ScheduleError, SimschedError, SimulationError
-from simsched.simulator import sampling
 
 ONE = ss.Schedule(made("a=10"), placements("a"))
 TWO_GPUS = ss.Cluster.preset("a40", 2)
@@ -42,10 +41,12 @@ def test_samples_are_successive_simulations(seed, jitter, cost):
 def test_the_number_of_workers_changes_nothing(monkeypatch):
     cluster, plan, _ = program(Random(0), 40, 60)
     expected = ss.simulate_many(plan, cluster, 23, jitter=0.2, rng=1).values
-    monkeypatch.setattr(sampling, "_LEAST_WORK", 1)  # as with large programs: several chunks for each worker
+    monkeypatch.setitem(
+        ss.simulate_many.__globals__, "_LEAST_WORK", 1
+    )  # as with large programs: several chunks for each worker
     for workers in (1, 2, 3, 7, 40):
         assert (ss.simulate_many(plan, cluster, 23, jitter=0.2, rng=1, workers=workers).values == expected).all()
-    monkeypatch.setattr(sampling, "_MOST_BYTES", 8)  # one sample at a time
+    monkeypatch.setitem(ss.simulate_many.__globals__, "_MOST_BYTES", 8)  # one sample at a time
     assert (ss.simulate_many(plan, cluster, 23, jitter=0.2, rng=1, workers=2).values == expected).all()
 
 

@@ -12,7 +12,7 @@ from strategies import clusters, graphs
 import simsched as ss
 from simsched.base.errors import WhatIfError
 from simsched.experiments.whatif.throughput import repeated, steady_period, throughput
-from simsched.simulator.baking import placed_operator_times
+from simsched.simulator.workload import placed_operator_times
 
 A100 = ss.Cluster.preset("a100")
 BARE = A100.without_overheads()

@@ -20,7 +20,7 @@ from simsched.model.trace import Trace
 from simsched.model.trace.trace import CriticalPath
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from simsched.simulator.baking import baked
+from simsched.simulator.workload import baked
 
 _SAME: Final = 5e-4  # speedups that differ less from 1 are read as 1
 _REMEDY: Final = "with reschedule=True (--reschedule)"

@@ -17,8 +17,8 @@ from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, 
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import KERNEL
 from simsched.simulator import simulate
-from simsched.simulator.baking import placed_operator_times
 from simsched.simulator.simulate import program_for
+from simsched.simulator.workload import placed_operator_times
 
 _ROUNDS, _FEWEST = 10, 5  # of all slots at first, and of very many instructions
 _LEAST: Final = 32  # requests at first
