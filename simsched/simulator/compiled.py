@@ -366,7 +366,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a launch; return whether it is over."""
     i, row = item.code >> 2, item.argument
     if lane.state == LAUNCH_OVER:
-        _end_work(s, lane, number, KERNEL_SPAN, row, s.launch_op[row])
+        _end_work(s, lane, number, KERNEL_SPAN, row)
         device, drained = s.devices[lane.device], s.events[2 * s.n_events + lane.device]
         if s.now > device.last_time or row > device.last_row:  # of kernels that end together the last in operator order
             device.last_time, device.last_row, drained.cause = s.now, row, lane.cause
@@ -388,13 +388,13 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     return False
 
 
-def _end_work(s: State, lane: Lane, number: int, kind: int, item: int, op: int) -> None:
+def _end_work(s: State, lane: Lane, number: int, kind: int, item: int) -> None:
     """End the kernel or copy that a lane has been at."""
     if s.recording:
         work = s.work[number]
         span = add_span(s, kind, item, lane.device, work.start, s.now)
-        span.op, span.stream, span.cause = op, lane.stream, lane.span_cause
-        span.ready, span.solo = lane.ready, work.solo
+        span.op = s.launch_op[item] if kind == KERNEL_SPAN else s.copy_op[item]
+        span.stream, span.cause, span.ready, span.solo = lane.stream, lane.span_cause, lane.ready, work.solo
         lane.cause = lane.free_cause = s.n_spans - 1
     lane.time = s.makespan = s.now
     lane.free = s.now + lane.gap
@@ -456,7 +456,7 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
         share_links_later(s)
         return False
     if lane.state == COPY_OVER:
-        _end_work(s, lane, number, COPY_SPAN, copy, s.copy_op[copy])
+        _end_work(s, lane, number, COPY_SPAN, copy)
         return True
     # in a captured graph a copy is a node like any other; in a stream copies follow without a gap
     free = lane.free if s.captured else lane.time

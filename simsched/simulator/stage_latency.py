@@ -70,7 +70,7 @@ class StageLatency:
             width=n, ahead=1, lanes=np.zeros(n, Lane.dtype), connections=np.zeros(n, Connection.dtype),
             devices=platform.devices.copy(), crowds=platform.crowds.copy(), thread_ptr=np.zeros(2, np.int64),
             action=np.full(n, LAUNCH, np.int8), place=np.zeros(n, np.int32),
-            argument=np.zeros(n, np.int32), lane_of=np.zeros(n, np.int32), launch_op=np.zeros(n, np.int32),
+            argument=np.zeros(n, np.int32), lane_of=np.zeros(n, np.int32),
         )  # fmt: skip
         state["lanes"]["gap"], state["lanes"]["connection"] = platform.gap[0], -1
         state.n_lanes = state.n_connections = 0
