@@ -46,11 +46,6 @@ class Case(Checked):
     cluster: Cluster
     known: Trace | None = aside()
 
-    @classmethod
-    def of(cls, trace: Trace, plan: Schedule, cost: CostModel | None) -> "Case":
-        """Return the case of a trace, the times that a cost model gave written into the graph."""
-        return cls(baked(plan, trace.cluster, cost), trace.cluster, trace)
-
     @cached_property
     def trace(self) -> Trace:
         """What runs when; of a case from a file it is simulated when somebody asks."""
@@ -220,10 +215,8 @@ class Question(Outcome):
     rescheduled: bool = False
 
     def __repr__(self) -> str:
-        subject, cluster = self.ground.subject, self.ground.cluster.name
-        name = subject.name if isinstance(subject, OpGraph) else subject.graph.name
-        what = ", ".join(map(str, self.changes)) or "no change"
-        return f"WhatIf({name!r} on {cluster!r}: {what}{', re-scheduled' if self.rescheduled else ''})"
+        what = ", ".join((*map(str, self.changes), *["re-scheduled"] * self.rescheduled)) or "no change"
+        return f"WhatIf({self.ground.graph.name!r} on {self.ground.cluster.name!r}: {what})"
 
     # what is to be different
 
@@ -250,11 +243,8 @@ class Question(Outcome):
         return replace(self, changes=(*self.changes, make_change(parameter, value)))
 
     def _set_all(self, values: Mapping[str, Any]) -> Self:
-        asked = self
-        for parameter, value in values.items():
-            if value is not None:
-                asked = asked.set(parameter, value)
-        return asked
+        changes = [make_change(parameter, value) for parameter, value in values.items() if value is not None]
+        return replace(self, changes=(*self.changes, *changes))
 
     def device(self, model: str | None = None, **factors: Number) -> Self:
         """Put another card in the place of every device, or change numbers of the devices there are.
@@ -385,11 +375,11 @@ class Question(Outcome):
 
     def _followed(self, given: CostModel | None) -> CostModel | None:
         """Return a cost model after the changes: the given one where they make no difference."""
-        same = all(rates(old) == rates(new) for old, new in self._replaced)
-        if same and self.revision.all_as_before and (given is None or not self.revision.made):
+        revision, before = self.revision, {new.name: old for old, new in self._replaced}
+        same = all(rates(old) == rates(new) for old, new in self._replaced) and bool((revision.speeds == 1.0).all())
+        if same and all(c.value == 1.0 for c in revision.changes) and (given is None or not revision.made):
             return given
-        before = {new.name: old for old, new in self._replaced}
-        return ChangedCost(default_cost if given is None else given, before, self.revision)
+        return ChangedCost(default_cost if given is None else given, before, revision)
 
     @cached_property
     def plan(self) -> Schedule:
@@ -453,11 +443,8 @@ class Question(Outcome):
 
     def tried(self, *changes: tuple[str, Any]) -> float | str:
         """Return the makespan after further changes, or why they are refused; unknown names are raised."""
-        asked = self
         try:
-            for parameter, value in changes:
-                asked = asked.set(parameter, value)
-            return asked.makespan
+            return replace(self, changes=(*self.changes, *(make_change(*change) for change in changes))).makespan
         except LookupError:
             raise
         except SimschedError as error:
@@ -489,11 +476,15 @@ class Question(Outcome):
 
     def answer(self) -> Answer:
         """Return the answer, which can be kept in a file."""
+
+        def case(trace: Trace, plan: Schedule, cost: CostModel | None) -> Case:
+            return Case(baked(plan, trace.cluster, cost), trace.cluster, trace)
+
         return Answer(
             changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
-            before=Case.of(self.before, self.ground.plan, self.ground.cost),
-            kept=None if self.kept is None else Case.of(self.kept, self.kept_plan, self.cost),
-            after=Case.of(self.after, self.plan, self.cost),
+            before=case(self.before, self.ground.plan, self.ground.cost),
+            kept=None if self.kept is None else case(self.kept, self.kept_plan, self.cost),
+            after=case(self.after, self.plan, self.cost),
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

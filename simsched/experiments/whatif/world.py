@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -42,10 +42,10 @@ class Ground:
 
     subject: Schedule | OpGraph
     target: Target
-    scheduler: str | Scheduler | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    cost: CostModel | None = None
-    load: Callable[..., OpGraph] | None = None
+    scheduler: str | Scheduler | None
+    options: Mapping[str, Any]
+    cost: CostModel | None
+    load: Callable[..., OpGraph] | None
 
     @property
     def by(self) -> str | Scheduler:
@@ -154,12 +154,10 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
     place[inside] = at = int(place[inside[0]])
     src, dst = place[graph.src], place[graph.dst]
     kept = src != dst
-    seen: set[tuple[int, float, float | None]] = set()  # of tensors read by the new operator
-    for e in np.flatnonzero(kept & (dst == at)).tolist():
-        edge = graph.edge(e)
-        row = (int(src[e]), edge.nbytes, edge.transfer)
-        kept[e] = row not in seen
-        seen.add(row)
+    into = np.flatnonzero(kept & (dst == at))  # what the new operator reads: each tensor once
+    transfer = np.nan_to_num(graph.edge_transfer[into], nan=-1.0)
+    _, first = np.unique([src[into], graph.edge_nbytes[into], transfer], axis=1, return_index=True)
+    kept[into] = np.isin(np.arange(len(into)), first)
     rows = [row if row != inside[0] else len(graph) for row in left]
     made = rearranged(graph, rows, src[kept], dst[kept], graph.edge_nbytes[kept], graph.edge_transfer[kept], whole)
     return Rewiring(made, members, whole.name)
@@ -169,14 +167,20 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     rows = [graph.operator(i) for i in inside]
     longest = rows[int(np.argmax(times[inside]))]
     kernel = max(longest.kernels, key=lambda kernel: kernel.share, default=None)
-    ends = [op for i, op in zip(inside, rows, strict=True) if i not in graph.src or _is_read_outside(graph, i, inside)]
+    leads_in = np.isin(graph.dst, inside)
+    read_outside, within = {*graph.src[~leads_in].tolist()}, leads_in & np.isin(graph.src, inside)
+    ends = [op for i, op in zip(inside, rows, strict=True) if i in read_outside or i not in graph.src]
+    saved = float(graph.edge_nbytes[within].sum())  # of what need not go through DRAM
+    for i in inside:
+        written = graph.edge_nbytes[within & (graph.src == i)]
+        saved += 0.0 if i in read_outside else float(written.max(initial=0.0))
     kinds = tuple(dict.fromkeys(op.kind for op in rows))
     name = "+".join(op.name for op in rows)
     while name in graph.index:
         name += "'"
     whole = Operator(
         name, kind="+".join(kinds), flops=sum(op.flops for op in rows),
-        nbytes=max(0.0, sum(op.nbytes for op in rows) - _inner_nbytes(graph, inside)),
+        nbytes=max(0.0, sum(op.nbytes for op in rows) - saved),
         weight_nbytes=sum(op.weight_nbytes for op in rows), host=max(op.host for op in rows),
         kernels=() if kernel is None else (replace(kernel, share=1.0),), utilization=longest.utilization,
         intensity=longest.intensity, dtype=longest.dtype, block=rows[0].block,
@@ -188,21 +192,6 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     if all(op.flops or op.nbytes for op in rows):
         time *= roofline(whole, device) / sum(roofline(op, device) for op in rows)
     return replace(whole, time=time)
-
-
-def _is_read_outside(graph: OpGraph, i: int, inside: list[int]) -> bool:
-    return any(reader not in inside for reader in graph.dst[graph.src == i].tolist())
-
-
-def _inner_nbytes(graph: OpGraph, inside: list[int]) -> float:
-    """Return the bytes of tensors that need not go through DRAM between some operators."""
-    within = np.isin(graph.src, inside) & np.isin(graph.dst, inside)
-    saved = float(graph.edge_nbytes[within].sum())
-    for i in inside:
-        mine = within & (graph.src == i)
-        if mine.any() and not _is_read_outside(graph, i, inside):
-            saved += float(graph.edge_nbytes[mine].max())
-    return saved
 
 
 def _require_convex(graph: OpGraph, inside: list[int]) -> None:
@@ -295,11 +284,6 @@ class Revision:
     def made(self) -> list[str]:
         """Names of operators that changes made, of which a cost model knows nothing: they have their `time`."""
         return [each.made for each in self.rewirings if each.made is not None]
-
-    @property
-    def all_as_before(self) -> bool:
-        """Whether no speed differs from 1."""
-        return bool((self.speeds == 1.0).all()) and all(change.value == 1.0 for change in self.changes)
 
     def speeds_over(self, graph: OpGraph) -> Floats:
         """Return the speeds of the operators of any graph, shape (n_ops,): by their names, else by their kinds."""
