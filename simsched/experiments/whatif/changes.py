@@ -172,16 +172,23 @@ def make_change(parameter: str, value: Any) -> Change:
     WhatIfError
         If the value does not suit it.
     """
-    number = value.value if isinstance(value, Absolute) else value
+    given = value.value if isinstance(value, Absolute) else value
     if is_taken_as_is(parameter):
-        return Change(parameter, _as_it_is(parameter, number), True)
+        names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
+        if names and given not in names:
+            raise UnknownNameError("gpu" if parameter == "device" else parameter, str(given), names)
+        try:
+            taken = _KINDS.get(parameter, Kind()).take((given,) if edits and isinstance(given, str) else given)
+        except Refused as refused:
+            raise WhatIfError(refused.says(parameter)) from None
+        return Change(parameter, tuple(dict.fromkeys(taken)) if edits else taken, True)
     if not _takes_factors(parameter):
         raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, "operators.speed", *_PATTERNS])
-    if not is_number(number) or not (isfinite(number) and number >= 0):
-        raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {number!r}")
-    if speed_of(parameter) is not None and number == 0:
+    if not is_number(given) or not (isfinite(given) and given >= 0):
+        raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {given!r}")
+    if speed_of(parameter) is not None and given == 0:
         raise WhatIfError(f"{parameter}: a speed must be positive; `remove` takes operators out")
-    return Change(parameter, float(number), isinstance(value, Absolute))
+    return Change(parameter, float(given), isinstance(value, Absolute))
 
 
 def is_taken_as_is(parameter: str) -> bool:
@@ -201,17 +208,6 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
     """
     found = re.fullmatch(r"operators(?:\.(.+))?\.speed|operator\.(.+)\.speed", parameter, re.S)
     return None if found is None else (found[1], found[2])
-
-
-def _as_it_is(parameter: str, value: Any) -> Any:
-    names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
-    if names and value not in names:
-        raise UnknownNameError("gpu" if parameter == "device" else parameter, str(value), names)
-    try:
-        taken = _KINDS.get(parameter, Kind()).take((value,) if edits and isinstance(value, str) else value)
-    except Refused as refused:
-        raise WhatIfError(refused.says(parameter)) from None
-    return tuple(dict.fromkeys(taken)) if edits else taken
 
 
 def parse_change(text: str) -> Change:
