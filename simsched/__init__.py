@@ -15,34 +15,22 @@ import simsched.show as _show  # noqa: F401 - fills in how nouns show themselves
 from simsched.base.door import door
 
 if TYPE_CHECKING:
-    from simsched.base.errors import SimschedError
-    from simsched.bounds import lower_bound
-    from simsched.calibration import Calibration, calibrate, recalibrate
-    from simsched.experiments.advise import Advice, advise
-    from simsched.experiments.comparison import Comparison, compare
-    from simsched.experiments.study import Results, Study, run_study
-    from simsched.experiments.whatif import (
-        WhatIf,
-        absolute,
-        breakeven,
-        explain,
-        robust,
-        sensitivity,
-        throughput,
-        what_if,
-    )
-    from simsched.model.cluster import Cluster, Device, Link
-    from simsched.model.costmodel import CostModel, default_cost, roofline
-    from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-    from simsched.model.profile import Profile, Replay
-    from simsched.model.program import Program
-    from simsched.model.schedule import Placement, Schedule
-    from simsched.model.trace import Span, Trace
-    from simsched.optimum import Optimum, optimal
-    from simsched.schedulers import SCHEDULERS, Scheduler, schedule
-    from simsched.show.drawing import to_dot, to_svg
-    from simsched.show.report import write_report
-    from simsched.simulator import Evaluator, Makespans, StageLatency, simulate, simulate_batch, simulate_many
+    from .base.errors import SimschedError
+    from .bounds import lower_bound
+    from .calibration import Calibration, calibrate, recalibrate
+    from .experiments.advise import Advice, advise
+    from .experiments.comparison import Comparison, compare
+    from .experiments.study import Results, Study, run_study
+    from .experiments.whatif import WhatIf, absolute, breakeven, explain, robust, sensitivity, throughput, what_if
+    from .model import Cluster, Device, Edge, Kernel, Link, Operator, OpGraph, Placement, Program, Schedule
+    from .model.costmodel import CostModel, default_cost, roofline
+    from .model.profile import Profile, Replay
+    from .model.trace import Span, Trace
+    from .optimum import Optimum, optimal
+    from .schedulers import SCHEDULERS, Scheduler, schedule
+    from .show.drawing import to_dot, to_svg
+    from .show.report import write_report
+    from .simulator import Evaluator, Makespans, StageLatency, simulate, simulate_batch, simulate_many
 
 _HOME = {
     "base.errors": ("SimschedError",),
@@ -54,12 +42,11 @@ _HOME = {
     "experiments.whatif": (
         "WhatIf", "absolute", "breakeven", "explain", "robust", "sensitivity", "throughput", "what_if",
     ),
-    "model.cluster": ("Cluster", "Device", "Link"),
-    "model.costmodel": ("CostModel", "default_cost", "roofline"),
-    "model.graph": ("Edge", "Kernel", "OpGraph", "Operator"),
+    "model": (
+        "Cluster", "CostModel", "Device", "Edge", "Kernel", "Link", "OpGraph", "Operator", "Placement", "Program",
+        "Schedule", "default_cost", "roofline",
+    ),
     "model.profile": ("Profile", "Replay"),
-    "model.program": ("Program",),
-    "model.schedule": ("Placement", "Schedule"),
     "model.trace": ("Span", "Trace"),
     "optimum": ("Optimum", "optimal"),
     "schedulers": ("SCHEDULERS", "Scheduler", "schedule"),

@@ -1,10 +1,10 @@
 """The public door: arguments of public functions are of the kinds that their hints say."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from simsched.base.errors import ArgumentError, shown
@@ -22,7 +22,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         In one line: the function, the parameter, what it takes, and what it was given. What is inside of a list or a
         mapping is not looked at.
     """
-    told: dict[str, Any] = {}
+    told: dict[str, list[Any]] = {}
     fit: set[tuple[int | str, type]] = set()
     parameters = signature(function)
 
@@ -31,10 +31,10 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         kinds_given = {(i, type(value)) for i, value in enumerate(args)} | {(n, type(v)) for n, v in kwargs.items()}
         if kinds_given <= fit:  # what fits depends on the type alone
             return function(*args, **kwargs)
-        told.update(told or get_type_hints(function))
+        told.update(told or {name: [*_kinds(hint)] for name, hint in get_type_hints(function).items()})
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
-            if name in told and not _fits(value, told[name]):
-                kinds = " or ".join(dict.fromkeys(_names(told[name])))
+            if name in told and not any(_is(value, kind) for kind in told[name]):
+                kinds = " or ".join(dict.fromkeys(getattr(kind, "__name__", str(kind)) for kind in told[name]))
                 raise ArgumentError(
                     f"{function.__name__}: {name} takes {kinds}, not {type(value).__name__} {shown(value)}"
                 )
@@ -44,30 +44,22 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _kinds(hint: Any) -> Iterator[Any]:
+    """Give the kinds that a hint allows: classes, None, and what refuses nothing."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _fits(value, arguments[0])
-    if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in arguments)
-    if hint in (int, float):
-        return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
-    kind = origin or hint
-    if kind is type(None) or hint is None:
+    if origin in (Annotated, Union, UnionType):
+        for each in arguments[:1] if origin is Annotated else arguments:
+            yield from _kinds(each)
+    else:
+        yield None if hint is NoneType else origin or hint
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind in (int, float):
+        return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+    if kind is None:
         return value is None
-    if kind is Callable:
-        return callable(value)
-    if hint is Any or not isinstance(kind, type):
+    if kind is Any or not isinstance(kind, type):
         return True
     protocol = getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False)
     return protocol or isinstance(value, kind)
-
-
-def _names(hint: Any) -> list[str]:
-    """Return what errors call the kinds that a hint allows."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return [name for each in arguments for name in _names(each)]
-    if hint in (None, type(None)):
-        return ["None"]
-    return [getattr(origin or hint, "__name__", str(hint))]

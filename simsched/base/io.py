@@ -79,10 +79,8 @@ def require_writable(path: str) -> None:
 @contextmanager
 def reading_once() -> Iterator[None]:
     """Keep what pipes and devices give within a ``with`` block: whoever reads one again gets the same bytes."""
-    if _given.get() is not None:
-        yield
-        return
-    token = _given.set({})
+    given = _given.get()
+    token = _given.set({} if given is None else given)
     try:
         yield
     finally:
@@ -100,7 +98,7 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
+def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     """Return what a file holds, or its first `most` bytes.
 
     Raises
@@ -109,13 +107,12 @@ def read_bytes(path: str | os.PathLike[str], most: int = -1) -> bytes:
         If the file cannot be read, or has more than `MOST_BYTES`.
     """
     given, name = _given.get(), os.fspath(path)
-    if given is not None and name in given:
-        return given[name][: most if most >= 0 else None]
-    with file_errors("read", path), Path(path).open("rb") as file:
-        if given is None or not is_stream(path):
-            return file.read(most) if most >= 0 else _read_whole(file, path)
-        given[name] = _read_whole(file, path)
-        return given[name][: most if most >= 0 else None]
+    if given is None or name not in given:
+        with file_errors("read", path), Path(path).open("rb") as file:
+            if given is None or not is_stream(path):
+                return _read_whole(file, path) if most is None else file.read(most)
+            given[name] = _read_whole(file, path)
+    return given[name][:most]
 
 
 def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:

@@ -80,14 +80,8 @@ def frozen(array: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
 
 def same_columns(one: Any, other: Any, names: Iterable[str]) -> bool:
     """Return whether two things are alike in some columns, each an array or None; NaN equals itself."""
-    for name in names:
-        mine, theirs = getattr(one, name), getattr(other, name)
-        if mine is None or theirs is None:
-            if mine is not theirs:
-                return False
-        elif not np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f"):
-            return False
-    return True
+    pairs = ((getattr(one, name), getattr(other, name)) for name in names)
+    return all(np.array_equal(a, b, equal_nan=a is not None and a.dtype.kind == "f") for a, b in pairs)
 
 
 def whole_numbers(values: npt.ArrayLike) -> npt.NDArray[Any] | None:

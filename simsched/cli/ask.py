@@ -98,10 +98,10 @@ def sweep(
     values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None, plot: Plot = None,
 ) -> None:  # fmt: skip
     """Say how the makespan changes with a parameter, or with two."""
-    if parameter2 is not None and values2 is None:
-        raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
     axes: list[Any] = [parameter, _values(parameter, values)]
-    if parameter2 is not None and values2 is not None:
+    if parameter2 is not None:
+        if values2 is None:
+            raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
         axes += [parameter2, _values(parameter2, values2)]
     found = plan.ask(target.read()).sweep(*axes)
     result.tell(found, files=[("picture", plot, found.plot)])
@@ -158,10 +158,14 @@ def throughput(
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
 
-def robust(graph: opt.Graph, draws: opt.Robust, target: opt.Target, result: opt.Result, box: opt.Box = None) -> None:
+def robust(
+    graph: opt.Graph, target: opt.Target, result: opt.Result, schedulers: opt.Schedulers = "fast",
+    jitter: Annotated[float, opt.JITTER] = opt.USUAL_JITTER, seed: opt.Seed = 0,
+    samples: Annotated[int, option("Runs of each schedule.", min=1, max=opt.MOST_SAMPLES)] = 1000, box: opt.Box = None,
+) -> None:  # fmt: skip
     """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read()
-    compared = draws.compare(graph, cluster, plain=True)
-    found = ss.robust(compared.plans, cluster, jitter=draws.jitter, samples=draws.samples, rng=draws.seed)
+    compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
+    found = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
     result.tell(found, found.table, *refused, files=[("picture", box, found.plot)])

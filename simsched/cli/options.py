@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from simsched.model import costmodel
     from workloads.formats.kineto_issuing import TracedProgram
 
-_MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
+MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
 _SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
@@ -236,9 +236,10 @@ Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
 Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
 Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
+JITTER_AT = 1
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
-_JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000)
-Jitter = Annotated[float | None, _JITTER]
+JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000)
+Jitter = Annotated[float | None, JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
 RunSeed = Annotated[int, option("Seed of schedules drawn at random.", min=0)]
 Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=_MOST_REPEATS)]
@@ -387,15 +388,15 @@ class Compare:
     seed: Seed = 0
     samples: Annotated[int | None, option(
         "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
-        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=_MOST_SAMPLES)] = None  # fmt: skip
+        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=MOST_SAMPLES)] = None  # fmt: skip
 
-    def compare(self, source: Graph, cluster: "costmodel.Target", *, plain: bool = False) -> "ss.Comparison":
+    def compare(self, source: Graph, cluster: "costmodel.Target", *, traced: bool = True) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
 
         Parameters
         ----------
-        plain
-            Without samples, and without what a profiler trace ran.
+        traced
+            Also what a profiler trace ran.
 
         Raises
         ------
@@ -403,23 +404,14 @@ class Compare:
             If none of them finds a schedule.
         """
         graph = source.read()
-        asked = read_schedulers(self.schedulers, graph, traced=not plain and source.traced is not None)
+        asked = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
-        given: dict[str, Any] = {"jitter": jitter, "rng": self.seed, "samples": self.samples}
         with progress(len(asked)) as tell:
-            found = ss.compare(graph, cluster, asked, progress=tell, **({} if plain else given))
+            found = ss.compare(graph, cluster, asked, jitter=jitter, rng=self.seed, samples=self.samples, progress=tell)
         if not found.plans:
             row = found.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
         return replace(found, named=not {"fast", "all"} & set(self.schedulers.split(",")))
-
-
-@dataclass(frozen=True)
-class Robust(Compare):
-    """Schedulers, and how many samples are drawn."""
-
-    jitter: Annotated[float, _JITTER] = USUAL_JITTER
-    samples: Annotated[int, option("Runs of each schedule.", min=1, max=_MOST_SAMPLES)] = 1000
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,6 @@ def print_pairs(pairs: Pairs) -> None:
         print(f"{name:<{width}}  {text}".rstrip())
 
 
-def as_text(data: Mapping[str, Any]) -> str:
-    """Return data as JSON."""
-    return json.dumps(data, indent=1, allow_nan=False)
-
-
 def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
     """Write files, then print.
 
@@ -55,7 +50,7 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
     as_json
         Whether JSON is printed, and nothing else.
     """
-    said = [as_text(data())] if as_json else shown  # what goes wrong does so before a file
+    said = [json.dumps(data(), indent=1, allow_nan=False)] if as_json else shown  # what goes wrong does so first
     asked = [(name, path, write) for name, path, write in files if path is not None]
     for _, path, write in asked:
         write(path)
