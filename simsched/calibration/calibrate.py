@@ -212,14 +212,11 @@ def _graph_of(profiles: Sequence[Profile], graph: OpGraph | None) -> OpGraph | N
 
 def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator) -> list[bool]:
     """Return which runs no fit is to see: a part of those on several streams, if there are enough."""
-    several = [i for i, run in enumerate(runs) if run.is_concurrent]
+    several = np.flatnonzero([run.is_concurrent for run in runs])
     few = not part or len(several) < _FEWEST_TO_HOLD_OUT
     count = 0 if few else min(max(1, round(part * len(several))), len(several) - 1)
-    chosen = rng.permutation(len(several))[:count]
-    unseen = [False] * len(runs)
-    for i in chosen.tolist():
-        unseen[several[i]] = True
-    return unseen
+    chosen = several[rng.permutation(len(several))[:count]].tolist()
+    return [i in chosen for i in range(len(runs))]
 
 
 def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:

@@ -64,19 +64,15 @@ def conv_of(op: Operator) -> Conv | None:
     if min(*stride, *kernel) < 1 or given.get("out_channels", conv.out_channels) != conv.out_channels:
         return None
     dilation = rest.get("dilation", [1] * axes)
-    return conv if _are_counts(dilation, axes) and _output_size(conv, dilation) == op.output_shape[2:] else None
+    if not _are_counts(dilation, axes):
+        return None
+    windows = zip(conv.input_shape[2:], kernel, stride, padding, dilation, strict=True)
+    made = tuple((size + 2 * p - (d * (k - 1) + 1)) // s + 1 for size, k, s, p, d in windows)
+    return conv if made == op.output_shape[2:] else None
 
 
 def _are_counts(values: Any, n: int) -> bool:
     return isinstance(values, list) and len(values) == n and all(type(value) is int and value >= 0 for value in values)
-
-
-def _output_size(conv: Conv, dilation: Sequence[int]) -> Shape:
-    """Return height and width of what a convolution makes of its input."""
-    return tuple(
-        (size + 2 * p - (d * (k - 1) + 1)) // s + 1
-        for size, k, s, p, d in zip(conv.input_shape[2:], conv.kernel, conv.stride, conv.padding, dilation, strict=True)
-    )
 
 
 def are_alike(convs: Sequence[Conv]) -> bool:

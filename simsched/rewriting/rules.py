@@ -51,6 +51,7 @@ References
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -181,7 +182,7 @@ def _activations(draft: Draft) -> Iterator[Match]:
                 yield name, *names
     for kind in ACTIVATIONS:
         for a, b in pairs_in(_related(draft, kind)):
-            if draft.rows[a].reads[0][:2] != draft.rows[b].reads[0][:2]:  # not twice the same
+            if draft.rows[a].reads[0].source != draft.rows[b].reads[0].source:  # not twice the same
                 yield a, b
 
 
@@ -238,80 +239,51 @@ def _needless(draft: Draft) -> Iterator[Match]:
         if len(row.reads) > 1 and splitting.joined(draft, name) is not None:
             yield (name,)
         for reader in dict.fromkeys(reader for reader, _ in draft.readers.get(name, ())):
-            if _direct_reads(draft, name, reader):
+            if _direct_reads(draft, name, reader)[0]:
                 yield name, reader
 
 
 def _cleaned(draft: Draft, match: Match) -> Draft | None:
-    return splitting.joined(draft, match[0]) if len(match) == 1 else _read_directly(draft, *match)
-
-
-def _direct_reads(draft: Draft, name: str, reader: str) -> dict[int, Source]:
-    """Return by input of a reader where it can read what it reads of a concatenation.
-
-    Of a reader that is itself a slice, input 0 stands for what it cuts out.
-    """
-    row = draft.rows[reader]
-    pieces = _pieces(draft, draft.rows[name])
-    asked = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
+    """Return the draft in which a concatenation or a reader of one reads what was put there."""
+    if len(match) == 1:
+        return splitting.joined(draft, match[0])
+    found, remove = _direct_reads(draft, *match)
+    row = draft.rows[match[1]]
     if slice_made(row.operator) is not None:
-        asked = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
-    found = {
-        i: pieces[cut.slice]
-        for i, cut in asked.items()
-        if cut.producer == name and cut.slice is not None and cut.slice in pieces
-    }
-    if slice_made(row.operator) is not None and any(
-        piece.slice is not None and not draft.can_be_sliced(reader, piece.slice[0]) for piece in found.values()
-    ):
-        return {}
-    return {} if _leaves_over(draft, name, reader, found) else found
-
-
-def _is_needed(draft: Draft, name: str, reader: str, found: Mapping[int, Source]) -> bool:
-    """Say whether a concatenation is still read if a reader reads elsewhere what it can."""
-    return name in draft.kept or any(who != reader or i not in found for who, i in draft.readers[name])
-
-
-def _leaves_over(draft: Draft, name: str, reader: str, found: Mapping[int, Source]) -> bool:
-    """Say whether then something would be computed that nobody reads."""
-    if _is_needed(draft, name, reader, found):
-        return False
-    now_read = [source.producer for source in found.values()]
-    return any(
-        read.producer not in now_read
-        and read.producer in draft.rows
-        and read.producer not in draft.kept
-        and all(who == name for who, _ in draft.readers[read.producer])
-        for read in draft.rows[name].reads
-    )
-
-
-def _pieces(draft: Draft, concat: Row) -> dict[Slice, Source]:
-    """Return what a concatenation reads, by the slice that this is of what it writes."""
-    axis = splitting.axis_of_concat(concat.operator)
-    if axis is None or not splitting.only_copies(draft, concat):
-        return {}
-    found: dict[Slice, Source] = {}
-    begin = 0
-    for read, shape in zip(concat.reads, concat.operator.input_shapes, strict=True):
-        found[(axis, begin, begin + shape[axis])] = read.source
-        begin += shape[axis]
-    return found
-
-
-def _read_directly(draft: Draft, name: str, reader: str) -> Draft | None:
-    """Return the draft in which a reader of a slice of a concatenation reads what was put there."""
-    found = _direct_reads(draft, name, reader)
-    row = draft.rows[reader]
-    remove = [reader] if _is_needed(draft, name, reader, found) else [reader, name]
-    if slice_made(row.operator) is not None:
-        return draft.replace(remove, redirect={reader: found[0]})
+        return draft.replace(remove, redirect={match[1]: found[0]})
     reads = [
         read._replace(producer=found[i].producer, slice=found[i].slice) if i in found else read
         for i, read in enumerate(row.reads)
     ]
     return draft.replace(remove, [Row(row.operator, reads)])
+
+
+def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Source], list[str]]:
+    """Return by input of a reader where it can read what it reads of a concatenation, and what then is replaced.
+
+    Of a reader that is itself a slice, input 0 stands for what it cuts out.
+    """
+    concat, row = draft.rows[name], draft.rows[reader]
+    axis, pieces = splitting.axis_of_concat(concat.operator), dict[Slice | None, Source]()
+    if axis is not None and splitting.only_copies(draft, concat):
+        sizes = [shape[axis] for shape in concat.operator.input_shapes]
+        for read, size, end in zip(concat.reads, sizes, accumulate(sizes), strict=True):
+            pieces[axis, end - size, end] = read.source
+    asked = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
+    is_slice = slice_made(row.operator) is not None
+    if is_slice:
+        asked = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
+    found = {i: pieces[cut.slice] for i, cut in asked.items() if cut.producer == name and cut.slice in pieces}
+    if is_slice and any(each.slice and not draft.can_be_sliced(reader, each.slice[0]) for each in found.values()):
+        return {}, []
+    if name in draft.kept or any(who != reader or i not in found for who, i in draft.readers[name]):
+        return found, [reader]  # others still read the concatenation
+    now_read = [source.producer for source in found.values()]
+    for read in concat.reads:
+        inner = read.producer in draft.rows and read.producer not in draft.kept and read.producer not in now_read
+        if inner and all(who == name for who, _ in draft.readers[read.producer]):
+            return {}, []  # it would be computed, and nobody reads it
+    return found, [reader, name]
 
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType({

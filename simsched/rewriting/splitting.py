@@ -207,13 +207,7 @@ def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Dr
 
 def _without_reader(draft: Draft, row: Row, reads: Sequence[Read]) -> list[str]:
     """Return the slices that nobody needs any more if an operator has other reads."""
-    still = [read.producer for read in reads]
-    return [
-        name
-        for name in dict.fromkeys(read.producer for read in row.reads)
-        if name in draft.rows
-        and slice_made(draft.rows[name].operator) is not None
-        and name not in draft.kept
-        and name not in still
-        and all(reader == row.operator.name for reader, _ in draft.readers[name])
-    ]
+    still = [*draft.kept, *(read.producer for read in reads)]
+    before = dict.fromkeys(read.producer for read in row.reads if read.producer in draft.rows)
+    cuts = [name for name in before if name not in still and slice_made(draft.rows[name].operator) is not None]
+    return [name for name in cuts if all(reader == row.operator.name for reader, _ in draft.readers[name])]
