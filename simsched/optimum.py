@@ -175,28 +175,18 @@ class Listed(NamedTuple):
     ends: list[float]
 
 
-def _first(instance: Instance, cluster: Cluster, cost: CostModel | None, starts: Sequence[Schedule]) -> Listed:
-    """Return the best to start from: of schedules given, of those of list schedulers, and of some of our own.
+def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> Listed:
+    """Return the best to start from: of the schedules of list schedulers, and of some of our own.
 
     Each is listed anew, operators in its launch order, each on the stream of its device that is free first.
     """
-    graph, plans = instance.graph, []
-    for plan in starts if isinstance(starts, list | tuple) else (starts,):
-        if not isinstance(plan, Schedule) or plan.graph != graph:
-            raise SchedulerError(
-                "optimal: starts must be schedules of the graph itself, not of another or rewritten one"
-            )
-        plans.append(plan.check(cluster))
-    streams = {"streams": instance.streams}
+    graph, streams, found = instance.graph, {"streams": instance.streams}, []
     for name, options in (("heft", streams), ("peft", streams), ("etf", streams), ("inter-lp", {})):
         with suppress(SimschedError):  # where it does not suit the graph, others will
-            plans.append(schedule(graph, cluster, name, cost, **options))
-    found = []
-    for plan in plans:
-        number = np.array([cluster.index.get(name, -1) for name in plan.devices])
-        device = np.empty(len(graph), np.int64)
-        device[plan.op] = number[plan.device]
-        found.append(list_schedule(instance, place_of(plan.op).tolist(), device.tolist()))
+            plan = schedule(graph, cluster, name, cost, **options)
+            device = np.empty(len(graph), np.int64)
+            device[plan.op] = np.array([cluster.index[name] for name in plan.devices])[plan.device]
+            found.append(list_schedule(instance, place_of(plan.op).tolist(), device.tolist()))
     head, tail = instance.reach
     onward = (tail + instance.times).min(axis=0)
     for rank in (-onward, head.min(axis=0), -instance.times.min(axis=0)):
@@ -206,8 +196,7 @@ def _first(instance: Instance, cluster: Cluster, cost: CostModel | None, starts:
     best = min(found, key=lambda plan: plan.makespan)
     if best.makespan == inf:
         raise SchedulerError(
-            "optimal: no list schedule can run, as operators fit on different devices that no links join; "
-            "give links, or a schedule in starts"
+            "optimal: no list schedule can run, as operators fit on different devices that no links join; give links"
         )
     return best
 
@@ -412,7 +401,6 @@ def optimal(
     *,
     cost: CostModel | None = None,
     streams: Size = 1,
-    starts: Sequence[Schedule] = (),
     budget: Seconds | None = None,
     workers: Size = 4,
     rng: Rng = 0,
@@ -429,8 +417,6 @@ def optimal(
         Time of an operator alone on a device in us; by default its `time`, else a roofline.
     streams
         Operators that a device runs at a time, each in its solo time.
-    starts
-        Schedules of this graph to start from; of each the devices and the launch order are taken.
     budget
         Limit in CP-SAT's deterministic seconds, which count work done; None for none.
     workers
@@ -450,9 +436,7 @@ def optimal(
     MissingDependencyError
         If OR-tools is not installed.
     SchedulerError
-        If an option is out of range, an operator fits on no device, or a start is of another graph.
-    ScheduleError
-        If a start is for other devices.
+        If an option is out of range, or an operator fits on no device.
 
     Notes
     -----
@@ -461,10 +445,9 @@ def optimal(
     launching and waiting cost nothing. This is the model of list schedulers and of their estimates, not
     that of `simulate`: neither makespan nor bound hold for simulated times, of which `lower_bound` is a bound.
 
-    *Search.* The best of the schedules in `starts`, of the list schedulers of the library and of a few of our
-    own is the hint that CP-SAT improves on; see `Model` for the program. The bounds of
-    `simsched.bounds`, with streams as the resource, are part of it, and end the search at once where the hint
-    meets them.
+    *Search.* The best of the schedules of the list schedulers of the library and of a few of our own is the hint
+    that CP-SAT improves on; see `Model` for the program. The bounds of `simsched.bounds`, with streams as the
+    resource, are part of it, and end the search at once where the hint meets them.
 
     *Numbers.* CP-SAT counts in whole numbers, see `whole_of`; the makespan is evaluated anew in us. Of times that are
     no whole numbers of a unit a gap of some 1e-7 may be left of a finished search.
@@ -489,7 +472,7 @@ def optimal(
         except ImportError:
             raise MissingDependencyError("an exact optimum needs OR-tools: pip install 'simsched[exact]'") from None
         instance = instance_of(graph, cluster, cost, min(streams, len(graph)))
-        best = _first(instance, cluster, cost, starts)
+        best = _first(instance, cluster, cost)
         search: dict[str, Any] = {"start_us": best.makespan, "bound_us": instance.bound, "branches": 0, "conflicts": 0}
         whole = whole_of(instance, best.makespan)
         least = ceil(whole.bound * (1 - 1e-12) - 1e-6)  # a time of whole numbers is no less than the next one

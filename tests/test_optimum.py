@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulers.brute_force import best_makespan
 from schedulers.listing_oracle import last
-from small import DEEP, UNEQUAL, WIDE, made, operators, placements
+from small import DEEP, UNEQUAL, WIDE, made, operators
 from strategies import graphs
 
 from simsched.base.errors import MissingDependencyError, SchedulerError
 from simsched.bounds import lower_bound
-from simsched.model import Cluster, Link, OpGraph, Schedule
+from simsched.model import Cluster, Link, OpGraph
 from simsched.optimum import _run, instance_of, optimal, whole_of
 from simsched.schedulers import schedule
 from workloads.random_dags import random_layered
@@ -29,7 +29,7 @@ ONE, TWO, THREE = (Cluster.preset("a100", n) for n in (1, 2, 3))
 ROW = Cluster(THREE.devices, (("gpu0", "gpu1", Link(2.5e5, 1.0)), ("gpu1", "gpu2", Link(1e5, 3.0))))
 
 
-FIVE, READ = made("a=3 b=3 c=2 d=2 e=2"), made("a=1 b=2", "ab:0")
+FIVE = made("a=3 b=3 c=2 d=2 e=2")
 
 
 APART = made("a=3 b=3 c=4 d=2")
@@ -63,9 +63,6 @@ BY_HAND = {
     "each pair of devices has its own moves": (PAIRWISE, TWO, {}, 13.0),
     "of three devices, too": (PAIRWISE, THREE, {}, 13.0),
     "what takes longer than the horizon is out of the question": (made("a=1 b=2", "ab:1e15"), TWO, {}, 3.0),
-    # b on gpu1 is launched before a on gpu0, from which it reads
-    "a start may launch in an order of its own": (
-        READ, TWO, {"starts": [Schedule(READ, placements("b@1 a")).check(TWO)]}, 3.0),
     # longest first gives 3+2+2 = 7 beside 3+2, the best is 3+3 beside 2+2+2
     "better than list scheduling": (FIVE, TWO, {}, 6.0),
 }  # fmt: skip
@@ -159,22 +156,11 @@ def test_what_takes_longer_than_the_horizon_is_out_of_the_question():
     assert whole.moves[0].tolist() == [[0.0, inf], [inf, 0.0]]
 
 
-# Starts, options, ends ---------------------------------------------------------------------------
+# Options, ends ---------------------------------------------------------------------------
 
 
-def test_a_given_start_is_used():
-    """The best schedule of five, given; the search has only to prove it, and not from 7."""
+def test_the_search_begins_with_a_list_schedule():
     assert optimal(FIVE, TWO).search["start_us"] == 7.0
-    best = Schedule(FIVE, placements("a b c@1 d@1 e@1"))
-    for starts in ([best], best):
-        found = optimal(FIVE, TWO, starts=starts)
-        assert (found.search["start_us"], found.search["branches"]) == (6.0, 0)
-
-
-@pytest.mark.parametrize("starts", [3, [None], [Schedule(made("z=1"), placements("z"))]])
-def test_starts_that_cannot_be(starts):
-    with pytest.raises(SchedulerError, match=r"^optimal: starts must be schedules of the graph itself"):
-        optimal(made("a=1"), TWO, starts=starts)
 
 
 def test_ortools_is_missing(monkeypatch):
