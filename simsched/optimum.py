@@ -16,6 +16,7 @@ import numpy as np
 from simsched.base.codec import Size
 from simsched.base.errors import MissingDependencyError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
+from simsched.base.numeric import grouped
 from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
 from simsched.schedulers import schedule
@@ -70,12 +71,9 @@ class Instance:
         return len(self.times)
 
     @cached_property
-    def producers(self) -> list[list[tuple[int, int]]]:
-        """For each operator what it reads from, and the row of the pair."""
-        found: list[list[tuple[int, int]]] = [[] for _ in range(len(self.graph))]
-        for row, (u, v) in enumerate(self.pairs.T.tolist()):
-            found[v].append((u, row))
-        return found
+    def producers(self) -> dict[int, list[tuple[int, int]]]:
+        """For operators that read from others those, and the rows of the pairs."""
+        return grouped((v, (u, row)) for row, (u, v) in enumerate(self.pairs.T.tolist()))
 
     @cached_property
     def rows(self) -> tuple[list[list[float]], list[list[list[float]]]]:
@@ -219,11 +217,8 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     """
     n, times, moves = len(rank), *instance.rows
     turns = place_of(instance.graph.order_index).tolist()
-    readers: list[list[int]] = [[] for _ in range(n)]
-    missing = [len(row) for row in instance.producers]
-    for v, row in enumerate(instance.producers):
-        for u, _ in row:
-            readers[u].append(v)
+    readers, producers = grouped(instance.pairs.T.tolist()), instance.producers
+    missing = [len(producers.get(i, ())) for i in range(n)]
     waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
     heapify(waiting)
     free = [[0.0] * instance.streams for _ in range(instance.n_devices)]
@@ -233,7 +228,7 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
         best = (inf, instance.n_devices)
         for d in range(instance.n_devices) if device is None else (device[i],):
             start = min(free[d])
-            for p, row in instance.producers[i]:
+            for p, row in producers.get(i, ()):
                 start = max(start, found.ends[p] + moves[row][found.device[p]][d])
             best = min(best, (start + times[d][i], d))
         end, d = best
@@ -243,7 +238,7 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
         found.ends[i] = free[d][slot] = end
         found.order.append(i)
         found.device[i], found.stream[i] = d, slot
-        for j in readers[i]:
+        for j in readers.get(i, ()):
             missing[j] -= 1
             if not missing[j]:
                 heappush(waiting, (rank[j], turns[j], j))

@@ -307,26 +307,24 @@ def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
         the other; provenance; graphs are realised with kernels; profiles have all operators; and schedules for
         more devices, or no repeats, are refused with a `BackendError`.
     """
-    return Contract(f"backend {backend.name}", tuple(_backend_promises(backend, clock_us)))
-
-
-def _backend_promises(backend: Backend, clock: float) -> Iterator[Promise]:
     graph, plans, made = diamond(), schedules_of(backend), list[_Ran]()
 
     def run() -> None:
         for plan in plans:
             found = backend.replay(plan, repeats=_REPEATS, warmup=1)
-            made.append(_Ran(backend, plan, found, clock))
+            made.append(_Ran(backend, plan, found, clock_us))
             well = len(found.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in found.latency)
             made[-1].require(well, f"{_REPEATS} repeats have latencies {found.latency}")
 
-    yield _tried("every repeat has a latency", run)
+    promises = [_tried("every repeat has a latency", run)]
     if len(made) == len(plans):
-        for text, check in _OF_A_RUN.items():
-            yield _tried(text, _all, check, made)
-        yield _tried("a graph is realised with kernels, and the same edges", _is_realised, backend, graph)
-        yield _tried("a profile has every operator, and schedules in place", _is_profiled, backend, graph)
-        yield _tried("what it cannot run is refused", _refuses_runs, backend, plans[0])
+        promises += [_tried(text, _all, check, made) for text, check in _OF_A_RUN.items()]
+        promises += [
+            _tried("a graph is realised with kernels, and the same edges", _is_realised, backend, graph),
+            _tried("a profile has every operator, and schedules in place", _is_profiled, backend, graph),
+            _tried("what it cannot run is refused", _refuses_runs, backend, plans[0]),
+        ]
+    return Contract(f"backend {backend.name}", tuple(promises))
 
 
 def _require(holds: Any, case: str, text: str) -> None:

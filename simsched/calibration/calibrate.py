@@ -222,12 +222,10 @@ def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator
 def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in profiles:
-        given = {"backend": one.provenance.source, "date": one.provenance.date}
-        given["device"] = one.device.name if one.device else None
+        device = one.device.name if one.device else None
+        given = {"backend": one.provenance.source, "date": one.provenance.date, "device": device}
         given |= one.runs[0].environment if one.runs else {}
-        for key, text in given.items():
-            if text is not None:
-                found.setdefault(key, text)
+        found |= {key: text for key, text in given.items() if text is not None and key not in found}
     return found | {"runs": str(n_runs)}
 
 

@@ -278,9 +278,6 @@ class Draft:
         """
         gone, added = set(remove), {row.operator.name: _redirected(row, redirect) for row in add}
         fresh = [row for name, row in added.items() if name not in gone]
-        taken = next((row.operator.name for row in fresh if row.operator.name in self.rows), None)
-        if taken is not None:
-            raise GraphError(f"graph {self.name!r} already has an operator called {taken!r}")
         rows: list[Row] = []
         for name, row in self.rows.items():
             now = added.get(name) if name in gone else _redirected(row, redirect)

@@ -86,7 +86,7 @@ def test_what_is_needed_stays():
         draft.replace(["b"])
     with pytest.raises(GraphError, match="'c' cannot go"):
         draft.replace(["c"])  # an output
-    with pytest.raises(GraphError, match="already has an operator called 'a'"):
+    with pytest.raises(GraphError, match="has two operators called 'a'"):
         draft.replace(["b"], [Row(Operator("a"))])
     with pytest.raises(GraphError, match="b reads 'z', which is no operator"):
         draft.replace(["b"], [Row(Operator("b"), [Read("z")])])
