@@ -2,7 +2,8 @@
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from functools import singledispatch
 from html import escape
 from typing import Any, Final
 
@@ -11,14 +12,13 @@ import numpy as np
 from simsched.base.numeric import grouped
 from simsched.base.units import format_time
 from simsched.experiments.result import Table, table_of
-from simsched.model import Cluster, OpGraph, Schedule
+from simsched.model import OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.show.drawing import to_svg
-from simsched.show.facts import cluster_pairs, graph_facts, head_facts, run_facts, short, texts
+from simsched.show.facts import graph_facts, head_facts, run_facts, short, texts
 from simsched.show.gantt import gantt
 from simsched.show.markup import printable
 from simsched.show.paper import encoded, style
-from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
 _EXPLAINED: Final = 100_000  # instructions whose spans are found in some tenths of a second
@@ -27,26 +27,17 @@ _LISTED, _NAMED = 24, 6  # streams; operators of one
 
 
 def html(shown: Any) -> str:
-    """Return a graph, a cluster, a schedule, a trace, sampled makespans, or what has a `table`, as HTML.
+    """Return a graph, a schedule, a trace, or what has a `table`, as HTML.
 
     Everything that was given, names above all, is escaped. Pictures of graphs have paper of their own; all else takes
     the colours of the page, dark or light.
     """
-    parts = next((parts for kind, parts in _PARTS.items() if isinstance(shown, kind)), _result)(shown)
-    return f'<div style="max-width:100%;overflow-x:auto">{"".join(parts)}</div>'
+    return f'<div style="max-width:100%;overflow-x:auto">{"".join(_parts(shown))}</div>'
 
 
-def _result(found: Any) -> Iterator[str]:
+@singledispatch
+def _parts(found: Any) -> Iterator[str]:
     yield _table(found.table())
-
-
-def _cluster(cluster: Cluster) -> Iterator[str]:
-    yield _facts(f"Cluster {cluster.name}", cluster_pairs(cluster)[1:])
-
-
-def _makespans(drawn: Makespans) -> Iterator[str]:
-    spread = ((name, format_time(getattr(drawn, name))) for name in ("p50", "p95", "p99", "mean", "std"))
-    yield _facts(f"{len(drawn)} makespans", spread)
 
 
 def _facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -55,21 +46,18 @@ def _facts(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 def _table(table: Table) -> str:
     """Return a table, its title and its notes above."""
-    lines = [_row("th", table.headings, table)] if any(table.headings) else []
-    lines += [_row("td", row, table, bold=i == table.best) for i, row in enumerate(table.rows)]
+    rows = [("th", "", table.headings)] * any(table.headings)
+    rows += [("td", ' style="font-weight:bold"' * (i == table.best), row) for i, row in enumerate(table.rows)]
+    lines = ""
+    for tag, look, row in rows:
+        sides = ("left" if c in table.left else "right" for c in range(len(row)))
+        cells = (f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
+                 for side, text in zip(sides, row, strict=True))  # fmt: skip
+        lines += f"<tr{look}>{''.join(cells)}</tr>"
     said = [f"<b>{_written(table.title)}</b>"] * bool(table.title)
     said += [f"<small>{_written(table.note)}</small>"] * bool(table.note)
     caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{"<br>".join(said)}</caption>'
-    return f"<table>{caption}{''.join(lines)}</table>"
-
-
-def _row(tag: str, row: Sequence[str], table: Table, *, bold: bool = False) -> str:
-    cells = ""
-    for c, text in enumerate(row):
-        side = "left" if c in table.left else "right"
-        cells += f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
-    look = ' style="font-weight:bold"' if bold else ""
-    return f"<tr{look}>{cells}</tr>"
+    return f"<table>{caption}{lines}</table>"
 
 
 def _written(text: str) -> str:
@@ -81,10 +69,11 @@ def _written(text: str) -> str:
     return "<br>".join(escape(printable(line)) if line.strip() else "" for line in text.split("\n"))
 
 
-def _graph(graph: OpGraph) -> Iterator[str]:
+@_parts.register
+def _(graph: OpGraph) -> Iterator[str]:
     codes, kinds = graph.labels("kind")
-    counts = [(n, kinds[code]) for code, n in Counter(codes.tolist()).most_common()]
-    known = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", ", ".join(f"{n} {k}" for n, k in counts))]
+    counts = ", ".join(f"{n} {kinds[code]}" for code, n in Counter(codes.tolist()).most_common())
+    known = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", counts)]
     yield _facts(f"OpGraph {graph.name}", [*texts(graph_facts(graph, widest=_WIDE)[1:]), *known])
     yield _drawing(graph, graph)
 
@@ -95,45 +84,32 @@ def _drawing(shown: OpGraph | Schedule, graph: OpGraph) -> str:
     return f'<div tabindex="0" style="max-height:640px;overflow:auto">{to_svg(shown)}</div>'
 
 
-def _schedule(plan: Schedule) -> Iterator[str]:
+@_parts.register
+def _(plan: Schedule) -> Iterator[str]:
     graph = plan.graph
-    facts = {
-        "scheduler": plan.scheduler, "graph": f"{graph.name}: {len(graph)} operators, {len(graph.src)} edges",
-        "execution": plan.execution, "streams": str(plan.n_streams),
-        "devices": ", ".join(plan.devices_used),
-    }  # fmt: skip
-    facts |= {} if plan.estimate is None else {"estimate": format_time(plan.estimate)}
-    yield _facts("Schedule", facts.items())
-    yield _placements(plan)
+    facts = [("scheduler", plan.scheduler), ("graph", f"{graph.name}: {len(graph)} operators, {len(graph.src)} edges"),
+             ("execution", plan.execution), ("streams", str(plan.n_streams)),
+             ("devices", ", ".join(plan.devices_used))]  # fmt: skip
+    yield _facts("Schedule", facts if plan.estimate is None else [*facts, ("estimate", format_time(plan.estimate))])
+    where = zip(plan.device.tolist(), plan.stream.tolist(), strict=True)
+    streams = sorted(grouped(zip(where, plan.op.tolist(), strict=True)).items())
+    rows = []
+    for (device, stream), ops in streams[:_LISTED]:
+        names = ", ".join(graph.names[i] for i in ops[:_NAMED]) + ", ..." * (len(ops) > _NAMED)
+        rows.append((plan.devices[device], str(stream), str(len(ops)), names))
+    if rest := streams[_LISTED:]:
+        rows.append(("...", f"{len(rest)} more", str(sum(len(ops) for _, ops in rest)), ""))
+    yield _table(table_of("", ("device", "stream", "operators", "in launch order"), rows, left=(0, 3)))
     yield _drawing(plan, graph)
 
 
-def _placements(plan: Schedule) -> str:
-    """Return a row per stream: how many operators it has, and the first of them."""
-    where = zip(plan.device.tolist(), plan.stream.tolist(), strict=True)
-    streams = grouped(zip(where, plan.op.tolist(), strict=True))
-    rows, shown = [], 0
-    for (device, stream), ops in sorted(streams.items())[:_LISTED]:
-        names = ", ".join(plan.graph.names[i] for i in ops[:_NAMED]) + ", ..." * (len(ops) > _NAMED)
-        rows.append((plan.devices[device], str(stream), str(len(ops)), names))
-        shown += len(ops)
-    if len(streams) > _LISTED:
-        rows.append(("...", f"{len(streams) - _LISTED} more", str(len(plan) - shown), ""))
-    return _table(table_of("", ("device", "stream", "operators", "in launch order"), rows, left=(0, 3)))
-
-
-def _trace(trace: Trace) -> Iterator[str]:
-    many = len(trace.program) > _EXPLAINED  # its spans may not be made yet, and take a simulation
-    facts = (
-        [*texts(head_facts(trace)), ("instructions", f"{len(trace.program):,}")] if many else texts(run_facts(trace))
-    )
-    yield _facts(f"Trace of {trace.graph.name}", facts)
-    if not many:
-        with style("x"):
-            picture = b64encode(encoded(gantt(trace), "png")).decode()
-        yield f'<img alt="Gantt chart" style="max-width:100%" src="data:image/png;base64,{picture}">'
-
-
-_PARTS: Final[Mapping[type, Callable[[Any], Iterator[str]]]] = {
-    OpGraph: _graph, Cluster: _cluster, Makespans: _makespans, Schedule: _schedule, Trace: _trace,
-}  # fmt: skip
+@_parts.register
+def _(trace: Trace) -> Iterator[str]:
+    title = f"Trace of {trace.graph.name}"
+    if len(trace.program) > _EXPLAINED:  # its spans may not be made yet, and take a simulation
+        yield _facts(title, [*texts(head_facts(trace)), ("instructions", f"{len(trace.program):,}")])
+        return
+    yield _facts(title, texts(run_facts(trace)))
+    with style("x"):
+        picture = b64encode(encoded(gantt(trace), "png")).decode()
+    yield f'<img alt="Gantt chart" style="max-width:100%" src="data:image/png;base64,{picture}">'
