@@ -13,12 +13,13 @@ from simsched.base.errors import StudyError
 from simsched.base.numeric import is_number
 from simsched.base.units import time_unit
 from simsched.model.graph.columns import Floats
-from simsched.show.looks import PALETTE, Look, looks_of
+from simsched.show.looks import Look, looks_of
 
 WIDE, WIDEST = 8.0, 30.0  # where the largest place, or value, is more times the least its axis is logarithmic
 MOST_MARKS: Final = 24
 """Points of a line up to which each has a mark."""
-PARTS: Final = re.compile(r"[^:./_\-\s]*[:./_\-\s]+|[^:./_\-\s]+")  # of a name, to be broken between
+BREAKS: Final = re.compile(r"(?<=[:./_\-\s])")
+"""Where names are broken."""
 _LEAST_ROOM, _LEAST_FACTOR = 0.14, 1.05  # between ticks, as a part of an axis; of colours to either side
 _LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: how many sizes there are, and the largest over the least
 _LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # what is flatter, or known worse, grows by no power that could be told
@@ -111,7 +112,7 @@ class Chart:
         for name, among, wide in (("x", self.places if self.numeric else (), WIDE), ("y", values, WIDEST)):
             axis: Axis = getattr(self, name)
             if axis.log is None:
-                log = self.kind == "line" and bool(len(among)) and spans(among, wide)
+                log = self.kind == "line" and len(among) > 0 and 0.0 < wide * min(among) < max(among)
                 object.__setattr__(self, name, replace(axis, log=log))
         if self.x.log and self.numeric and min(self.places) <= 0:
             raise StudyError(f"a logarithmic axis has no place for {min(self.places):g} of the x axis")
@@ -161,10 +162,8 @@ class Chart:
 
     @property
     def looks(self) -> dict[Any, Look]:
-        """What each name looks like; the two of a tornado, and those of stacks, are no schedulers."""
-        if self.kind == "tornado":
-            return dict(zip(self.series, (Look(PALETTE[0], 1), Look(PALETTE[5], 0)), strict=True))
-        return {name: Look(look.colour, 0) if self.kind == "stack" else look
+        """What each name looks like; those of tornadoes and stacks are no schedulers."""
+        return {name: Look(look.colour, 0) if self.kind in ("tornado", "stack") else look
                 for name, look in looks_of(self.series).items()}  # fmt: skip
 
     def bars(self, name: Any) -> list[tuple[Any, float, float, float, float]]:
@@ -235,12 +234,6 @@ def ordered(places: Iterable[Any]) -> list[Any]:
     return sorted(found) if all(map(is_number, found)) else found
 
 
-def spans(values: Iterable[float], factor: float) -> bool:
-    """Return whether positive values lie further apart than a factor."""
-    low, high = min(values), max(values)
-    return low > 0 and high > factor * low
-
-
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values by name and place, of values by name alone: the place is None."""
     return {name: {None: each} for name, each in values.items()}
@@ -252,13 +245,8 @@ def broken(name: str, width: int) -> str:
     >>> broken("my_package.my_module:round_robin", 12).split()
     ['my_package.', 'my_module:', 'round_robin']
     """
-    lines = [""]
-    for part in PARTS.findall(name):
-        for piece in (part[i : i + width] for i in range(0, len(part), width)):
-            if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
-                lines.append("")
-            lines[-1] += piece
-    return "\n".join(line.strip() for line in lines)
+    lines = re.findall(rf".{{1,{width}}}(?:\s|{BREAKS.pattern}|$)|.{{1,{width}}}", name)
+    return "\n".join(map(str.strip, lines))
 
 
 def number(value: float) -> str:

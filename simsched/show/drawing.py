@@ -1,8 +1,11 @@
 """Pictures of graphs and schedules: SVG without script, style sheet or identifier, and DOT for Graphviz."""
 
 import os
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from html import escape
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -13,7 +16,7 @@ from simsched.base.io import write_file
 from simsched.base.units import format_time
 from simsched.model import Ints, Operator, OpGraph, Schedule
 from simsched.show.looks import PALETTE, ink, kind_colours, paint, tinted
-from simsched.show.markup import legend, pieces, printable, shortened, text_width
+from simsched.show.markup import pieces, printable
 
 __all__ = ["to_dot", "to_svg"]
 
@@ -30,6 +33,7 @@ _MARGIN, _BAND_LABEL, _HEADING = 24, 64, 600  # pixels: around everything, besid
 _NAME, _DETAIL = 12, 10  # sizes of letters
 _HEIGHT, _NARROWEST, _WIDEST, _PADDING, _GAP = 40, 56, 220, 8, 18  # of boxes
 _ROW: Final = 84  # from the top of a row to that of the next one
+_NARROW: Final = 0.37  # width of a narrow character by its height
 _BAND_FILLS: Final = ("#eef2f7", "#dfe6ef")
 
 
@@ -129,14 +133,23 @@ def _svg(picture: Picture) -> str:
     left = _MARGIN + (0 if picture.stage is None else _BAND_LABEL)
     drawn = int(x.max() + half.max())
     right = max(left + drawn, _MARGIN + _HEADING)
-    meanings, last = legend(picture.legend, 11, _MARGIN, 82, right)
-    top, full, room = round(last) + 32, right + _MARGIN, right - _MARGIN
+    meanings, at, last = [], float(_MARGIN), 82
+    for fill, meaning in picture.legend:  # side by side, on as many lines as that takes
+        text = shortened(printable(meaning), 11, 200)
+        taken = 30 + text_width(text, 11)
+        if at > _MARGIN and at + taken > right:
+            at, last = _MARGIN, last + 18
+        meanings.append(f'<rect x="{at:.1f}" y="{last - 10}" width="14" height="12" fill="{fill}"/>'
+                        f'<text x="{at + 19:.1f}" y="{last}">{escape(text)}</text>')  # fmt: skip
+        at += taken
+    top, full, room = last + 32, right + _MARGIN, right - _MARGIN
     bands = "" if picture.stage is None else "".join(_bands(picture.stage, _ROW * row, full - 24))
     return _piece(
         "picture", width=full, height=top + _ROW * int(row.max()) + _HEIGHT + _MARGIN,
         label=f"{picture.title}: {picture.subtitle}", margin=_MARGIN, title=shortened(picture.title, 17, room),
-        subtitle=shortened(picture.subtitle, 12, room), legend_=meanings, top=top, left=(left + right - drawn) // 2,
-        bands_=bands, edges_="".join(_edges(routes, x.tolist(), (_ROW * row).tolist(), len(half))),
+        subtitle=shortened(picture.subtitle, 12, room), legend_="".join(meanings), top=top,
+        left=(left + right - drawn) // 2, bands_=bands,
+        edges_="".join(_edges(routes, x.tolist(), (_ROW * row).tolist(), len(half))),
         boxes_="".join(_boxes(picture.boxes, x.tolist(), half.tolist(), (_ROW * row).tolist())),
     ) + "\n"  # fmt: skip
 
@@ -203,24 +216,20 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     if len(graph) > LARGEST:
         raise GraphError(f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}")
     edges = list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
-    counts = f"{_counted(len(graph), 'operator')}, {_counted(len(graph.src), 'edge')}"
-    if isinstance(shown, Schedule):
-        return _of_schedule(shown, edges, counts)
-    colour, kinds = kind_colours(graph)
-    boxes = [_box(op, _size(op), paint(code)) for op, code in zip(graph.operators, colour.tolist(), strict=True)]
-    number = np.bincount(colour)
-    legend = [(paint(code), f"{printable(kind)} ({number[code]})") for code, kind in enumerate(kinds)]
-    return Picture(printable(graph.name), counts, boxes, edges, legend)
-
-
-def _of_schedule(plan: Schedule, edges: list[tuple[int, int]], counts: str) -> Picture:
-    graph, several = plan.graph, len(plan.devices_used) > 1
+    subtitle = f"{_counted(len(graph), 'operator')}, {_counted(len(graph.src), 'edge')}"
+    if not isinstance(shown, Schedule):
+        colour, kinds = kind_colours(graph)
+        boxes = [_box(op, _size(op), paint(code)) for op, code in zip(graph.operators, colour.tolist(), strict=True)]
+        number = np.bincount(colour)
+        legend = [(paint(code), f"{printable(kind)} ({number[code]})") for code, kind in enumerate(kinds)]
+        return Picture(printable(graph.name), subtitle, boxes, edges, legend)
+    plan, several = shown, len(shown.devices_used) > 1
     by_operator = np.argsort(plan.op)
     device, stream, stage = plan.device[by_operator], plan.stream[by_operator], plan.stage[by_operator]
     lane = list(zip(device.tolist(), stream.tolist(), strict=True))
+    lanes, tints = Counter(lane), Counter[int]()
     fills: dict[tuple[int, int], str] = {}
-    tints: Counter[int] = Counter()
-    for d, s in sorted(set(lane)):  # a hue for each device, or for each stream of the only one
+    for d, s in sorted(lanes):  # a hue for each device, or for each stream of the only one
         fills[d, s] = tinted(d, tints[d]) if several else tinted(tints[d], tints[d] // len(PALETTE))
         tints[d] += 1
     where = {(d, s): f"{printable(plan.devices[d])} stream {s}" if several else f"stream {s}" for d, s in fills}
@@ -228,11 +237,10 @@ def _of_schedule(plan: Schedule, edges: list[tuple[int, int]], counts: str) -> P
     banded = staged and bool((stage[graph.src] <= stage[graph.dst]).all())
     boxes = [_box(op, where[at] if banded or not staged else f"{where[at]} \u00b7 stage {k}", fills[at])
              for op, at, k in zip(graph.operators, lane, stage.tolist(), strict=True)]  # fmt: skip
-    number = Counter(lane)
-    legend = [(fills[at], f"{where[at]} ({number[at]})") for at in list(fills)[:_LISTED]]
+    legend = [(fills[at], f"{where[at]} ({lanes[at]})") for at in list(fills)[:_LISTED]]
     if len(fills) > _LISTED:
         legend.append(("none", f"and {len(fills) - _LISTED} more"))
-    subtitle = f"{counts}, {_counted(len(fills), 'stream')} on {_counted(len(plan.devices_used), 'device')}"
+    subtitle += f", {_counted(len(fills), 'stream')} on {_counted(len(plan.devices_used), 'device')}"
     if staged:
         subtitle += f", {_counted(len(set(zip(device.tolist(), stage.tolist(), strict=True))), 'stage')}"
     if plan.estimate is not None:
@@ -331,4 +339,31 @@ def _rows(n: int, edges: Sequence[tuple[int, int]], stage: Ints | None) -> Ints:
     alone = np.bincount(np.array(edges, np.int64).ravel(), minlength=n) == 0
     row[alone] = np.arange(alone.sum()) // _ABREAST
     found: Ints = np.unique(of * n + row, return_inverse=True)[1].astype(np.int64)
+    return found
+
+
+def text_width(text: str, size: float) -> float:
+    """Return the width of a text in a sans-serif font of a size, rather too wide than too narrow."""
+    return size * sum(map(_em, text))
+
+
+@lru_cache(maxsize=1024)
+def _em(character: str) -> float:
+    if unicodedata.east_asian_width(character) in "WF" or character in "mwMW@%\u2026\ufffd":
+        return 1.0
+    if character in "ijltfrI.,:;'|!()[]/ ":
+        return _NARROW
+    return 0.61 if character.isascii() and not character.isupper() else 0.78
+
+
+def shortened(text: str, size: float, width: float) -> str:
+    """Return a text that is no wider than given; what is too long loses its middle.
+
+    >>> shortened("inception_5b_branch_pool", 12, 90)
+    'incept…_pool'
+    """
+    found, kept = text, min(len(text), int(width / size / _NARROW))
+    while text_width(found, size) > width:
+        kept -= 1
+        found = f"{text[: (kept + 1) // 2]}\u2026{text[len(text) - kept // 2 :]}"
     return found

@@ -1,10 +1,8 @@
-"""Markup of pages and pictures: pieces of it in files, which are filled in; texts that can be printed and that fit."""
+"""Markup of pages and pictures: pieces of it in files, which are filled in; texts that can be printed."""
 
 import re
-import unicodedata
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import Final
@@ -51,47 +49,3 @@ def printable(text: str) -> str:
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}..."
     return " ".join(_UNPRINTABLE.sub("\ufffd", text).split()) or "\ufffd"
-
-
-def text_width(text: str, size: float) -> float:
-    """Return the width of a text in a sans-serif font of a size, rather too wide than too narrow."""
-    return size * sum(map(_em, text))
-
-
-@lru_cache(maxsize=1024)
-def _em(character: str) -> float:
-    if unicodedata.east_asian_width(character) in "WF" or character in "mwMW@%\u2026\ufffd":
-        return 1.0
-    if character in "ijltfrI.,:;'|!()[]/ ":
-        return 0.37
-    return 0.61 if character.isascii() and not character.isupper() else 0.78
-
-
-def shortened(text: str, size: float, width: float) -> str:
-    """Return a text that is no wider than given; what is too long loses its middle.
-
-    >>> shortened("inception_5b_branch_pool", 12, 90)
-    'incept…_pool'
-    """
-    if text_width(text, size) <= width:
-        return text
-
-    def without_middle(kept: int) -> str:
-        return f"{text[: (kept + 1) // 2]}\u2026{text[len(text) - kept // 2 :]}"
-
-    too_many = bisect_right(range(len(text)), width, key=lambda kept: text_width(without_middle(kept), size))
-    return without_middle(max(too_many - 1, 0))
-
-
-def legend(entries: Iterable[tuple[str, str]], size: float, left: float, y: float, right: float) -> tuple[str, float]:
-    """Return fills and what they mean, side by side between two x, and the y of the last line."""
-    parts, x = [], left
-    for fill, name in entries:
-        text = shortened(printable(name), size, 200)
-        taken = 30 + text_width(text, size)
-        if x > left and x + taken > right:
-            x, y = left, y + 18
-        parts.append(f'<rect x="{x:.1f}" y="{y - 10:.1f}" width="14" height="12" fill="{fill}"/>'
-                     f'<text x="{x + 19:.1f}" y="{y:.1f}">{escape(text)}</text>')  # fmt: skip
-        x += taken
-    return "".join(parts), y

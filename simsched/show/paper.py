@@ -14,7 +14,7 @@ from simsched.base.errors import FileError
 from simsched.base.io import write_file
 from simsched.base.numeric import is_number
 from simsched.base.signals import interrupt_later
-from simsched.show.chart import MOST_MARKS, PARTS, Chart, broken, number
+from simsched.show.chart import BREAKS, MOST_MARKS, Chart, broken, number
 from simsched.show.looks import Look, ink
 
 _TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, as in the style
@@ -277,7 +277,7 @@ def _name_columns(ax: Any, names: Sequence[Any]) -> None:
     """Write names below the axes, at 0, 1, ...: level if there is room, else slanted."""
     texts = [_text(name) for name in names]
     room = int(0.7 * ax.figure.get_figwidth() / len(texts) / (_CHARACTER * _TICK)) - 1
-    level = max(len(part.strip()) for text in texts for part in PARTS.findall(text)) <= room
+    level = max(len(part.strip()) for text in texts for part in BREAKS.split(text)) <= room
     look = {} if level else {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(texts)), [broken(text, room if level else _NAME) for text in texts], **look)
     ax.set_xlim(-0.5, len(texts) - 0.5)

@@ -13,9 +13,9 @@ from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import GraphError
-from simsched.show.drawing import LARGEST, to_dot, to_svg
+from simsched.show.drawing import LARGEST, shortened, text_width, to_dot, to_svg
 from simsched.show.looks import PALETTE
-from simsched.show.markup import printable, shortened, text_width
+from simsched.show.markup import printable
 from workloads import random_layered
 
 SVG = "{http://www.w3.org/2000/svg}"
