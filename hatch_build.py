@@ -20,7 +20,7 @@ class CustomBuildHook(BuildHookInterface):
         """Make the code and name it to the builder."""
         if _ships():
             sys.path.insert(0, self.root)
-            from simsched.base.jit.shipping import ship
+            from simsched.base.jit.pieces import ship
 
             for path in ship(Path(tempfile.mkdtemp()), Path(self.root)):
                 build_data["force_include"][str(path)] = f"simsched/base/jit/objects/{path.name}"

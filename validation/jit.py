@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.base.jit.compiler import compile_piece
 from simsched.base.jit.native import link, to_object
-from simsched.base.jit.units import symbol_of, units_of
+from simsched.base.jit.tables import symbol_of, units_of
 from validation.evidence import keep, options
 from validation.jit_programs import HEAD, State, source_of
 

@@ -18,7 +18,7 @@ from report.browser import Opened, launched
 import simsched as ss
 import workloads
 from simsched.base.jit.native import to_object
-from simsched.base.jit.shipping import all_pieces
+from simsched.base.jit.pieces import all_pieces
 
 ROOT = Path(ss.__file__).parent.parent
 

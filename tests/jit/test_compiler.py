@@ -4,7 +4,7 @@ import pytest
 
 from simsched.base.jit import CompileError
 from simsched.base.jit.compiler import compile_piece
-from simsched.base.jit.units import units_of
+from simsched.base.jit.tables import units_of
 from validation.jit import module_of
 
 HEAD = """

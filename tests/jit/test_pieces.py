@@ -11,7 +11,7 @@ import pytest
 
 import simsched
 from simsched.base.errors import SimschedError
-from simsched.base.jit import Column, Table, f8, i8, length, native, piece, pieces, store
+from simsched.base.jit import Column, Table, f8, i8, length, native, piece, pieces
 
 ROOT = Path(simsched.__file__).parent.parent
 TINY = """
@@ -94,7 +94,7 @@ def load(monkeypatch, tmp_path):
         return made
 
     monkeypatch.setattr(native, "to_object", to_object)
-    monkeypatch.setattr(store, "folders", lambda: [tmp_path])
+    monkeypatch.setattr(pieces, "folders", lambda: [tmp_path])
     with pieces.running(""):
         yield load
 
@@ -130,7 +130,7 @@ def test_folders_that_cannot_be_written_to(load, monkeypatch, tmp_path):
     """A file stands where the folder should be: the next one is taken, and without one code is made each time."""
     (tmp_path / "file").write_text("")
     for folders, made in (((), ["O0"]), ((tmp_path / "yes",), [])):
-        monkeypatch.setattr(store, "folders", lambda folders=folders: [tmp_path / "file" / "no", *folders])
+        monkeypatch.setattr(pieces, "folders", lambda folders=folders: [tmp_path / "file" / "no", *folders])
         assert load() == ["O0"]
         assert load() == made
     assert [path.parent.name for path in tmp_path.rglob("*.o")] == ["yes"]
@@ -151,11 +151,11 @@ def test_a_full_disk(load, tmp_path):
 def test_several_write_at_once(tmp_path):
     """Whoever reads meanwhile finds all of it."""
     path, data = tmp_path / "new" / "code", os.urandom(100_000)
-    store.write(path, data)
-    threads = [threading.Thread(target=store.write, args=(path, data)) for _ in range(20)]
+    pieces.write_code(path, data)
+    threads = [threading.Thread(target=pieces.write_code, args=(path, data)) for _ in range(20)]
     for thread in threads:
         thread.start()
-        assert store.read(path) == data
+        assert pieces.read_code(path) == data
     for thread in threads:
         thread.join(timeout=60)
     assert list(path.parent.iterdir()) == [path]
@@ -216,15 +216,15 @@ def test_folders(monkeypatch, tmp_path):
     """Beside the package, or else the user's."""
     monkeypatch.delenv("SIMSCHED_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert store.folders() == [Path(store.__file__).parent / "__pycache__", tmp_path / "simsched"]
+    assert pieces.folders() == [Path(pieces.__file__).parent / "__pycache__", tmp_path / "simsched"]
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    assert store.folders()[1] == tmp_path / ".cache" / "simsched"
+    assert pieces.folders()[1] == tmp_path / ".cache" / "simsched"
 
 
 def test_the_clock_stands_still_while_code_is_made(monkeypatch, tmp_path):
     """Code that takes 0.2 s to make takes no running time."""
-    monkeypatch.setattr(store, "folders", lambda: [tmp_path])
+    monkeypatch.setattr(pieces, "folders", lambda: [tmp_path])
     made = native.to_object
 
     def slowly(*arguments, **options):

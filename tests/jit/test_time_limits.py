@@ -10,7 +10,7 @@ import pytest
 import simsched as ss
 import workloads
 from simsched.base.jit import native
-from simsched.base.jit.shipping import all_pieces
+from simsched.base.jit.pieces import all_pieces
 
 ROOT = Path(ss.__file__).parent.parent
 LIMIT = 1_000.0  # s

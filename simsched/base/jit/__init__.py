@@ -1,12 +1,11 @@
 """Kernels: typed Python over tables, compiled to machine code, or run as it stands.
 
-`tables` is the memory, `units` finds the kernels and `compiler` translates them; `pieces` makes, keeps and runs machine
-code. With ``SIMSCHED_JIT=0`` nothing is compiled.
+`tables` is the memory and finds the kernels, `compiler` translates them; `pieces` makes, keeps and runs machine code.
+With ``SIMSCHED_JIT=0`` nothing is compiled.
 """
 
 from simsched.base.jit.pieces import piece, running_time
-from simsched.base.jit.tables import Column, Row, Rows, Table, f8, i1, i4, i8, length
-from simsched.base.jit.units import CompileError, wrapped
+from simsched.base.jit.tables import Column, CompileError, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
 
 __all__ = [
     "Column", "CompileError", "Row", "Rows", "Table", "f8", "i1", "i4", "i8", "length",

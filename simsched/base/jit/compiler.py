@@ -13,9 +13,10 @@ from struct import pack
 from types import FunctionType
 from typing import Any, Final, NamedTuple, cast
 
-from simsched.base.jit.tables import BOOL, FLOAT, INT, NONE, ColumnKind, dtype_of, kind_of
-from simsched.base.jit.units import CompileError, Unit, is_kernel, symbol_of, wrapped
+from simsched.base.jit.tables import ColumnKind, CompileError, Unit, dtype_of, is_kernel, kind_of, symbol_of, wrapped
 
+INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
+"""Types of numbers, as LLVM names them and `kind_of` returns them."""
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
 _INT_OPS: Final = {

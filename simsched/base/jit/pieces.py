@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from types import FunctionType
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from simsched.base.errors import SimschedError
-from simsched.base.jit import store
-from simsched.base.jit.tables import Table
-from simsched.base.jit.units import Unit, digest_of, symbol_of, units_of
+from simsched.base.io import write_file
+from simsched.base.jit.tables import Table, Unit, digest_of, symbol_of, units_of
 
 if TYPE_CHECKING:
     from simsched.base.jit.native import Native
@@ -29,6 +29,10 @@ T = TypeVar("T", bound=Table)
 
 SWITCH: Final = "SIMSCHED_JIT"
 """Environment variable: "0" runs kernels as Python, "O0" and "O3" only unoptimised or only optimised code."""
+SHIPPED: Final = Path(__file__).parent / "objects"
+"""Where a release has optimised code."""
+MACHINES: Final = {"linux-x86_64": "x86_64-unknown-linux-gnu", "linux-aarch64": "aarch64-unknown-linux-gnu"}
+"""Platform and machine in the name of such a file, and the LLVM triple that it is made for."""
 _PATIENCE: Final = 0.3  # s that unoptimised code runs before it is optimised
 _SILENCE: Final = 2.0  # s of compiling before a line says so
 _lock = threading.RLock()
@@ -139,17 +143,17 @@ class Piece(Generic[T]):
         from simsched.base.jit.native import this_machine
 
         name = sha256(f"{self.key} {sys.version} {this_machine()}".encode()).hexdigest()[:24]
-        return [folder / f"{self.symbol}-{name}.{how}.o" for folder in store.folders()]
+        return [folder / f"{self.symbol}-{name}.{how}.o" for folder in folders()]
 
     def _find(self, how: str) -> "Native | None":
         """Return code from disk, None if there is none that is whole."""
         from simsched.base.jit.native import link
 
         here = f"{sys.platform}-{platform.machine().lower()}"
-        shipped = [store.SHIPPED / self.shipped_name(here)] if how == "O3" else []
+        shipped = [SHIPPED / self.shipped_name(here)] if how == "O3" else []
         for path in (*shipped, *self._files(how)):
             with suppress(OSError, ValueError):
-                return link(self.symbol, store.read(path))
+                return link(self.symbol, read_code(path))
         return None
 
     def _make(self, how: str) -> "Native":
@@ -159,7 +163,7 @@ class Piece(Generic[T]):
         data = native.to_object(self.assembly(), how, go_on=_go_on)
         for path in self._files(how):
             with suppress(OSError):
-                store.write(path, data)
+                write_code(path, data)
                 break
         return native.link(self.symbol, data)
 
@@ -189,3 +193,53 @@ def _counted(task: str) -> Iterator[None]:
         timer.cancel()
         _seconds += perf_counter() - begun
         _since = None
+
+
+# Machine code on disk: each file holds a digest of what follows, so that a damaged one counts as none --------
+
+
+def folders() -> list[Path]:
+    """Return where code may be kept, the first choice first."""
+    chosen = os.environ.get("SIMSCHED_CACHE_DIR")
+    if chosen:
+        return [Path(chosen)]
+    found = [Path(__file__).parent / "__pycache__"]
+    with suppress(RuntimeError):  # a user without a home
+        found.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simsched")
+    return found
+
+
+def read_code(path: Path) -> bytes:
+    """Return the code in a file; raise ValueError if it is damaged."""
+    content = path.read_bytes()
+    if sha256(content[32:]).digest() != content[:32]:
+        raise ValueError(f"{path} is not what was written")
+    return content[32:]
+
+
+def write_code(path: Path, data: bytes) -> None:
+    """Write code whole or not at all; whoever is first, the content is the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, sha256(data).digest() + data)
+
+
+def all_pieces(root: Path) -> Iterator[Piece[Any]]:
+    """Yield all pieces of the packages in a folder; their modules are imported."""
+    for package in ("simsched", "hwbackend"):
+        for path in sorted((root / package).rglob("*.py")):
+            if "\n@piece(" in path.read_text(encoding="utf-8"):
+                module = import_module(".".join(path.relative_to(root).with_suffix("").parts))
+                pieces = (each for each in vars(module).values() if isinstance(each, Piece))
+                yield from (each for each in pieces if each.__module__ == module.__name__)
+
+
+def ship(folder: Path, root: Path) -> Iterator[Path]:
+    """Write the optimised code of all pieces for all `MACHINES`, for a wheel that compiles nothing; yield the files."""
+    from simsched.base.jit.native import to_object
+
+    for each in all_pieces(root):
+        assembly = each.assembly()
+        for machine, triple in MACHINES.items():
+            path = folder / each.shipped_name(machine)
+            write_code(path, to_object(assembly, "O3", triple))
+            yield path

@@ -1,16 +1,22 @@
-"""Tables: the memory that kernels work on, declared once, with names and types.
+"""Tables: the memory that kernels work on, declared once, with names and types; and where kernels stand.
 
 A `Row` is a record of named numbers, a `Table` numbers and columns. Columns hold numbers or rows. Compiled kernels take
-a table as the address of its words; interpreted ones take the object itself. Both see the same memory.
+a table as the address of its words; interpreted ones take the object itself. Both see the same memory. A `Unit` is a
+file of kernels; machine code depends on all files that a kernel's file names, and on nothing else.
 """
 
+import ast
 import ctypes
-from collections.abc import Callable
-from types import CodeType
+import linecache
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from types import CodeType, FunctionType
 from typing import Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_origin, overload
 
 import numpy as np
 import numpy.typing as npt
+
+from simsched.base.errors import SimschedError
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -22,9 +28,7 @@ i8 = Annotated[int, "i8"]
 f8 = Annotated[float, "f8"]
 """A float of 64 bits."""
 
-INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
-"""Types of numbers in kernels, as LLVM names them."""
-_KINDS: Final[dict[Any, str]] = {int: INT, float: FLOAT, bool: BOOL, None: NONE}
+_KINDS: Final[dict[Any, str]] = {int: "i64", float: "double", bool: "i1", None: "void"}  # as LLVM names them
 _LINE: Final = 64  # bytes; columns that a table makes begin at multiples of it
 
 
@@ -295,3 +299,83 @@ def address(array: Array) -> int:
     if array.size and array.flags.writeable:  # three times as quick
         return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
     return int(array.ctypes.data)
+
+
+# Functions over tables, and the files where they stand ---------------------------------------------
+
+
+class CompileError(SimschedError, TypeError):
+    """A kernel is not in the subset that is compiled."""
+
+
+def wrapped(number: int) -> int:
+    """Return a whole number as 64 bits hold it; machine code, where it always is, does nothing here.
+
+    >>> wrapped(1 << 63), wrapped(2**64 + 1)
+    (-9223372036854775808, 1)
+    """
+    return (number + 2**63) % 2**64 - 2**63
+
+
+class Unit:
+    """A source file with kernels, parsed when it is first needed.
+
+    Parameters
+    ----------
+    function
+        Any function of the file.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        self.file, self.names = function.__code__.co_filename, function.__globals__
+        self.source = "".join(linecache.getlines(self.file, self.names))
+        self._found: dict[str, ast.FunctionDef] = {}
+
+    def definition(self, name: str) -> ast.FunctionDef:
+        """Return the definition of a function."""
+        if not self._found:
+            nodes = ast.parse(self.source).body
+            self._found = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+        if name not in self._found:
+            raise CompileError(f"{self.file}: no source of {name!r} at the top level of the file; a kernel needs it")
+        return self._found[name]
+
+
+def units_of(entry: FunctionType) -> dict[str, Unit]:
+    """Return the files of all kernels that the file of a function, or one it imports kernels from, names."""
+    found: dict[str, Unit] = {}
+    todo = [entry]
+    while todo:
+        function = todo.pop()
+        if function.__code__.co_filename not in found:
+            unit = found[function.__code__.co_filename] = Unit(function)
+            todo += [each for each in unit.names.values() if is_kernel(each)]
+    return found
+
+
+def digest_of(units: Mapping[str, Unit]) -> str:
+    """Return a digest of what machine code depends on: sources, the numbers they name, the tables they use."""
+    text = sha256()
+    for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):
+        numbers = {name: value for name, value in unit.names.items() if isinstance(value, int | float)}
+        tables = [
+            (name, repr(value.fields))
+            for name, value in unit.names.items()
+            if isinstance(value, type) and issubclass(value, Row | Table) and value not in (Row, Table)
+        ]
+        text.update(repr((unit.source, sorted(numbers.items()), tables)).encode())
+    return text.hexdigest()
+
+
+def symbol_of(function: FunctionType) -> str:
+    """Return the name of a kernel in object code."""
+    return f"{function.__module__}.{function.__name__}"
+
+
+def is_kernel(value: object) -> bool:
+    """Return whether something is a function that kernels may call: all its types are theirs."""
+    if not isinstance(value, FunctionType) or value is wrapped:
+        return False
+    n_types = value.__code__.co_argcount + value.__code__.co_kwonlyargcount + 1
+    kinds = [kind_of(annotation) for annotation in value.__annotations__.values()]
+    return len(kinds) == n_types and None not in kinds
