@@ -168,8 +168,8 @@ def predict(plan: Schedule, target: Target) -> Prediction:
     execution = "graph" if plan.execution == "graph" else "events"
     one = Schedule.from_columns(plan.graph, plan.graph.order_index, plan.devices_used[:1], execution=execution)
     made, base = (simulate(each, target) for each in (plan, one))
-    found = ranges({"plan": made.program}, target, reference=base.program)
-    low, high = (None, None) if found is None else found[0]["plan"].speedup or (None, None)
+    found = ranges({"plan": made.program}, target, reference=base.program)[0].get("plan")
+    low, high = (None, None) if found is None else (found.speedup_low, found.speedup_high)
     return Prediction(made.makespan, base.makespan, low, high)
 
 

@@ -225,9 +225,9 @@ def advise(
     if wide:
         found[split] = min((_best(wide, whole, cluster, cost, how) for how in (None, "graph")), key=_makespan)
     programs = {name: trace.program for name, (_, trace) in found.items()}
-    ranged = ranges(programs, cluster, cost, reference=programs[_CAPTURED])
+    ranged, doubt = ranges(programs, cluster, cost, reference=programs[_CAPTURED])
     base = found[_CAPTURED][1].makespan
-    rows = [_row(name, *each, base, cluster, cost, ranged and ranged[0][name]) for name, each in found.items()]
+    rows = [_row(name, *each, base, cluster, cost, ranged.get(name)) for name, each in found.items()]
     if n > 1 and not wide:
         rows.append(Deployment(split, reason="no scheduler uses more than one GPU"))
     if n > 1 and len(whole.kinds) == 1:
@@ -235,7 +235,6 @@ def advise(
         rates = dict(zip(IN_FLIGHT, single.requests_per_s, strict=True))
         rows.append(replace(single, name=copies, requests_per_s=tuple(_on_copies(rates, n, k) for k in IN_FLIGHT)))
         found[copies] = found[lone]
-    doubt = None if ranged is None else ranged[1]
     best, verdict = _verdict(rows, n, "" if doubt is None else doubt.basis)
     plan, made = found[best][0], {**one, **alone.plans}
     rewrites = len(plan.graph) != len(found[_ONE][0].graph)
@@ -272,8 +271,7 @@ def _row(
     name: str, plan: Schedule, trace: Trace, base: float, cluster: Target, cost: CostModel | None, found: Ranged | None
 ) -> Deployment:
     shares = trace.critical_path().shares
-    makespan, speedup, place = found or (None, None, None)
-    (low, high), (slow, fast) = makespan or (None, None), speedup or (None, None)
+    low, high, slow, fast, place = found or (None, None, None, None, None)
     return Deployment(
         name, plan.scheduler, trace.makespan, low, high, base / trace.makespan if trace.makespan else 1.0, slow, fast,
         place,

@@ -417,23 +417,14 @@ def compare(
     traces = {name: each.trace for name, each in found.items()}
     drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
     named = not (isinstance(schedulers, str) and schedulers in SETS)
-    ranged = None
+    doubt = None
     if ranges and traces:
         from simsched.experiments.ranges import ranges as ranges_of
 
         programs = {name: trace.program for name, trace in traces.items()}
-        ranged = ranges_of(programs, cluster, cost, reference=None if baseline is None else baseline.program)
-    if ranged is not None:
-        rows = [_ranged(row, *ranged[0][row.scheduler]) if row.scheduler in found else row for row in rows]
-    doubt = None if ranged is None else ranged[1]
+        ranged, doubt = ranges_of(programs, cluster, cost, reference=None if baseline is None else baseline.program)
+        rows = [replace(row, **ranged[row.scheduler]._asdict()) if row.scheduler in ranged else row for row in rows]
     return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, cost, named, doubt)
-
-
-def _ranged(row: Row, makespan: tuple[float, float], speedup: tuple[float, float] | None, place: int) -> Row:
-    """Return a row with between what its figures lie, and its place."""
-    slow, fast = speedup or (None, None)
-    return replace(row, makespan_low_us=makespan[0], makespan_high_us=makespan[1], speedup_low=slow,
-                   speedup_high=fast, place=place)  # fmt: skip
 
 
 def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:

@@ -66,8 +66,10 @@ class Ranged(NamedTuple):
     The place is one more than the number of schedules that are faster with 90 %.
     """
 
-    makespan: tuple[float, float]
-    speedup: tuple[float, float] | None
+    makespan_low_us: float
+    makespan_high_us: float
+    speedup_low: float | None
+    speedup_high: float | None
     place: int
 
 
@@ -92,7 +94,7 @@ def _prior(name: str) -> Unsure:
 def ranges(
     programs: Mapping[str, Program], target: Target, cost: CostModel | None = None, *,
     reference: Program | None = None, errors: tuple[float, float] | None = None,
-) -> tuple[dict[str, Ranged], Doubt] | None:  # fmt: skip
+) -> tuple[dict[str, Ranged], Doubt | None]:  # fmt: skip
     """Return between what the makespans of some programs lie with 90 %, and their speedups.
 
     Parameters
@@ -109,8 +111,8 @@ def ranges(
 
     Returns
     -------
-    tuple or None
-        A range for each program, and what they come from. None if the programs are too large for eight worlds.
+    tuple
+        A range for each program, and what they come from; nothing if the programs are too large for eight worlds.
 
     Notes
     -----
@@ -128,7 +130,7 @@ def ranges(
     runs = dict(zip(which, every, strict=True))
     size = max(1, sum(len(program) for program in runs.values()))
     if _FEWEST * size > _MOST:
-        return None
+        return {}, None
     draws = min(_DRAWS, max(_FEWEST, _ENOUGH // size))
     unsure = unsure_of(target)
     rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
@@ -145,9 +147,10 @@ def ranges(
     slower = _certainly_slower(times[: len(names)], np.array(which[: len(names)]), error)
     found = {}
     for i, name in enumerate(names):
-        same = base is not None and np.array_equal(times[i], base)
-        speedup = None if base is None else (1.0, 1.0) if same else _range(base - times[i], error * sqrt(2))
-        found[name] = Ranged(_range(times[i], hypot(error, common)), speedup, 1 + int(slower[i].sum()))
+        speedup: tuple[float | None, float | None] = (None, None)
+        if base is not None:
+            speedup = (1.0, 1.0) if np.array_equal(times[i], base) else _range(base - times[i], error * sqrt(2))
+        found[name] = Ranged(*_range(times[i], hypot(error, common)), *speedup, 1 + int(slower[i].sum()))
     best = int(times[: len(names)].mean(axis=1).argmin()) if names else 0
     asked = -times[best] if base is None or which[best] == which[-1] else base - times[best]
     return found, _doubt(target, unsure, drawn, asked, error)

@@ -82,18 +82,18 @@ class Explanation(Finding):
     suggestions: tuple[Suggestion, ...]
 
     def __str__(self) -> str:
-        return "\n".join((*self.sentences, *self._advice()))
+        told = [f"{i}. ({kind}) {text}: {us}, {gain} less." for i, (text, kind, us, gain) in enumerate(self._rows(), 1)]
+        none = f"None of the changes that were tried gains {_LEAST_GAIN:.1%} or more."
+        head = "What would help most, each simulated on its own:" if told else none
+        return "\n".join((*self.sentences, head, *told))
 
     __repr__ = __str__
 
-    def _advice(self) -> list[str]:
-        if not self.suggestions:
-            return [f"None of the changes that were tried gains {_LEAST_GAIN:.1%} or more."]
-        lines = ["What would help most, each simulated on its own:"]
-        for i, each in enumerate(self.suggestions, 1):
-            kind = "plan" if each.doable else "wish"
-            lines.append(f"{i}. ({kind}) {each.text}: {format_time(each.makespan_us)}, {each.gain:.1%} less.")
-        return lines
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (each.text, "plan" if each.doable else "wish", format_time(each.makespan_us), f"{each.gain:.1%}")
+            for each in self.suggestions
+        ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return the suggestions as plain values by column."""
@@ -101,13 +101,9 @@ class Explanation(Finding):
 
     def table(self) -> Any:
         """Return the suggestions as a table of texts, with the sentences below."""
-        rows = [
-            (each.text, "plan" if each.doable else "wish", format_time(each.makespan_us), f"{each.gain:.1%}")
-            for each in self.suggestions
-        ]
         title = f"{self.scheduler} of {self.graph} on {self.cluster}"
-        note = "\n".join(self.sentences if rows else (*self.sentences, *self._advice()))
-        return table_of(title, ("change", "takes", "makespan", "gain"), rows, note=note)
+        note = "\n".join(self.sentences) if self.suggestions else str(self)
+        return table_of(title, ("change", "takes", "makespan", "gain"), self._rows(), note=note)
 
 
 def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> Explanation:
