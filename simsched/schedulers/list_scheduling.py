@@ -258,13 +258,6 @@ def find_best(s: Lists, i: int) -> None:
                 break  # on no stream of this device could it end earlier
 
 
-# Simulated on one, two and four A40, HEFT, PEFT and ETF gain nothing from more than 4 to 8 streams of one device. On
-# several devices two streams of each are up to a quarter better than one on CNNs and on HIOS's layered graph; from
-# four on, what they take to be free of contention is put onto fewer and fewer devices.
-_ALONE: Final = 8
-_BESIDE_OTHERS: Final = 2
-
-
 class Draft(Instance):
     """Operators placed one by one on the streams of devices.
 
@@ -288,7 +281,10 @@ class Draft(Instance):
     def __init__(self, scheduler: str, graph: OpGraph, cluster: Cluster, cost: CostModel, streams: int | None) -> None:
         super().__init__(graph, cluster, cost)
         if streams is None:
-            streams = _ALONE if len(cluster) == 1 else _BESIDE_OTHERS
+            # Simulated on one, two and four A40, HEFT, PEFT and ETF gain nothing from more than 4 to 8 streams of one
+            # device. On several devices two streams of each are up to a quarter better than one on CNNs and on HIOS's
+            # layered graph; from four on, what they take to be free of contention is put onto fewer and fewer devices.
+            streams = 8 if len(cluster) == 1 else 2
         self._scheduler, self.streams = scheduler, min(streams, len(graph))
         self.ops: npt.NDArray[Any] = np.zeros(len(graph), Listed.dtype)
 

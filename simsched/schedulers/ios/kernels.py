@@ -56,12 +56,11 @@ class Value(Row):
 class Group(Row):
     """An operator; if it is taken off, its `parent` joined its group before, or is itself, the first of its group.
 
-    `n_sources` of those that it reads from are taken too; `n_roots` operators of the group read from none in the stage.
+    `n_sources` of those that it reads from are taken too.
     """
 
     time: f8
     size: i4
-    n_roots: i4
     n_sources: i4
     parent: i4
 
@@ -69,8 +68,8 @@ class Group(Row):
 class Frame(Row):
     """A step of the search: the operator taken, the stage it makes, and the cells that are still to be tried.
 
-    `longest` is the time of the longest group, `n_unrooted` how many groups have several roots, and `trail` how many
-    groups have joined others so far.
+    `longest` is the time of the longest group, `n_roots` how many operators read from none in the stage (each group has
+    one), and `trail` how many groups have joined others so far.
     """
 
     longest: f8
@@ -78,7 +77,7 @@ class Frame(Row):
     end: i4
     operator: i4
     n_groups: i4
-    n_unrooted: i4
+    n_roots: i4
     trail: i4
     node: i4
 
@@ -337,8 +336,8 @@ def _merge(s: PartTable) -> None:
 def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
     """Take an operator off: it joins the groups of those that read from it."""
     x = cell.operator
-    us, size, n_roots = s.time[x], 1, 1
-    n_groups, n_unrooted, trail = frame.n_groups + 1, frame.n_unrooted, frame.trail
+    us, size = s.time[x], 1
+    n_groups, n_roots, trail = frame.n_groups + 1, frame.n_roots + 1, frame.trail
     s.groups[x].parent = x
     for e in range(s.reader_ptr[x], s.reader_ptr[x + 1]):
         reader = s.groups[s.readers[e]]
@@ -356,14 +355,11 @@ def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
             n_groups -= 1
             us += group.time
             size += group.size
-            if s.single_root:
-                n_roots += group.n_roots
-                n_unrooted -= group.n_roots > 1
     taken = s.groups[x]
-    taken.time, taken.size, taken.n_roots = us, size, n_roots
+    taken.time, taken.size = us, size
     after.longest = max(us, frame.longest)
     after.cell, after.end, after.operator = cell.start, cell.end, x
-    after.n_groups, after.n_unrooted, after.trail = n_groups, n_unrooted + (n_roots > 1), trail
+    after.n_groups, after.n_roots, after.trail = n_groups, n_roots, trail
 
 
 def _put_back(s: PartTable) -> None:
@@ -388,7 +384,7 @@ def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
         frame.cell = frame.end  # likewise, but it is one itself
     if s.mode != FORMULA:
         frame.node = extended(s, s.frames[s.depth - 1].node, x)
-    if frame.n_groups > s.most_groups or (s.single_root and frame.n_unrooted > 0):
+    if frame.n_groups > s.most_groups or (s.single_root and frame.n_roots > frame.n_groups):
         return
     s.n_endings += 1
     if s.mode == FORMULA:

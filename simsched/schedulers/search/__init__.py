@@ -105,9 +105,6 @@ def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Ints:
     return found
 
 
-Move = Callable[[Candidate, int, np.random.Generator], None]
-
-
 def change_stages(candidate: Candidate, path: Ints, rng: np.random.Generator) -> None:
     """Make a move around an operator, perhaps one of the critical path."""
     guided = len(path) > 0 and rng.random() < GUIDED
@@ -160,7 +157,7 @@ def split(c: Candidate, op: int, _rng: np.random.Generator) -> None:
     c.stage[(c.device == c.device[op]) & (c.place >= c.place[op])] += 1
 
 
-MOVES: Final[tuple[Move, ...]] = (restage, regroup, merge, split)
+MOVES: Final = (restage, regroup, merge, split)
 
 
 class Start(NamedTuple):
@@ -225,8 +222,10 @@ class Arm:
     ----------
     start
         What it comes from.
-    cluster, cost, tools
+    cluster, cost, tools, rng
         As the scheduler has them.
+    deadline
+        When it has to stop.
 
     Attributes
     ----------
@@ -238,8 +237,16 @@ class Arm:
         Whether the last annealing found nothing to change.
     """
 
-    def __init__(self, start: Start, cluster: Cluster, cost: CostModel, tools: Tools) -> None:
-        self.name, plan = start.name, start.plan
+    def __init__(
+        self,
+        start: Start,
+        cluster: Cluster,
+        cost: CostModel,
+        tools: Tools,
+        rng: np.random.Generator,
+        deadline: Deadline,
+    ) -> None:
+        self.name, self._rng, self._deadline, plan = start.name, rng, deadline, start.plan
         n_streams = np.bincount(np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31)  # of each device
         self.candidate = candidate = Candidate(plan, cluster, max(_STREAMS, int(n_streams.max())))
         self._evaluator, self._walk = tools.evaluator(plan, cluster, cost), None
@@ -250,27 +257,14 @@ class Arm:
         self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
         self.makespan = self.best = self._evaluate()
 
-    def restart(self) -> None:
-        """Go on from the best."""
-        self.candidate.rows[:] = self._now[:] = self._kept
-        self.makespan = self.best
-
     def schedule(self) -> Schedule:
         """Return the best as a schedule."""
         self.candidate.rows[:] = self._kept
         self._evaluate()
         return self._evaluator.schedule()
 
-    def anneal(
-        self,
-        evaluations: int,
-        hot: float,
-        cold: float,
-        rng: np.random.Generator,
-        deadline: Deadline,
-        report: Callable[[int, float], None],
-    ) -> int:
-        """Change the candidate step by step, with ever less patience for what is worse.
+    def anneal(self, evaluations: int, hot: float, cold: float, report: Callable[[int, float], None]) -> int:
+        """Change the best candidate so far step by step, with ever less patience for what is worse.
 
         Parameters
         ----------
@@ -288,7 +282,9 @@ class Arm:
         """
         rows, spent, look, still, accepted = self.candidate.rows, 0, 0, 0, 0
         path = np.zeros(0, np.int64)
-        while spent < evaluations and still < _STILL and self.best > 0.0 and not deadline.over():
+        rows[:] = self._now[:] = self._kept
+        self.makespan = self.best
+        while spent < evaluations and still < _STILL and self.best > 0.0 and not self._deadline.over():
             if spent >= look:
                 report(spent, self.best)
                 if look and self._walk is not None:
@@ -298,15 +294,17 @@ class Arm:
                 continue
             temperature = self.best * hot * (cold / hot) ** (spent / evaluations)
             if self._walk is None:
-                change_stages(self.candidate, path, rng)
+                change_stages(self.candidate, path, self._rng)
             else:
-                self._walk.change(path, temperature, rng)
+                self._walk.change(path, temperature, self._rng)
             if np.array_equal(rows, self._now):
                 still += 1
                 continue
             still, spent = 0, spent + 1
             found = self._evaluate()
-            if found <= self.makespan or (found < inf and rng.random() < exp((self.makespan - found) / temperature)):
+            if found <= self.makespan or (
+                found < inf and self._rng.random() < exp((self.makespan - found) / temperature)
+            ):
                 self.makespan, self._now[:] = found, rows
                 self.accepted += 1
                 if found < self.best:
@@ -461,12 +459,11 @@ def search(
         for tried in _worth_a_trial(found):
             if arms and (spent >= evaluations or deadline.over()):
                 break
-            arms.append(arm := Arm(tried, cluster, cost, tools))
+            arms.append(arm := Arm(tried, cluster, cost, tools, rng, deadline))
             spent += 1
-            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, rng, deadline, report)
+            spent += arm.anneal(min(evaluations - spent, int(_TRIAL * evaluations)), MILD, COLD, report)
         best = min(arms, key=lambda arm: arm.best)
-        best.restart()
-        spent += best.anneal(evaluations - spent, HOT, COLD, rng, deadline, report)
+        spent += best.anneal(evaluations - spent, HOT, COLD, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
     return plan.like(scheduler="search", estimate=makespan, search={

@@ -12,8 +12,7 @@ import numpy as np
 
 from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, default_cost, occupancy
-from simsched.model.costmodel import operator_times
+from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, occupancy, times_by_device
 from simsched.schedulers.listing import Edge, transfer, ways
 
 
@@ -29,7 +28,7 @@ class Op(Row):
 
 
 class Cost(Row):
-    """An operator on a kind of device: us that it takes alone, part that it fills, us of the host to launch it."""
+    """An operator on a device: us that it takes alone, part that it fills, us of the host to launch it."""
 
     time: f8
     load: f8
@@ -43,7 +42,6 @@ class Place(Row):
     hop: f8
     loaded: f8
     issued: f8
-    kind: i4
 
 
 class Draw(Row):
@@ -92,8 +90,8 @@ class Walked(Table):
     ops: Rows[Op] = length("n_ops + 1")
     inputs: Column[i4]
     readers: Rows[Edge]
-    costs: Rows[Cost]  # by kind of device and operator
-    devices: Rows[Place] = length("n_devices")
+    costs: Rows[Cost]  # by device and operator
+    devices: Rows[Place]
     latency: Column[f8]  # from each device to each other; inf: there is no way
     bandwidth: Column[f8]
     last: Column[i4] = length("n_devices * n_streams")  # operator of each stream
@@ -126,7 +124,7 @@ def _line_up(s: Walked) -> None:
     for k in range(s.n_ops):
         v = s.order[k]
         op, device = s.ops[v], s.devices[s.device[v]]
-        device.issued += s.costs[device.kind * s.n_ops + v].issue
+        device.issued += s.costs[s.device[v] * s.n_ops + v].issue
         op.ready = device.issued
         op.missing = s.ops[v + 1].first_input - op.first_input
         op.behind = -1
@@ -177,7 +175,7 @@ def _end(s: Walked, u: int) -> None:
     """Tell those that wait for an operator that it is over."""
     here = s.device[u]
     device = s.devices[here]
-    device.loaded -= s.costs[device.kind * s.n_ops + u].load
+    device.loaded -= s.costs[here * s.n_ops + u].load
     for k in range(s.ops[u].first_reader, s.ops[u + 1].first_reader):
         edge = s.readers[k]
         there, arrival = s.device[edge.op], s.now
@@ -211,7 +209,7 @@ def _start_ready(s: Walked, later: float) -> None:
             continue
         s.n_waiting -= 1
         s.waiting[k] = s.waiting[s.n_waiting]
-        cost = s.costs[device.kind * s.n_ops + v]
+        cost = s.costs[s.device[v] * s.n_ops + v]
         op.left = cost.time
         device.loaded += cost.load
         s.running[s.n_running] = v
@@ -379,34 +377,29 @@ class Walk:
     def __init__(
         self, rows: Ints, streams: int, graph: OpGraph, cluster: Cluster, cost: CostModel, *, captured: bool
     ) -> None:
-        n, n_devices, given = len(graph), len(cluster), cost is default_cost
-        kinds = cluster.kinds if given else cluster.devices
-        costs = np.zeros((len(kinds), n), Cost.dtype)
+        n, n_devices, times = len(graph), len(cluster), times_by_device(graph, cluster, cost)
+        costs, devices = np.zeros((n_devices, n), Cost.dtype), np.zeros(n_devices, Place.dtype)
+        launches = np.maximum(1, np.diff(graph.kernel_ptr))
+        for row, place, device, alone in zip(costs, devices, cluster.devices, times, strict=True):
+            loads = _loads(graph, device)
+            place["gap"], place["hop"] = (device.graph_node,) * 2 if captured else (device.gap, device.hop)
+            row["time"] = np.where(np.isnan(loads), np.inf, alone) + (launches - 1) * place["gap"]  # inf: does not fit
+            row["load"] = np.nan_to_num(loads)
+            row["issue"] = 0.0 if captured else launches * device.launch + device.record
         latency, bandwidth = ways(cluster)
         in_ptr, incoming = graph.incoming
         out_ptr, outgoing = graph.outgoing
         readers = np.zeros(len(graph.src), Edge.dtype)
         readers["op"], readers["nbytes"] = graph.dst[outgoing], graph.edge_nbytes[outgoing]
         readers["us"] = np.nan_to_num(graph.edge_transfer[outgoing], nan=-1.0)
-        order, place, device, stream = rows
         self._table = table = Walked(
-            n_ops=n, n_devices=n_devices, n_streams=streams, candidate=rows, order=order, place=place, device=device,
-            stream=stream, inputs=graph.src[incoming].astype(np.int32), readers=readers, costs=costs, latency=latency,
-            bandwidth=bandwidth,
+            n_ops=n, n_devices=n_devices, n_streams=streams, candidate=rows, order=rows[0], place=rows[1],
+            device=rows[2], stream=rows[3], inputs=graph.src[incoming].astype(np.int32), readers=readers, costs=costs,
+            devices=devices, latency=latency, bandwidth=bandwidth,
         )  # fmt: skip
-        self._moves, ops, devices = table["moves"], table["ops"], table["devices"]
+        table["ops"]["first_input"], table["ops"]["first_reader"] = in_ptr, out_ptr
+        self._moves = table["moves"]
         self._moves["below"] = np.linspace(0.0, 1.0, len(self._moves) + 1)[1:]
-        ops["first_input"], ops["first_reader"] = in_ptr, out_ptr
-        launches = np.maximum(1, np.diff(graph.kernel_ptr))
-        for row, kind in zip(costs, kinds, strict=True):
-            loads = _loads(graph, kind)
-            alone = np.where(np.isnan(loads), np.inf, operator_times(graph, kind, cost))  # no block of a kernel fits
-            row["time"] = alone + (launches - 1) * (kind.graph_node if captured else kind.gap)
-            row["load"] = np.nan_to_num(loads)
-            row["issue"] = 0.0 if captured else launches * kind.launch + kind.record
-        devices["kind"] = cluster.kind if given else np.arange(n_devices)
-        for name in ("gap", "hop"):
-            devices[name] = [getattr(device, "graph_node" if captured else name) for device in cluster.devices]
         self._most = float(min(_MOST_STEPS, max(1, _MOST_WORK // n)))
         self._steps = min(_STEPS, self._most)
 
@@ -433,9 +426,8 @@ class Walk:
 
         Moves that make the candidate better by the model become more likely.
         """
-        self._steps = (
-            min(self._most, self._steps * _FURTHER) if accepted > _ENOUGH else max(1.0, self._steps / _FURTHER)
-        )
+        steps = self._steps * _FURTHER if accepted > _ENOUGH else self._steps / _FURTHER
+        self._steps = min(self._most, max(1.0, steps))
         moves = self._moves
         rate = (moves["wins"] + 2) / (moves["tries"] + 10)
         chance = np.maximum(rate / rate.sum(), _LEAST)
