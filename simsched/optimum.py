@@ -20,9 +20,8 @@ from simsched.base.numeric import grouped
 from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
 from simsched.schedulers import schedule
-from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of, ways
-from simsched.schedulers.protocol import Rng, Seconds, taken
+from simsched.schedulers.protocol import Deadline, Rng, Seconds, taken
 from simsched.simulator.workload import demand_on
 
 __all__ = ["Optimum", "optimal"]

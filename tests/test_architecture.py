@@ -30,7 +30,7 @@ ROOMS = (
 )
 PACKAGES = ("simsched", "workloads", "hwbackend")
 SHARED_BY_SCHEDULERS = tuple(
-    f"simsched.schedulers.{name}" for name in ("deadline", "list_scheduling", "listing", "protocol", "stage_costs")
+    f"simsched.schedulers.{name}" for name in ("list_scheduling", "listing", "protocol", "stage_costs")
 )
 HEAVY = {"matplotlib", "llvmlite", "scipy", "networkx", "simpy", "rich", "typer", "pandas", "cupy", "torch", "onnx",
          "ortools", "dask", "distributed", "pyarrow", "plotly"}  # fmt: skip

@@ -28,10 +28,8 @@ def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
     def with_tools(*arguments: Any, **options: Any) -> Schedule:
         from simsched.simulator import Evaluator, StageLatency, simulate
 
-        def makespan(plan: Schedule, cluster: Cluster, cost: CostModel) -> float:
-            return simulate(plan, cluster, cost).makespan
-
-        return function(*arguments, tools=Tools(StageLatency, makespan, Evaluator, schedule), **options)
+        tools = Tools(StageLatency, lambda *given: simulate(*given).makespan, Evaluator, schedule)
+        return function(*arguments, tools=tools, **options)
 
     rest = [p for name, p in signature.parameters.items() if name != "tools"]
     with_tools.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
@@ -119,7 +117,19 @@ def schedule(
     """
     name = scheduler_name(scheduler)
     function = equipped(resolve(scheduler))
-    options = _checked(function, name, options)
+    parameters = list(inspect.signature(function).parameters.values())
+    needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    known = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for option in needed:
+        if option not in options:
+            raise SchedulerError(f"scheduler {name!r} needs option {option!r}")
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for option in options:
+            if option not in known:
+                raise SchedulerError(
+                    f"scheduler {name!r} has no option {option!r}; known are: {', '.join(known) or 'none'}"
+                )
+        options = taken(name, function, options)
     if cost is None:
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
@@ -127,22 +137,3 @@ def schedule(
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
     return plan.check(cluster)
-
-
-def _checked(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as the hints of the function have them; refuse what it does not take."""
-    parameters = list(inspect.signature(function).parameters.values())
-    missing = [
-        p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in options
-    ]
-    if missing:
-        raise SchedulerError(f"scheduler {name!r} needs option {missing[0]!r}")
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return dict(options)
-    known = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    unknown = [option for option in options if option not in known]
-    if unknown:
-        raise SchedulerError(
-            f"scheduler {name!r} has no option {unknown[0]!r}; known are: {', '.join(known) or 'none'}"
-        )
-    return taken(name, function, options)

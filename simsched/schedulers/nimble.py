@@ -11,8 +11,6 @@ from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
 from simsched.schedulers.listing import captured, place_of, reduced
 from simsched.schedulers.protocol import Mode
 
-Ways = Annotated[str, Among(("chains", "reuse", "dilworth"))]
-
 _NONE: Final = -1
 _MOST_OPERATORS: Final = 100_000  # whose closure takes 600 MB
 _MOST_WORK: Final = 5 * 10**10  # bits looked at, in some ten seconds
@@ -26,7 +24,7 @@ def nimble(
     cost: CostModel,
     *,
     mode: Mode = "paper",
-    streams: Ways | None = None,
+    streams: Annotated[str, Among(("chains", "reuse", "dilworth"))] | None = None,
 ) -> Schedule:
     """Give operators that can run at once streams of their own, with the fewest waits between streams.
 
@@ -156,9 +154,8 @@ def _matching(rows: list[list[int]]) -> list[int]:
     following, owner, before, far = [_NONE] * n, [_NONE] * n, [_NONE] * n, n + 1
     while True:
         begins = [row for row in range(n) if following[row] == _NONE]
-        level = [far] * (n + 1)  # the last stands for whoever owns a free column, which is _NONE
-        for row in begins:
-            level[row] = 0
+        level = [0 if column == _NONE else far for column in following]
+        level.append(far)  # of whoever owns a free column, which is _NONE
         queue = [*begins]
         for row in queue:  # which grows
             if level[row] < level[_NONE]:

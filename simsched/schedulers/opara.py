@@ -94,8 +94,7 @@ def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: b
     if classes == "roofline":
         codes, texts = graph.labels("dtype")
         peak = np.array([device.peak_rate(text or "fp32") for text in texts])[codes]
-        found: npt.NDArray[np.bool_] = graph.nbytes / device.bandwidth > graph.flops / peak
-        return found
+        return np.asarray(graph.nbytes / device.bandwidth > graph.flops / peak)
     unknown = np.flatnonzero((graph.intensity < 0) & (graph.time != 0))
     if len(unknown):
         raise SchedulerError(
@@ -116,16 +115,14 @@ def _of_kernels(metric: str, graph: OpGraph, device: Device, shared_memory: int)
     if metric in per_block:
         return per_block[metric]
     if metric == "max":
-        largest: Floats = np.maximum.reduce(list(per_block.values()))
-        return largest
+        return np.asarray(np.maximum.reduce(list(per_block.values())))
     if metric == "blocks":
         return graph.kernel_blocks / (device.sms * device.blocks_per_sm)
     shapes = np.stack([threads, graph.kernel_registers, graph.kernel_shared_memory], axis=1)
     distinct, at = np.unique(shapes, axis=0, return_inverse=True)
     held = [occupancy(device, Kernel(1, *shape)).blocks for shape in distinct.tolist()]
     blocks = np.minimum(np.array(held)[at.ravel()], graph.kernel_blocks / device.sms)
-    found: Floats = blocks * -(-threads // WARP) / (device.threads_per_sm // WARP)
-    return found
+    return np.asarray(blocks * -(-threads // WARP) / (device.threads_per_sm // WARP))
 
 
 _NOBODY: Final = -1

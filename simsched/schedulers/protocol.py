@@ -1,20 +1,27 @@
-"""What a scheduler is, what it may ask of the rest of the library, and what its options may be."""
+"""What a scheduler is, what it may ask of the rest of the library, what its options may be, and when it has to stop."""
 
+import logging
+import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import unwrap
-from types import NoneType, UnionType
+from math import inf
+from types import FrameType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from simsched.base.codec import Among, Range, Refused, Seed, kind_of
 from simsched.base.errors import SchedulerError
+from simsched.base.jit import running_time
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 
 if TYPE_CHECKING:
     from simsched.simulator import Evaluator
+
+_logger = logging.getLogger(__name__)
 
 Mode = Annotated[str, Among(("paper", "impl"))]
 """As a paper has it, or as its released code does."""
@@ -88,3 +95,63 @@ def _says_all(hint: Any) -> bool:
     if get_origin(hint) in (Union, UnionType):
         return all(map(_says_all, get_args(hint)))
     return get_origin(hint) in (Annotated, Callable) or hint in (bool, NoneType, np.random.Generator)
+
+
+class Deadline:
+    """Within ``with``, says whether a search has to end with the best it has.
+
+    Parameters
+    ----------
+    scheduler
+        Who searches, for the warning.
+    time_limit
+        Wall time in s above 0, from entering the block, the making of machine code left out; None for no limit.
+
+    Attributes
+    ----------
+    reason
+        Why the search was stopped, ``"time limit"`` or ``"interrupted"``; None if it was not.
+
+    Notes
+    -----
+    The first Ctrl-C is taken as the wish to stop, of a search within a search as that to stop both; a
+    second one interrupts as usual. Only in the main thread does Ctrl-C arrive at all, and a process that
+    ignores it goes on doing so. A search that asks `over` and stops is warned about in the log.
+
+    >>> with Deadline("search", time_limit=3600.0) as deadline:
+    ...     deadline.over()
+    False
+    """
+
+    def __init__(self, scheduler: str, time_limit: float | None = None) -> None:
+        self.reason: str | None = None
+        self._scheduler = scheduler
+        self._limit = inf if time_limit is None else float(time_limit)
+        self._end = inf
+        self._usual: Any = None  # what Ctrl-C did before, while this one hears it
+        self._interrupted = False
+
+    def __enter__(self) -> "Deadline":
+        self._end = running_time() + self._limit
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._usual = signal.signal(signal.SIGINT, self._interrupt) or signal.SIG_DFL
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._usual is not None:
+            signal.signal(signal.SIGINT, self._usual)
+            self._usual = None
+
+    def over(self) -> bool:
+        """Return whether the search has to stop; the first time that is so, it is logged."""
+        if self.reason is None and (self._interrupted or running_time() >= self._end):
+            self.reason = "interrupted" if self._interrupted else "time limit"
+            _logger.warning("%s: stopped (%s); this is the best schedule so far", self._scheduler, self.reason)
+        return self.reason is not None
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._interrupted, usual = True, self._usual
+        self.__exit__()  # a second Ctrl-C is not asked
+        if isinstance(getattr(usual, "__self__", None), Deadline):
+            usual(number, frame)  # that of the search which this one is a part of

@@ -13,7 +13,7 @@ from strategies import graphs
 from simsched.base.errors import CostError
 from simsched.model import Cluster, Operator, OpGraph
 from simsched.rewriting import RULES, Row, Rule
-from simsched.schedulers import deadline, schedule
+from simsched.schedulers import protocol, schedule
 from simsched.schedulers.autograph import autograph
 from simsched.simulator import simulate
 from workloads import load
@@ -241,7 +241,7 @@ def test_a_time_limit_between(monkeypatch):
     """By a clock that only the rule moves, 0.02 s a graph: after eight the limit of 0.15 s is over, nothing more is
     derived, and the schedule is whole."""
     now = [0.0]
-    monkeypatch.setattr(deadline, "running_time", lambda: now[0])
+    monkeypatch.setattr(protocol, "running_time", lambda: now[0])
     search, _ = stopped(lambda told: now.append(now.pop() + 0.02 * (told[-1] == "make")), time_limit=0.15)
     assert search["stopped"] == "time limit"
     assert 8 <= search["candidates"] <= 9

@@ -23,7 +23,7 @@ from simsched.schedulers.autograph.parts import (
     part_of,
     put_together,
 )
-from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.protocol import Deadline
 
 DEVICE = Cluster.preset("a100").devices[0]
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.protocol import Deadline
 
 
 def test_a_time_limit(caplog):

@@ -12,8 +12,7 @@ from simsched.base.numeric import is_number
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.rewriting import RULES, Draft, Rule
 from simsched.schedulers.autograph.parts import Backtracking, MixedCost, Variant, best_choices, part_of, put_together
-from simsched.schedulers.deadline import Deadline
-from simsched.schedulers.protocol import Seconds, Tools
+from simsched.schedulers.protocol import Deadline, Seconds, Tools
 
 _KEPT: Final = 4
 """One operator in so many, at either end of a piece, stays on its side of the cut."""

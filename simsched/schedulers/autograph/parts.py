@@ -10,7 +10,7 @@ from simsched.base.errors import GraphError
 from simsched.model import CostModel, Device, Operator, OpGraph, operator_times
 from simsched.rewriting import Draft, Read, Row, Rule, Source
 from simsched.rewriting.splitting import new_name
-from simsched.schedulers.deadline import Deadline
+from simsched.schedulers.protocol import Deadline
 
 READER: Final = "<reader>"
 """Kind of what stands for an operator that reads from a part of a graph but does not belong to it."""

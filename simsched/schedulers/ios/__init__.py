@@ -17,10 +17,9 @@ from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, 
 from simsched.model.graph.columns import KERNELS
 from simsched.model.graph.ordering import topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
-from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.ios import kernels
 from simsched.schedulers.listing import place_of, reduced, require_finite
-from simsched.schedulers.protocol import Mode, Seconds, Tools
+from simsched.schedulers.protocol import Deadline, Mode, Seconds, Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption
 
 _ALL_SUBSETS_OF: Final = 10

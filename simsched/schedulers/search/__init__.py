@@ -11,9 +11,8 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
 from simsched.model import EXECUTIONS, Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.schedulers.deadline import Deadline
 from simsched.schedulers.listing import place_of, readers, sources
-from simsched.schedulers.protocol import Rng, Seconds, Tools
+from simsched.schedulers.protocol import Deadline, Rng, Seconds, Tools
 from simsched.schedulers.search.walk import GUIDED, Walk
 
 FAST: Final = (

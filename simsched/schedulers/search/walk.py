@@ -125,22 +125,15 @@ def _line_up(s: Walked) -> None:
         v = s.order[k]
         op, device = s.ops[v], s.devices[s.device[v]]
         device.issued += s.costs[s.device[v] * s.n_ops + v].issue
-        op.ready = device.issued
-        op.missing = s.ops[v + 1].first_input - op.first_input
+        op.ready = 0.0
+        op.missing = 1 + s.ops[v + 1].first_input - op.first_input
         op.behind = -1
         lane = s.device[v] * s.n_streams + s.stream[v]
         if s.last[lane] >= 0:
             s.ops[s.last[lane]].behind = v
             op.missing += 1
         s.last[lane] = v
-        if op.missing == 0:
-            _wait(s, v)
-
-
-def _wait(s: Walked, v: int) -> None:
-    """Let an operator wait for its time alone."""
-    s.waiting[s.n_waiting] = v
-    s.n_waiting += 1
+        _arrive(s, v, device.issued)
 
 
 def _next_time(s: Walked) -> float:
@@ -179,11 +172,9 @@ def _end(s: Walked, u: int) -> None:
     for k in range(s.ops[u].first_reader, s.ops[u + 1].first_reader):
         edge = s.readers[k]
         there, arrival = s.device[edge.op], s.now
-        if there != here:
+        if there != here or s.stream[edge.op] != s.stream[u]:
             copy = transfer(edge, here, there, s.n_devices, s.latency, s.bandwidth)
             arrival += s.devices[there].hop + copy
-        elif s.stream[edge.op] != s.stream[u]:
-            arrival += device.hop
         _arrive(s, edge.op, arrival)
     if s.ops[u].behind >= 0:
         _arrive(s, s.ops[u].behind, s.now + device.gap)
@@ -194,8 +185,9 @@ def _arrive(s: Walked, v: int, time: float) -> None:
     op = s.ops[v]
     op.ready = max(op.ready, time)
     op.missing -= 1
-    if op.missing == 0:
-        _wait(s, v)
+    if op.missing == 0:  # it waits for its time alone
+        s.waiting[s.n_waiting] = v
+        s.n_waiting += 1
 
 
 def _start_ready(s: Walked, later: float) -> None:
