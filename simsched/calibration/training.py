@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.model import Cluster, OpGraph, Schedule, operator_times
-from simsched.model.graph.structure import longest_from
+from simsched.model.graph.opgraph import longest_from
 from simsched.schedulers.listing import place_of
 
 _MOST_STREAMS: Final = 32

@@ -23,7 +23,7 @@ from simsched.experiments.comparison import compare, scheduler_set
 from simsched.experiments.result import Later, Result, printed, table_of, time_text, unit_of
 from simsched.model import Cluster, OpGraph, Program, Schedule
 from simsched.model.backend import Backend, prepared, require_counts
-from simsched.model.graph.derived import with_times
+from simsched.model.graph.opgraph import with_times
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve

@@ -15,7 +15,7 @@ from simsched.base.units import format_bytes
 from simsched.experiments.evaluate import Evaluation, Yardstick, evaluate
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, upon
-from simsched.model.graph.derived import with_times
+from simsched.model.graph.opgraph import with_times
 from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes

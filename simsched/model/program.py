@@ -14,7 +14,7 @@ from simsched.base.errors import ProgramError
 from simsched.base.io import naming
 from simsched.base.numeric import freeze, same_columns, twice
 from simsched.model.graph import OpGraph, Rows
-from simsched.model.graph.columns import Floats, Indices, Ints, optional
+from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
 
 Small = npt.NDArray[np.int32]
@@ -152,7 +152,7 @@ class _File(Issued):
     graph: OpGraph
 
 
-class Program(Document):
+class Program(Columnar, Document):
     """Instructions for the host threads of a cluster, over the graph they run.
 
     Parameters
@@ -194,7 +194,7 @@ class Program(Document):
     whoever makes a program.
     """
 
-    FORMAT, FILE = "simsched.program", _File
+    FORMAT, FILE, CACHED = "simsched.program", _File, ("_plan",)
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
 
@@ -253,10 +253,8 @@ class Program(Document):
         return {key: self.__dict__[key] for key in signature(Program).parameters}
 
     def _freeze(self) -> None:
-        """Make the columns read-only: engines keep what they make of a program."""
-        freeze(self.__dict__)
-        for column in self.copies:
-            column.flags.writeable = False
+        super()._freeze()
+        freeze(self.copies._asdict())
 
     @property
     def launch_ptr(self) -> Ints:
@@ -282,15 +280,6 @@ class Program(Document):
         mine, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
         alike = mine == theirs and self.graph == other.graph and same_columns(self, other, _COLUMNS)
         return alike and same_columns(self.copies, other.copies, Copies._fields)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_plan"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._freeze()
 
     def __repr__(self) -> str:
         threads = len(self.thread_ptr) - 1

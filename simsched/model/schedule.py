@@ -15,8 +15,7 @@ from simsched.base.shown import as_html, frame_of
 from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
 from simsched.model.graph import OpGraph, Rows
-from simsched.model.graph.columns import Columnar, Indices, distinct
-from simsched.model.graph.ordering import describe_cycle, topological_order
+from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
 
 _NUMBERS: Final = ("stream", "stage", "group", "priority")

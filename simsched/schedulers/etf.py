@@ -6,7 +6,7 @@ import numpy as np
 
 from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
-from simsched.model.graph.structure import longest_from
+from simsched.model.graph.opgraph import longest_from
 from simsched.schedulers.list_scheduling import Draft
 from simsched.schedulers.listing import by_priority, place_of, turns
 

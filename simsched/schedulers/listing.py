@@ -12,9 +12,8 @@ import numpy.typing as npt
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import Column, Row, f8, i4
 from simsched.model import Cluster, CostModel, Floats, Indices, Ints, OpGraph, Schedule, operator_times, times_by_device
-from simsched.model.graph.columns import distinct
-from simsched.model.graph.ordering import grouped
-from simsched.model.graph.structure import longest_from
+from simsched.model.graph.columns import distinct, grouped
+from simsched.model.graph.opgraph import longest_from
 
 
 def require_finite(scheduler: str, makespan: float) -> float:

@@ -9,7 +9,7 @@ from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.costmodel import operator_times
 from simsched.model.graph import OpGraph
-from simsched.model.graph.structure import longest_to
+from simsched.model.graph.opgraph import longest_to
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 

@@ -12,7 +12,7 @@ from simsched.base.units import TIE
 from simsched.model import LAUNCH, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Program, Schedule, placed_times
 from simsched.model.cluster import footprint, occupancy
 from simsched.model.graph.columns import Indices, Ints
-from simsched.model.graph.derived import with_times
+from simsched.model.graph.opgraph import with_times
 from simsched.simulator.contention import Solo, find_units
 from simsched.simulator.state import Launch
 

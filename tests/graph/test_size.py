@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import shapes
 
 from simsched.model.graph import Numbered, Operator, OpGraph
-from simsched.model.graph.structure import longest_from, longest_to
+from simsched.model.graph.opgraph import longest_from, longest_to
 
 NAN = float("nan")
 COLUMNS = ("src", "dst", "flops", "nbytes", "weight_nbytes", "time", "utilization", "intensity", "kernel_ptr",

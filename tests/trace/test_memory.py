@@ -6,7 +6,7 @@ from hand_spans import IDLE, copy, dealt, kernel, made, simulated
 from small import edges
 
 from simsched.model import Cluster, Operator, OpGraph
-from simsched.model.graph.names import Numbered
+from simsched.model.graph import Numbered
 from simsched.model.program import Copies, Program
 from simsched.model.trace.timeline import COPY
 from simsched.model.trace.trace import Trace

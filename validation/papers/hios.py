@@ -22,7 +22,7 @@ import simsched as ss
 import workloads
 from simsched.base.errors import ScheduleError
 from simsched.model.costmodel import default_cost, operator_times
-from simsched.model.graph.structure import longest_from
+from simsched.model.graph.opgraph import longest_from
 from simsched.schedulers.hios import Ranked, Stages
 from validation.evidence import each, table
 from validation.hardware.graphs import convolutions

@@ -16,9 +16,8 @@ from simsched.model.cluster import widened
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.presets import make_device
 from simsched.model.costmodel import bare, default_cost, operator_times, roofline, rooflines, upon
-from simsched.model.graph.columns import column
-from simsched.model.graph.derived import rearranged
-from simsched.model.graph.ordering import describe_cycle, topological_order
+from simsched.model.graph.columns import column, describe_cycle, topological_order
+from simsched.model.graph.opgraph import rearranged
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 

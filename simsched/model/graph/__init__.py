@@ -1,8 +1,7 @@
 """The model as data: operators, edges, and the immutable DAG they form."""
 
-from simsched.model.graph.names import Numbered
 from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
 from simsched.model.graph.opgraph import OpGraph
-from simsched.model.graph.views import Rows
+from simsched.model.graph.views import Numbered, Rows
 
 __all__ = ["DTYPE_NBYTES", "INTENSITIES", "Edge", "Kernel", "Numbered", "OpGraph", "Operator", "Rows"]

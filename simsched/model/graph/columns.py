@@ -1,7 +1,8 @@
-"""Columns behind the rows of graphs and schedules: views, and arrays made from values."""
+"""Columns behind the rows of graphs and schedules: arrays made from values, and the order of what edges join."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -10,9 +11,9 @@ import numpy.typing as npt
 
 from simsched.base.codec import LONGEST_TEXT, Range
 from simsched.base.errors import GraphError
-from simsched.base.numeric import freeze, twice, whole_numbers
-from simsched.model.graph.names import Numbered
-from simsched.model.graph.operator import Edge, Kernel
+from simsched.base.numeric import freeze, frozen, whole_numbers
+from simsched.model.graph.operator import Kernel
+from simsched.model.graph.views import Numbered
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -22,6 +23,7 @@ Indices = npt.NDArray[Any]
 _NONE = float("nan")
 _OPTIONAL = ("time", "utilization", "edge_transfer")
 _LAST_NARROW = 2**29
+_LONGEST_CYCLE_SHOWN = 12
 _DEFAULTS = {"flops": 0.0, "nbytes": 0.0, "weight_nbytes": 0.0, "time": _NONE, "utilization": _NONE, "host": 0.0}
 COSTS = tuple(_DEFAULTS)
 """Columns of numbers that an operator has."""
@@ -93,23 +95,6 @@ def encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[s
     return column, tuple(codes)
 
 
-def index_of(names: Sequence[str]) -> Mapping[str, int]:
-    """Return the position of each name; one that stands twice is refused."""
-    index = {name: i for i, name in enumerate(names)}
-    if len(index) != len(names):
-        raise GraphError(f"operator {twice(names)!r} stands twice; names must be unique")
-    return index
-
-
-def endpoints(edges: tuple[Edge, ...], index: Mapping[str, int], end: str) -> Indices:
-    """Return the operator index of one end of every edge; an unknown name is refused."""
-    try:
-        return narrow(np.array([index[getattr(edge, end)] for edge in edges], np.int64), len(index))
-    except KeyError:
-        edge = next(edge for edge in edges if getattr(edge, end) not in index)
-        raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {getattr(edge, end)!r}") from None
-
-
 def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int) -> Indices:
     """Return which of some things each operator has, shape (n_ops,); one number stands for all."""
     codes = whole_numbers(given)
@@ -120,14 +105,6 @@ def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int
         i = int(np.argmax(outside))
         raise GraphError(f"operator {names[i]!r}: code {codes.flat[i]} is none of the {n_kinds} {what}")
     return np.broadcast_to(codes.astype(np.int32), (len(names),))
-
-
-def kind_column(names: Sequence[str], kind: Any) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Return kinds as a column of codes and the codes' texts; given is one text, or such a pair."""
-    codes, texts = (0, (kind,)) if isinstance(kind, str) else kind
-    if not all(isinstance(text, str) and text for text in texts):
-        raise GraphError(f"a kind must be a text that is not empty: {texts!r}")
-    return codes_of("kinds", codes, names, len(texts)), tuple(texts)
 
 
 def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
@@ -187,20 +164,6 @@ def require_names(names: Sequence[str]) -> None:
         raise GraphError(f"operator {longest!r}: its name has more than {LONGEST_TEXT:,} characters")
 
 
-def edge_ends(names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike) -> tuple[Indices, Indices]:
-    """Return the ends of edges as columns of operator indices."""
-    source, target = whole_numbers(src), whole_numbers(dst)
-    if source is None or target is None:
-        raise GraphError("src and dst must hold indices of operators, which are whole numbers")
-    if source.shape != target.shape or source.ndim != 1:
-        raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
-    if len(source) and not all(end.min() >= 0 and end.max() < len(names) for end in (source, target)):
-        outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= len(names))
-        edge = int(np.argmax(outside))
-        raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {len(names)}")
-    return narrow(source, len(names)), narrow(target, len(names))
-
-
 def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
     """Return the columns of `COSTS`, those not given at their defaults."""
     unknown = [key for key in costs if key not in COSTS]
@@ -213,15 +176,79 @@ def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> di
 
 
 def edge_columns(
-    names: Sequence[str], src: Indices, dst: Indices, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
+    names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
 ) -> dict[str, npt.NDArray[Any]]:
     """Return edges by columns: ends, bytes and exact transfer times."""
+    source, target, n = whole_numbers(src), whole_numbers(dst), len(names)
+    if source is None or target is None:
+        raise GraphError("src and dst must hold indices of operators, which are whole numbers")
+    if source.shape != target.shape or source.ndim != 1:
+        raise GraphError(f"src and dst must have the same length, not {source.shape} and {target.shape}")
+    if len(source) and not all(end.min() >= 0 and end.max() < n for end in (source, target)):
+        edge = int(np.argmax((np.minimum(source, target) < 0) | (np.maximum(source, target) >= n)))
+        raise GraphError(f"edge {edge} ({source[edge]} -> {target[edge]}) names no operator: there are {n}")
 
     def subject(e: int) -> str:
-        return f"edge {names[int(src[e])]} -> {names[int(dst[e])]}"
+        return f"edge {names[int(source[e])]} -> {names[int(target[e])]}"
 
-    columns = {
-        key: spread(values, len(src), key, subject)
-        for key, values in (("edge_nbytes", nbytes), ("edge_transfer", transfer))
-    }
-    return {"src": src, "dst": dst} | columns
+    given = {"edge_nbytes": nbytes, "edge_transfer": transfer}
+    columns = {key: spread(values, len(source), key, subject) for key, values in given.items()}
+    return {"src": narrow(source, n), "dst": narrow(target, n), **columns}
+
+
+def grouped(ends: Indices, n: int) -> tuple[Ints, Indices]:
+    """Return ``(ptr, edges)``: the edges whose end is i are ``edges[ptr[i]:ptr[i + 1]]``, in given order."""
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
+    keys = (ends.astype(np.int64) << 32) + np.arange(len(ends))  # sorted some times faster than by a stable argsort
+    keys.sort()
+    return frozen(ptr), frozen(narrow(keys & 0xFFFFFFFF, len(ends)))
+
+
+def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list[int]]:
+    """Return a topological order of vertices 0 to n-1, and a cycle (empty if there is none).
+
+    Among the vertices that are ready the lowest comes first. O(V + E) if the vertices are
+    numbered topologically, else O(V log V + E).
+    """
+    order = narrow(np.arange(n), n)
+    if (src < dst).all():
+        return order, []
+    ptr, by_src = grouped(src, n)
+    missing = np.bincount(dst, minlength=n)
+    ready = np.flatnonzero(missing == 0).tolist()
+    # elements of a memoryview are Python's numbers, made one by one: lists of them all would take far more room
+    bounds, targets, left, found = ptr.data, dst[by_src].data, missing.data, order.data
+    n_found = 0
+    while ready:
+        i = heappop(ready)
+        found[n_found] = i
+        n_found += 1
+        for j in targets[bounds[i] : bounds[i + 1]]:
+            left[j] -= 1
+            if left[j] == 0:
+                heappush(ready, j)
+    if n_found < n:
+        return order[:n_found], _cycle(src, dst, missing > 0)
+    return order, []
+
+
+def _cycle(src: Indices, dst: Indices, stuck: npt.NDArray[np.bool_]) -> list[int]:
+    """Walk backwards among the vertices that never became ready until one comes up again."""
+    within = stuck[src] & stuck[dst]
+    producer: dict[int, int] = {}
+    for u, v in zip(src[within].tolist(), dst[within].tolist(), strict=True):
+        producer.setdefault(v, u)
+    seen: dict[int, int] = {}
+    walk = [next(iter(producer))]
+    while walk[-1] not in seen:
+        seen[walk[-1]] = len(seen)
+        walk.append(producer[walk[-1]])
+    return walk[seen[walk[-1]] :][::-1]
+
+
+def describe_cycle(texts: list[str]) -> str:
+    """Return a cycle as text, its middle left out if it is long."""
+    if len(texts) > _LONGEST_CYCLE_SHOWN:
+        half = _LONGEST_CYCLE_SHOWN // 2
+        texts = [*texts[:half], f"... {len(texts) - 2 * half} more ...", *texts[-half:]]
+    return " -> ".join(texts)

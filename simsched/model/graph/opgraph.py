@@ -1,18 +1,26 @@
-"""`OpGraph`: an immutable DAG of operators, stored by columns and checked when made."""
+"""`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and what its shape says."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from simsched.base.codec import Document
 from simsched.base.errors import GraphError
+from simsched.base.numeric import frozen, twice
 from simsched.base.shown import as_html, frame_of
-from simsched.model.graph import structure
-from simsched.model.graph.dag import Dag
-from simsched.model.graph.operator import Edge, Operator
+from simsched.model.graph import columns as by
+from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, Ints, optional
+from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
+from simsched.model.graph.views import Numbered, Rows
+
+Labels = Mapping[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]]
+"""Of each column of texts: a code of each operator, and the codes' texts."""
+Details = Mapping[int, tuple[Any, ...]]
+"""Attributes, input shapes and output shape of those operators that have some."""
 
 
 @dataclass(kw_only=True)
@@ -34,7 +42,7 @@ class _File:
     edges: tuple[Edge, ...] = ()
 
 
-class OpGraph(Dag, Document):
+class OpGraph(by.Columnar, Document):
     """A model as a directed acyclic graph of operators.
 
     Parameters
@@ -68,14 +76,328 @@ class OpGraph(Dag, Document):
     """
 
     FORMAT, FILE = "simsched.graph", _File
+    CACHED = ("index", "outgoing", "incoming", "launch_ptr", "launch_op", "launch_kernel")
+
+    # Filled by `of`.
+    name: str
+    names: tuple[str, ...] | Numbered
+    src: Indices
+    dst: Indices
+    intensity: npt.NDArray[np.int8]
+    kernel_ptr: Ints
+    kernel_blocks: Ints
+    kernel_threads: Ints
+    kernel_registers: Ints
+    kernel_shared_memory: Ints
+    kernel_share: Floats
+    kernel_efficiency: Floats
+    edge_nbytes: Floats
+    edge_transfer: Floats
+    order_index: Indices
+    _texts: Mapping[str, tuple[str | None, ...]]
+    _details: Details
+    flops: Floats
+    nbytes: Floats
+    weight_nbytes: Floats
+    host: Floats
+    time: Floats
+    utilization: Floats
+
+    def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
+        rows, edge_rows = tuple(operators), tuple(edges)
+        names = tuple(op.name for op in rows)
+        index = {name: i for i, name in enumerate(names)}
+        classes = [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows]
+        try:
+            ends = {end: np.array([index[getattr(e, end)] for e in edge_rows], np.int64) for end in ("src", "dst")}
+        except KeyError as unknown:
+            (end,) = unknown.args
+            edge = next(e for e in edge_rows if end in (e.src, e.dst))
+            raise GraphError(f"edge {edge.src} -> {edge.dst} names no operator: {end!r}") from None
+        columns: dict[str, npt.NDArray[Any]] = {end: by.narrow(ops, len(names)) for end, ops in ends.items()}
+        columns |= {f"edge_{key}": by.column(getattr(e, key) for e in edge_rows) for key in ("nbytes", "transfer")}
+        columns |= {key: by.column(getattr(op, key) for op in rows) for key in COSTS}
+        columns |= {"intensity": np.array(classes, np.int8)}
+        columns |= {"kernel_ptr": np.cumsum([0, *(len(op.kernels) for op in rows)], dtype=np.int64)}
+        columns |= by.kernel_columns([kernel for op in rows for kernel in op.kernels])
+        details = {
+            i: (dict(op.attributes), op.input_shapes, op.output_shape)
+            for i, op in enumerate(rows)
+            if op.attributes or op.input_shapes or op.output_shape is not None
+        }
+        labels = {key: by.encode(getattr(op, key) for op in rows) for key in LABELS}
+        self.__dict__.update(OpGraph.of(name, names, columns, labels, details).__dict__)
+
+    @classmethod
+    def from_columns(
+        cls,
+        names: Sequence[str],
+        src: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        *,
+        name: str = "graph",
+        kind: str | tuple[npt.ArrayLike, Sequence[str]] = "op",
+        edge_nbytes: npt.ArrayLike = 0.0,
+        edge_transfer: npt.ArrayLike = np.nan,
+        kernels: tuple[npt.ArrayLike, Sequence[tuple[Kernel, ...]]] = ((), ()),
+        attributes: tuple[Sequence[int], Sequence[Mapping[str, Any]]] = ((), ()),
+        **costs: npt.ArrayLike,
+    ) -> "OpGraph":
+        """Make a graph from arrays, without a Python object per row.
+
+        Parameters
+        ----------
+        names
+            Operator names, shape (n_ops,); `Numbered` ones take no room.
+        src, dst
+            Indices of each edge's operators, shape (n_edges,).
+        kind
+            Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
+        edge_nbytes, edge_transfer
+            Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
+        kernels, attributes
+            A code of each operator, shape (n_ops,), and the codes' kernels or attributes; by default there are none.
+        **costs
+            `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
+        """
+        n = len(names)
+        by.require_names(names)
+        codes, texts = (0, (kind,)) if isinstance(kind, str) else kind
+        if not all(isinstance(text, str) and text for text in texts):
+            raise GraphError(f"a kind must be a text that is not empty: {texts!r}")
+        columns: dict[str, npt.NDArray[Any]] = {"intensity": np.broadcast_to(np.int8(-1), n)}
+        columns |= by.edge_columns(names, src, dst, edge_nbytes, edge_transfer)
+        columns |= by.cost_columns(names, costs) | by.repeated_kernels(names, *kernels)
+        zeros = np.broadcast_to(np.int32(0), n)
+        labels = {
+            "kind": (by.codes_of("kinds", codes, names, len(texts)), tuple(texts)),
+            "dtype": (zeros, ("fp32",)), "block": (zeros, (None,)),
+        }  # fmt: skip
+        known = names if isinstance(names, Numbered) else tuple(names)
+        return cls.of(name, known, columns, labels, by.shared_details(names, *attributes))
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        names: tuple[str, ...] | Numbered,
+        columns: Mapping[str, npt.NDArray[Any]],
+        labels: Labels,
+        details: Details,
+    ) -> "OpGraph":
+        """Make a graph of columns as it stores them, whose rows are known to be right."""
+        if not names:
+            raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
+        graph = cls.__new__(cls)
+        graph.__dict__.update({f"{key}_code": column for key, (column, _) in labels.items()}, name=name, names=names)
+        graph.__dict__.update(columns, _details=details, _texts={key: texts for key, (_, texts) in labels.items()})
+        if isinstance(names, tuple) and len(graph.index) < len(names):
+            raise GraphError(f"operator {twice(names)!r} stands twice; names must be unique")
+        graph.__dict__["order_index"], cycle = by.topological_order(len(names), graph.src, graph.dst)
+        if cycle:
+            raise GraphError(f"the edges form a cycle: {by.describe_cycle([names[i] for i in cycle])}")
+        graph._freeze()
+        return graph
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an OpGraph cannot be changed (tried to set {name!r}); make a new one")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"OpGraph({self.name!r}, {len(self)} operators, {len(self.src)} edges)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OpGraph):
+            return NotImplemented
+        if self is other:
+            return True
+        return self.name == other.name and self.operators == other.operators and self.edges == other.edges
+
+    def __getitem__(self, name: str) -> Operator:
+        """Return the operator of a name."""
+        try:
+            return self.operator(self.index[name])
+        except KeyError:
+            raise GraphError(f"graph {self.name!r} has no operator {name!r}") from None
+
+    @property
+    def operators(self) -> Rows[Operator]:
+        """The operators, in the order in which they were given."""
+        return Rows(len(self.names), self.operator)
+
+    @property
+    def edges(self) -> Rows[Edge]:
+        """The edges, in the order in which they were given."""
+        return Rows(len(self.src), self.edge)
+
+    def operator(self, i: int) -> Operator:
+        """Return operator number `i`."""
+        attributes, input_shapes, output_shape = self._details.get(i, ({}, (), None))
+        kernels = range(self.kernel_ptr[i], self.kernel_ptr[i + 1])
+        code = int(self.intensity[i])
+        values: dict[str, Any] = {key: optional(getattr(self, key)[i]) for key in COSTS}
+        values |= {key: self.label(key, i) for key in LABELS}
+        return Operator(
+            self.names[i], kernels=tuple(Kernel(*(getattr(self, key)[k].item() for key in KERNELS)) for k in kernels),
+            intensity=None if code < 0 else INTENSITIES[code], attributes=attributes, input_shapes=input_shapes,
+            output_shape=output_shape, **values,
+        )  # fmt: skip
+
+    def edge(self, e: int) -> Edge:
+        """Return edge number `e`."""
+        src, dst = self.names[self.src[e]], self.names[self.dst[e]]
+        return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
+
+    def label(self, column: str, i: int) -> str | None:
+        """Return the `kind`, `dtype` or `block` of operator number `i`."""
+        codes, texts = self.labels(column)
+        return texts[int(codes[i])]
+
+    def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
+        """Return the `kind`, `dtype` or `block` of all operators: a code each, shape (n_ops,), and the codes' texts."""
+        return self.__dict__[f"{column}_code"], self._texts[column]
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Position of each operator by name."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Operator names in topological order; among those that are ready, the first given first."""
+        return tuple(self.names[i] for i in self.order_index)
+
+    @cached_property
+    def outgoing(self) -> tuple[Ints, Indices]:
+        """Edges by producer: edges of operator i are ``edges[ptr[i]:ptr[i + 1]]`` of ``(ptr, edges)``."""
+        return by.grouped(self.src, len(self))
+
+    @cached_property
+    def incoming(self) -> tuple[Ints, Indices]:
+        """Edges by consumer, in argument order (see `outgoing`)."""
+        return by.grouped(self.dst, len(self))
+
+    @cached_property
+    def launch_ptr(self) -> Ints:
+        """Where the launches of each operator begin, shape (n_ops + 1,): one per kernel, at least one."""
+        return frozen(np.concatenate([[0], np.cumsum(np.maximum(1, np.diff(self.kernel_ptr)))]))
+
+    @cached_property
+    def launch_op(self) -> npt.NDArray[np.int32]:
+        """The operator of each launch."""
+        return frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.launch_ptr)))
+
+    @cached_property
+    def launch_kernel(self) -> npt.NDArray[np.int32]:
+        """Which kernel of its operator each launch is."""
+        first = self.launch_ptr[:-1].astype(np.int32)
+        return frozen(np.arange(self.launch_ptr[-1], dtype=np.int32) - first[self.launch_op])
+
+    @cached_property
+    def output_nbytes(self) -> Floats:
+        """Bytes of each operator's output tensor, shape (n_ops,).
+
+        From its shape where known, else the largest edge that leaves it (an edge may carry a slice).
+        """
+        found = np.zeros(len(self))
+        np.maximum.at(found, self.src, self.edge_nbytes)
+        for i, (_, _, shape) in self._details.items():
+            if shape is not None:
+                found[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
+        return frozen(found)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the operators that read from no other."""
+        ptr, _ = self.incoming
+        return tuple(self.names[i] for i in np.flatnonzero(np.diff(ptr) == 0))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the operators that no other reads from."""
+        ptr, _ = self.outgoing
+        return tuple(self.names[i] for i in np.flatnonzero(np.diff(ptr) == 0))
 
     @cached_property
     def depth(self) -> int:
         """Operators on the path that has the most of them. O(V + E)."""
-        return int(structure.longest_to(self, np.ones(len(self))).max())
+        return int(longest_to(self, np.ones(len(self))).max())
 
-    width, blocks = cached_property(structure.width), cached_property(structure.blocks)
-    longest_path = structure.longest_path
+    def longest_path(self, weights: npt.ArrayLike | None = None) -> tuple[float, tuple[str, ...]]:
+        """Return the length in us of a longest path and the operators on it.
+
+        Parameters
+        ----------
+        weights
+            Time of each operator in us, shape (n_ops,); by default its `time` (every operator must then have one).
+
+        Notes
+        -----
+        Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
+        """
+        if weights is None and np.isnan(self.time).any():
+            name = self.names[int(np.argmax(np.isnan(self.time)))]
+            raise GraphError(f"operator {name!r} has no time; pass `weights`, for example from a cost model")
+        given = self.time if weights is None else weights
+        column = by.spread(given, len(self), "weight", lambda i: f"operator {self.names[i]!r}")
+        length = longest_to(self, column)
+        ptr, edges = self.incoming
+        at = int(np.argmax(length))
+        total, path = float(length[at]), [self.names[at]]
+        while ptr[at] < ptr[at + 1]:
+            producers = self.src[edges[ptr[at] : ptr[at + 1]]].tolist()
+            at = max(sorted(set(producers)), key=lambda i: length[i])
+            path.append(self.names[at])
+        return total, tuple(reversed(path))
+
+    @cached_property
+    def width(self) -> int:
+        """Return the size of a largest set of operators of which none depends on another.
+
+        By Dilworth's theorem this is the least number of chains that cover the graph, n minus a
+        maximum matching of its transitive closure. The closure is not built: a matching edge
+        u -> w of the closure is a unit of flow that may pass through the operators between u and w,
+        so the flow network has V + E arcs (scipy's Dinic).
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import maximum_flow
+
+        n = len(self)
+        pairs = np.unique(np.stack([self.src, self.dst], axis=1), axis=0)  # (unique edges, 2)
+        vertex = np.arange(n)
+        left, right, source, sink = vertex, vertex + n, 2 * n, 2 * n + 1
+        rows = np.concatenate([np.full(n, source), pairs[:, 0], right, right])
+        cols = np.concatenate([left, pairs[:, 1] + n, left, np.full(n, sink)])
+        capacity = np.concatenate([np.ones(n), np.full(len(pairs), n), np.full(n, n), np.ones(n)])
+        network = coo_array((capacity.astype(np.int32), (rows, cols)), shape=(2 * n + 2, 2 * n + 2)).tocsr()
+        return n - int(maximum_flow(network, source, sink, method="dinic").flow_value)
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[str, ...], ...]:
+        """Return the graph in pieces, each a tuple of names in topological order.
+
+        Operators that carry a label are grouped by it. The others are cut behind each operator that
+        every path from an input to an output passes through: the dominators of a virtual exit.
+        """
+        n = len(self)
+        place = np.empty(n, np.int64)
+        place[self.order_index] = np.arange(n)
+        inputs, outputs = (place[[self.index[name] for name in names]] for names in (self.inputs, self.outputs))
+        # what leads over an operator in a topological order leads past it: edges, and those from entries and to exits
+        begins = np.bincount(np.concatenate([place[self.src], outputs]) + 1, minlength=n + 1)
+        begins[0] += len(inputs)
+        over = np.cumsum(begins)[:n] - np.cumsum(np.bincount(np.concatenate([place[self.dst], inputs]), minlength=n))
+        # a cut operator is comparable to every other one, so any topological order has its block before it
+        pieces: dict[str | int, list[str]] = {}
+        piece = 0
+        for i, cut in zip(self.order_index.tolist(), (over == 0).tolist(), strict=True):
+            label = self.label("block", i)
+            pieces.setdefault(piece if label is None else label, []).append(self.names[i])
+            piece += cut
+        return tuple(map(tuple, pieces.values()))
+
     _repr_html_ = as_html
 
     def to_pandas(self) -> Any:
@@ -119,3 +441,127 @@ def _known(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> 
     if unknown:
         raise GraphError(f"{subject}: unknown attribute {unknown[0]!r}; known are: {', '.join(names[skipped:])}")
     return dict(values)
+
+
+def longest_to(
+    graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None, *, backwards: bool = False
+) -> Floats:
+    """Return, per operator, the length of the longest path that ends with it (itself included), shape (n_ops,).
+
+    Parameters
+    ----------
+    weights
+        Weight of each operator, shape (n_ops,).
+    edge_weights
+        Weight of each edge, shape (n_edges,); None for zero.
+    backwards
+        Whether paths start with the operator instead, see `longest_from`.
+
+    Notes
+    -----
+    O(V + E), or O(V + E log E) if the edges are not given by rising producer.
+    """
+    weight = np.asarray(weights, np.float64)
+    place = np.empty(len(graph), graph.order_index.dtype)
+    place[graph.order_index] = np.arange(len(graph))
+    rows = np.argsort(place[graph.src], kind="stable")[:: -1 if backwards else 1]  # of edges, producer by producer
+    near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
+    u, v = near[rows], far[rows]
+    beside = np.zeros(len(rows)) if edge_weights is None else np.asarray(edge_weights, np.float64)[rows]
+    longest = np.zeros(len(graph))  # path up to the operator, itself not included
+    before = longest.data  # elements of a memoryview are Python's numbers, made one by one
+    for i, j, own, us in zip(u.data, v.data, weight[u].data, beside.data, strict=True):
+        through = before[i] + own + us
+        if through > before[j]:
+            before[j] = through
+    return longest + weight
+
+
+def longest_from(graph: OpGraph, weights: npt.ArrayLike, edge_weights: npt.ArrayLike | None = None) -> Floats:
+    """Return, per operator, the length of the longest path that starts with it (itself included), shape (n_ops,).
+
+    With operator times and transfer times this is the upward rank of list schedulers. See `longest_to`.
+    """
+    return longest_to(graph, weights, edge_weights, backwards=True)
+
+
+def with_times(graph: OpGraph, times: Floats) -> OpGraph:
+    """Return a graph with other times in us, shape (n_ops,), all else shared; O(V + E).
+
+    >>> graph = OpGraph([Operator("a", time=1.0), Operator("b")])
+    >>> [op.time for op in with_times(graph, np.array([3.0, 4.0])).operators]
+    [3.0, 4.0]
+    """
+    made = OpGraph.__new__(OpGraph)
+    made.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
+    return made
+
+
+def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) -> OpGraph:
+    """Return so many copies of a graph beside each other, and behind them operators that load nothing.
+
+    Parameters
+    ----------
+    graph
+        Its operator i is operator ``r * n_ops + i`` of copy r, under the name ``NAME@r``.
+    times
+        Time of each operator in us, shape (n_ops,).
+    copies
+        How many there are.
+    further
+        Times in us of the operators behind them, ``begin 0, ...``.
+
+    >>> side_by_side(OpGraph([Operator("a")]), np.array([3.0]), 2, np.array([1.0])).names
+    ('a@0', 'a@1', 'begin 0')
+    """
+    rows = [*range(len(graph))] * copies + [len(graph)] * len(further)
+    behind = np.repeat(np.arange(copies) * len(graph), len(graph.src))
+    src, dst, nbytes, transfer = (
+        np.tile(column, copies) for column in (graph.src, graph.dst, graph.edge_nbytes, graph.edge_transfer)
+    )
+    names = (
+        *(f"{name}@{r}" for r in range(copies) for name in graph.names),
+        *(f"begin {i}" for i in range(len(further))),
+    )
+    made = rearranged(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
+    return with_times(made, np.concatenate([np.tile(times, copies), further]))
+
+
+def rearranged(
+    graph: OpGraph, rows: Sequence[int], src: Indices, dst: Indices, nbytes: Floats, transfer: Floats,
+    further: Operator | None = None, names: tuple[str, ...] | None = None,
+) -> OpGraph:  # fmt: skip
+    """Return a graph of some operators of another one, with edges of its own; O(V + E).
+
+    Parameters
+    ----------
+    graph, rows
+        The operators, by index, in their new order.
+    src, dst, nbytes, transfer
+        Edges between them: positions in `rows`, bytes, exact transfer times in us or NaN; shape (n_edges,) each.
+    further
+        An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
+    names
+        What the operators are called; None for their own names.
+
+    >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
+    >>> none = np.array([np.nan])
+    >>> rearranged(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
+    Edge(src='x', dst='c', nbytes=0.0, transfer=None)
+    """
+    tables = [graph] if further is None else [graph, OpGraph([further])]
+    taken = np.asarray(rows, np.int64)
+
+    def joined(key: str) -> npt.NDArray[Any]:
+        return np.concatenate([getattr(table, key) for table in tables])
+
+    ptr, kernels = by.gathered(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), taken)
+    columns = {"src": src, "dst": dst, "edge_nbytes": nbytes, "edge_transfer": transfer, "kernel_ptr": ptr}
+    columns |= {key: joined(key)[taken] for key in (*COSTS, "intensity")}
+    columns |= {key: joined(key)[kernels] for key in KERNELS}
+    texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
+    labels = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
+    details = {**graph._details, **{len(graph): row for table in tables[1:] for row in table._details.values()}}
+    known = [*graph.names, *(table.names[0] for table in tables[1:])]
+    kept = {i: details[row] for i, row in enumerate(rows) if row in details}
+    return OpGraph.of(graph.name, names or tuple(known[row] for row in rows), columns, labels, kept)

@@ -1,8 +1,8 @@
-"""Tuple-like views of columns."""
+"""Tuple-like views of columns, and of names that are numbered."""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import index as whole
-from typing import Generic, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 Row = TypeVar("Row")
 
@@ -39,8 +39,39 @@ class Rows(Sequence[Row], Generic[Row]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         shown = ", ".join(repr(row) for row in self[:3])
         return f"({shown}{', ...' if self._length > 3 else ''}) [{self._length} rows]"
+
+
+class Numbered(Rows[str]):
+    """The names ``prefix0``, ``prefix1``, ... as a tuple of them that takes no room.
+
+    Parameters
+    ----------
+    prefix
+        What stands before each number.
+    length
+        How many there are.
+
+    >>> names = Numbered("op", 1_000_000)
+    >>> names[:2], names[-1]
+    (('op0', 'op1'), 'op999999')
+    """
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, prefix: str, length: int) -> None:
+        super().__init__(length, lambda i: f"{prefix}{i}")
+        self._prefix = prefix
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Numbered) and (self._prefix, self._length) == (other._prefix, other._length):
+            return True
+        return tuple(self) == tuple(other) if isinstance(other, tuple | Numbered) else NotImplemented
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Numbered, (self._prefix, self._length))

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from simsched.base.codec import Checked
 from simsched.base.errors import SimulationError
-from simsched.base.numeric import freeze, same_columns
+from simsched.base.numeric import same_columns
 from simsched.base.units import TIE, TIE_LIMIT
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph, Rows
-from simsched.model.graph.columns import Floats, Ints
+from simsched.model.graph.columns import Columnar, Floats, Ints
 from simsched.model.program import ACTIONS, Program
 
 KERNEL, COPY, WAIT, HOST = range(4)
@@ -93,10 +93,8 @@ class Load(Checked):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Load) and same_columns(self, other, ("time", "sm", "dram", "warps", "active_sms"))
 
-    __hash__ = None  # type: ignore[assignment]
 
-
-class Timeline:
+class Timeline(Columnar):
     """What ran when, by columns: what `Trace` builds on."""
 
     kind: npt.NDArray[np.int8]
@@ -148,7 +146,7 @@ class Timeline:
 
     def __getstate__(self) -> dict[str, Any]:
         _ = self.kind  # spans not made yet are made now
-        return self.__dict__
+        return super().__getstate__()
 
     def _fill(
         self, program: Program, cluster: Cluster, columns: Mapping[str, npt.NDArray[Any]], loads: Sequence[Load]
@@ -163,11 +161,7 @@ class Timeline:
         self.program = program
         self.cluster = cluster
         self.loads = tuple(loads)
-        freeze(self.__dict__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        freeze(self.__dict__)
+        self._freeze()
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -177,8 +171,6 @@ class Timeline:
             return NotImplemented
         alike = self.program == other.program and self.cluster == other.cluster and self.loads == other.loads
         return alike and same_columns(self, other, _COLUMNS)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         spans = "" if "_spans" in self.__dict__ else f"{len(self)} spans, "  # making them takes a simulation

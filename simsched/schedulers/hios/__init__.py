@@ -8,7 +8,7 @@ import numpy as np
 
 from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost
-from simsched.model.graph.ordering import grouped
+from simsched.model.graph.columns import grouped
 from simsched.schedulers.hios import kernels
 from simsched.schedulers.hios.kernels import NONE, Mapping, Stage
 from simsched.schedulers.listing import Instance, by_priority, place_of, require_finite

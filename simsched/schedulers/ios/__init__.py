@@ -14,8 +14,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, operator_times
-from simsched.model.graph.columns import KERNELS
-from simsched.model.graph.ordering import topological_order
+from simsched.model.graph.columns import KERNELS, topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
 from simsched.schedulers.ios import kernels
 from simsched.schedulers.listing import place_of, reduced, require_finite
