@@ -1,6 +1,6 @@
 """`calibrate` and `recalibrate`: from measurements to a `Calibration`."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from simsched.calibration.calibration import Calibration, require_same, scales_o
 from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, Values, with_shares
 from simsched.calibration.fitting import Fit, fit
 from simsched.calibration.microbenchmarks import microbenchmarked
-from simsched.calibration.parameters import SHARING, Belief, beliefs_of, identified, inflated, with_rows, with_values
+from simsched.calibration.parameters import SHARING, Beliefs, beliefs_of, identified, inflated, with_rows, with_values
 from simsched.model import Cluster, Floats, OpGraph
 from simsched.model.profile import Profile, Replay
 
@@ -304,7 +304,7 @@ def _middle(values: Floats, weights: Floats, spread: Floats) -> float:
 
 
 def refit(
-    runs: Sequence[MeasuredRun], cluster: Cluster, beliefs: Mapping[str, Belief], identified: Container[str]
+    runs: Sequence[MeasuredRun], cluster: Cluster, beliefs: Beliefs, identified: Container[str]
 ) -> tuple[Fit, Floats]:
     """Fit times of operators and parameters of devices to runs of a graph, by turns.
 

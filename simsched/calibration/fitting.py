@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from simsched.calibration.parameters import PARAMETERS, Belief, ParameterRow
+from simsched.calibration.parameters import PARAMETERS, Belief, Beliefs, ParameterRow
 from simsched.model.graph.columns import Floats, Ints
 
 _STEP: Final = 0.04  # on the scale of a parameter: simulated times have small jumps where an order changes
@@ -42,17 +42,14 @@ class Fit:
         Those that keep what was believed before, with the reason.
     """
 
-    beliefs: Mapping[str, Belief]
+    beliefs: Beliefs
     unidentified: Mapping[str, str]
 
     @property
     def values(self) -> dict[str, float]:
         """Values of the parameters that were identified."""
-        return {
-            name: PARAMETERS[name].outward(belief.mean)
-            for name, belief in self.beliefs.items()
-            if name not in self.unidentified
-        }
+        known = {name: belief for name, belief in self.beliefs.items() if name not in self.unidentified}
+        return {name: PARAMETERS[name].outward(belief.mean) for name, belief in known.items()}
 
     def updated(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
         """Return rows with what the fit found; what it could not identify stays as an earlier one left it."""
@@ -68,12 +65,7 @@ class Fit:
 
 
 def fit(
-    residuals: Residuals,
-    groups: Ints,
-    before: Mapping[str, Belief],
-    identified: Container[str] = (),
-    *,
-    near: Mapping[str, Belief] | None = None,
+    residuals: Residuals, groups: Ints, before: Beliefs, identified: Container[str], *, near: Beliefs | None = None
 ) -> Fit:
     """Fit parameters to residuals.
 
@@ -102,7 +94,7 @@ def fit(
     anew, and moves the fit by one Gauss-Newton step: with J the Jacobian, P what was believed, ``H = J'J + P`` and
     ``s_g`` the slope of run g's part of the sum, the variance is ``H^-1 + H^-1 (sum_g s_g s_g') H^-1``.
     """
-    minimum, names = partial(_minimum, residuals, before), list(before)
+    minimum, names = partial(_Minimum, residuals, before), list(before)
     whole = found = minimum(names, None if near is None else {name: near[name].mean for name in names})
     reasons = {name: why for name, why in _unidentified(found, before).items() if name not in identified}
     if reasons:
@@ -121,20 +113,37 @@ def fit(
     return Fit({**before, **fitted}, reasons)
 
 
-@dataclass(frozen=True)
 class _Minimum:
-    """The least of a sum, the places of its parameters by name, and what measured residuals are there."""
+    """The least sum of squares of residuals, and of how far parameters are from what was believed of them.
 
-    places: Mapping[str, float]
-    residual: Floats
-    jacobian: Floats
-    precision: Floats  # of what was believed of each parameter
-    cost: float
+    Attributes
+    ----------
+    places, cost
+        Of the parameters by name, and the sum there.
+    residual, jacobian
+        Of what was measured, there; the Jacobian may be that of a small step before.
+    """
+
+    def __init__(
+        self, residuals: Residuals, before: Beliefs, names: Sequence[str], near: Mapping[str, float] | None
+    ) -> None:
+        self._residuals, self._known = residuals, dict[bytes, Floats]()
+        self._parameters = [PARAMETERS[name] for name in names]
+        self._rough = [j for j, parameter in enumerate(self._parameters) if parameter.rough]
+        self._mean = np.array([before[name].mean for name in names])
+        self._spread = np.array([before[name].spread for name in names])
+        self._low, self._high = np.array([parameter.bounds for parameter in self._parameters]).reshape(-1, 2).T
+        start = np.clip(self._mean if near is None else [near[name] for name in names], self._low, self._high)
+        place, jacobian = self._descended(self._searched(start) if near is None else start)
+        found = self._at(place)
+        n = len(found) - len(names)
+        self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(found @ found)
+        self.residual, self.jacobian = found[:n], jacobian[:n]
 
     @property
     def covariance(self) -> Floats:
         """As far as residuals have the deviations that they are given."""
-        return np.asarray(np.linalg.inv(self.jacobian.T @ self.jacobian + np.diag(self.precision)))
+        return np.asarray(np.linalg.inv(self.jacobian.T @ self.jacobian + np.diag(self._spread**-2.0)))
 
     def spread(self, groups: Ints) -> Floats:
         """Return the standard deviation of each parameter, where residuals of a group may be off together."""
@@ -143,96 +152,73 @@ class _Minimum:
         off = slopes @ self.covariance
         return np.asarray(np.sqrt(np.diag(self.covariance) + (off**2).sum(axis=0)))
 
-
-def _minimum(
-    residuals: Residuals, before: Mapping[str, Belief], names: Sequence[str], near: Mapping[str, float] | None
-) -> _Minimum:
-    total = _Sum(residuals, before, names)
-    start = np.clip(total.mean if near is None else [near[name] for name in names], total.low, total.high)
-    place, jacobian = total.descended(total.searched(start) if near is None else start)
-    found, places = total.at(place), dict(zip(names, place.tolist(), strict=True))
-    n = len(found) - len(names)
-    return _Minimum(places, found[:n], jacobian[:n], total.spread**-2.0, float(found @ found))
-
-
-class _Sum:
-    """What is minimised: squares of residuals, and of how far parameters are from what was believed of them."""
-
-    def __init__(self, residuals: Residuals, before: Mapping[str, Belief], names: Sequence[str]) -> None:
-        self._residuals, self._known = residuals, dict[bytes, Floats]()
-        self._parameters = [PARAMETERS[name] for name in names]
-        self._rough = [j for j, parameter in enumerate(self._parameters) if parameter.rough]
-        self.mean = np.array([before[name].mean for name in names])
-        self.spread = np.array([before[name].spread for name in names])
-        self.low, self.high = np.array([parameter.bounds for parameter in self._parameters]).reshape(-1, 2).T
-
-    def at(self, place: Floats) -> Floats:
+    def _at(self, place: Floats) -> Floats:
         """Return what is squared at a place."""
         key = place.tobytes()
         if key not in self._known:
             found = self._residuals({p.name: p.outward(float(u)) for p, u in zip(self._parameters, place, strict=True)})
             # soft L1: what is minimised is rho of each measured residual, but the plain square of each belief
             bent = np.sign(found) * np.sqrt(2 * _ROBUST**2 * (np.sqrt(1 + (found / _ROBUST) ** 2) - 1))
-            self._known[key] = np.concatenate([bent, (place - self.mean) / self.spread])
+            self._known[key] = np.concatenate([bent, (place - self._mean) / self._spread])
         return self._known[key]
 
-    def slope(self, place: Floats) -> Floats:
+    def _slope(self, place: Floats) -> Floats:
         """Return how it changes with each parameter."""
         columns = []
         for j, parameter in enumerate(self._parameters):
-            ahead = _STEP if place[j] + _STEP <= self.high[j] else -_STEP
+            ahead = _STEP if place[j] + _STEP <= self._high[j] else -_STEP
             steps = (-_ROUGH_STEP, _ROUGH_STEP) if parameter.rough else (0.0, ahead)
             start, end = (self._moved(place, j, place[j] + step) for step in steps)
-            columns.append((self.at(end) - self.at(start)) / (end[j] - start[j]))
-        return np.column_stack(columns) if columns else np.zeros((len(self.at(place)), 0))
+            columns.append((self._at(end) - self._at(start)) / (end[j] - start[j]))
+        return np.column_stack(columns) if columns else np.zeros((len(self._at(place)), 0))
 
     def _moved(self, place: Floats, j: int, value: float) -> Floats:
         moved = place.copy()
-        moved[j] = np.clip(value, self.low[j], self.high[j])
+        moved[j] = np.clip(value, self._low[j], self._high[j])
         return moved
 
-    def descended(self, place: Floats) -> tuple[Floats, Floats]:
+    def _descended(self, place: Floats) -> tuple[Floats, Floats]:
         """Return a least place, and the slopes there or a small step before, by Gauss-Newton steps within bounds.
 
         A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
         """
         for _ in range(_MOST_STEPS):
-            found, jacobian = self.at(place), self.slope(place)
+            found, jacobian = self._at(place), self._slope(place)
             pull = jacobian.T @ found
-            stuck = ((place <= self.low) & (pull > 0)) | ((place >= self.high) & (pull < 0))
+            stuck = ((place <= self._low) & (pull > 0)) | ((place >= self._high) & (pull < 0))
             for held in ((), self._rough):
                 free = np.setdiff1d(np.flatnonzero(~stuck), held)
                 part = jacobian[:, free]
                 step = np.zeros(len(place))
                 step[free] = -np.linalg.solve(part.T @ part, pull[free])
-                tried = (np.clip(place + length * step, self.low, self.high) for length in _LENGTHS)
-                better = next((each for each in tried if self.at(each) @ self.at(each) < found @ found), None)
+                tried = (np.clip(place + length * step, self._low, self._high) for length in _LENGTHS)
+                better = next((each for each in tried if self._at(each) @ self._at(each) < found @ found), None)
                 if better is not None:
                     break
             else:
                 return place, jacobian
             place = better
-            if float(found @ found - self.at(place) @ self.at(place)) < _SETTLED:
+            if float(found @ found - self._at(place) @ self._at(place)) < _SETTLED:
                 return place, jacobian
-        return place, self.slope(place)
+        return place, self._slope(place)
 
-    def searched(self, start: Floats) -> Floats:
+    def _searched(self, start: Floats) -> Floats:
         """Return a place with a lower sum of squares than its neighbours along each rough parameter.
 
         By a scan of each, since where it begins may be flat, then by a compass search.
         """
-        best, least = start, float(self.at(start) @ self.at(start))
+        best, least = start, float(self._at(start) @ self._at(start))
 
         def improved(j: int, value: float) -> bool:
             nonlocal best, least
             tried = self._moved(best, j, value)
-            found = float(self.at(tried) @ self.at(tried))
+            found = float(self._at(tried) @ self._at(tried))
             is_better = found < least * (1 - 1e-6)
             if is_better:
                 best, least = tried, found
             return is_better
 
-        rough, spread, step = self._rough, self.spread, self.spread.copy()
+        rough, spread, step = self._rough, self._spread, self._spread.copy()
         for j in rough:
             for times in _SCANNED:
                 improved(j, start[j] + times * spread[j])
@@ -243,7 +229,7 @@ class _Sum:
         return best
 
 
-def _unidentified(found: _Minimum, before: Mapping[str, Belief]) -> dict[str, str]:
+def _unidentified(found: _Minimum, before: Beliefs) -> dict[str, str]:
     """Return which parameters measurements say little of, and why."""
     names = list(found.places)
     information, covariance = np.diag(found.jacobian.T @ found.jacobian), found.covariance
@@ -254,7 +240,7 @@ def _unidentified(found: _Minimum, before: Mapping[str, Belief]) -> dict[str, st
             continue
         if information[j] < 1e-9:
             reasons[name] = _NONE
-        elif (information[j] + found.precision[j]) ** -0.5 >= told:
+        elif (information[j] + before[name].spread ** -2.0) ** -0.5 >= told:
             reasons[name] = _HARDLY
         else:
             scale = np.sqrt(np.diag(covariance))

@@ -24,6 +24,8 @@ class Belief(NamedTuple):
     spread: float
 
 
+Beliefs = Mapping[str, Belief]
+
 UNKNOWN_COST: Final = Belief(log(0.3), 2.0)
 """What is believed of a cost in us that is given as 0."""
 
@@ -158,7 +160,7 @@ def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
     return replace(found, links=links)
 
 
-def inflated(beliefs: Mapping[str, Belief]) -> dict[str, Belief]:
+def inflated(beliefs: Beliefs) -> dict[str, Belief]:
     """Return what microbenchmarks say of parameters as they are in place, which is less sure."""
     return {
         name: Belief(belief.mean, min(hypot(belief.spread, PARAMETERS[name].in_place), PARAMETERS[name].spread))
