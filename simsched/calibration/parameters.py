@@ -102,40 +102,29 @@ RATES: Final = ("bandwidth", "link.bandwidth", "copy_rate")
 SHARING: Final = (*SOLO, "least_sm_share", "interleave", *INTERFERENCE)
 """Those that say what kernels do to each other; they matter to no kernel alone."""
 
-PARAMETERS: Final[Mapping[str, Parameter]] = {
-    parameter.name: parameter
-    for parameter in (
-        *(Parameter(name, 0.7, 0.1, rough=name == "launch_latency") for name in OVERHEADS),
-        Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
-        Parameter("bandwidth", 0.2, 0.2, rough=True),
-        Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
-        Parameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
-        Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
-        Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
-        *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
-        Parameter("link.latency", 0.7, 0.1),
-        Parameter("link.bandwidth", 0.5, 0.1),
-        Parameter("copy_rate", 0.5, 0.1),
-    )
-}
+PARAMETERS: Final[Mapping[str, Parameter]] = {each.name: each for each in (
+    *(Parameter(name, 0.7, 0.1, rough=name == "launch_latency") for name in OVERHEADS),
+    Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
+    Parameter("bandwidth", 0.2, 0.2, rough=True),
+    Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
+    Parameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
+    Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
+    Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
+    *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
+    Parameter("link.latency", 0.7, 0.1),
+    Parameter("link.bandwidth", 0.5, 0.1),
+    Parameter("copy_rate", 0.5, 0.1),
+)}  # fmt: skip
 """Parameters by name, in the order in which tables list them."""
 
 
-def value_of(cluster: Cluster, name: str) -> float:
-    """Return the value of a parameter in a cluster: of its first device or link; NaN if it has no link."""
-    device = cluster.devices[0]
-    if name in INTERFERENCE:
-        i, j = INTERFERENCE[name]
-        return device.interference[i][j]
-    if name in LINKS:
-        return float(getattr(cluster.links[0][2], name.removeprefix("link."))) if cluster.links else float("nan")
-    return float(getattr(device, name))
-
-
 def values_of(cluster: Cluster) -> dict[str, float]:
-    """Return the value of each parameter of a cluster that can be fitted there, by name."""
-    found = {name: value_of(cluster, name) for name in PARAMETERS}
-    return {name: value for name, value in found.items() if isfinite(value)}
+    """Return the value of each parameter that can be fitted in a cluster, by name: of its first device and link."""
+    device = cluster.devices[0]
+    found = {name: getattr(device, name) for name in PARAMETERS if "." not in name}
+    found |= {name: device.interference[i][j] for name, (i, j) in INTERFERENCE.items()}
+    found |= {name: getattr(link, name.removeprefix("link.")) for _, _, link in cluster.links[:1] for name in LINKS}
+    return {name: float(found[name]) for name in PARAMETERS if isfinite(found.get(name, inf))}
 
 
 def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
@@ -147,12 +136,11 @@ def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
     rows = [list(row) for row in cluster.devices[0].interference]
     for name, (i, j) in INTERFERENCE.items():
         rows[i][j] = values.get(name, rows[i][j])
-    interference = (rows[0][0], rows[0][1]), (rows[1][0], rows[1][1])
-    found = cluster.replace_devices(**changes, interference=interference)
+    found = cluster.replace_devices(**changes, interference=rows)
     if not cluster.links or not any(name in values for name in LINKS):
         return found
-    prior = {name: value_of(cluster, name) for name in LINKS}
-    latency, bandwidth = (values[name] / prior[name] if name in values and prior[name] else 1.0 for name in LINKS)
+    prior = values_of(cluster)
+    latency, bandwidth = (values[name] / prior[name] if name in values and prior.get(name) else 1.0 for name in LINKS)
     links = tuple(
         (a, b, replace(link, latency=link.latency * latency, bandwidth=link.bandwidth * bandwidth))
         for a, b, link in cluster.links

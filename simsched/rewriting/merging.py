@@ -140,9 +140,6 @@ def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:
     return found
 
 
-_CHANNELS = 1
-
-
 def merge_key(draft: Draft, name: str) -> Hashable | None:
     """Return what operators must have in common to be merged, or None if this one can be merged with none.
 
@@ -270,4 +267,4 @@ def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[st
     rows = [draft.rows[name] for name in names]
     op = merged_convs(tuple(row.operator for row in rows), new_name(draft, "+".join(names)))
     whole = Row(op, rows[0].reads)
-    return whole, *parts_of(draft, whole, names, _CHANNELS)
+    return whole, *parts_of(draft, whole, names, axis=1)

@@ -88,12 +88,3 @@ def pairs_into(draft: Draft, kind: str) -> Iterator[tuple[str, str, str]]:
                 for each in pair
             ):
                 yield *pair, name
-
-
-def pairs_in_sums(draft: Draft) -> Iterator[tuple[str, str, str]]:
-    """Yield two operators and their sum: of one shape, and nothing is done to it but an activation."""
-    for match in pairs_into(draft, "add"):
-        op = draft.rows[match[2]].operator
-        plain = len(op.input_shapes) == 2 and not op.weight_nbytes and set(op.attributes) <= {"activation"}
-        if plain and all(shape == op.output_shape for shape in op.input_shapes):
-            yield match

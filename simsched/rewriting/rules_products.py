@@ -10,13 +10,12 @@ from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting import splitting, works
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import Conv, are_alike, conv_attributes, conv_of, merged_convs
-from simsched.rewriting.rule import Match, Rule, pairs_in, pairs_in_sums, pairs_into
+from simsched.rewriting.rule import Match, Rule, pairs_in, pairs_into
 
 T = TypeVar("T")
 _BATCH: Final = 0
 _CHANNELS: Final = 1
 _FEWER: Final = 2  # groups become so many times fewer
-_AVERAGES: Final = ("avg", "global_avg")
 _FEATURES: Final = ("in_features", "out_features", "activation", "bias", works.WEIGHTS)
 
 
@@ -177,10 +176,12 @@ def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
 
 
 def _sums_of(draft: Draft, known: Mapping[str, T]) -> Iterator[tuple[Match, T, T]]:
-    """Yield sums of two operators, and what is known of these."""
-    for match in pairs_in_sums(draft):
-        if match[0] in known and match[1] in known:
-            yield match, known[match[0]], known[match[1]]
+    """Yield sums of two known operators, of one shape and with nothing done to it but an activation, and these."""
+    for first, second, name in pairs_into(draft, "add"):
+        op = draft.rows[name].operator
+        plain = len(op.input_shapes) == 2 and not op.weight_nbytes and set(op.attributes) <= {"activation"}
+        if plain and first in known and second in known and all(shape == op.output_shape for shape in op.input_shapes):
+            yield (first, second, name), known[first], known[second]
 
 
 def _sums_of_convs(draft: Draft) -> Iterator[Match]:
@@ -211,7 +212,7 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
 
 def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
     """Return what tells average pools apart, or None of what is none."""
-    if op.kind != "pool" or op.attributes.get("pool") not in _AVERAGES or op.output_shape is None:
+    if op.kind != "pool" or op.attributes.get("pool") not in ("avg", "global_avg") or op.output_shape is None:
         return None
     if len(op.input_shapes) != 1 or "activation" in op.attributes:
         return None

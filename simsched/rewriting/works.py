@@ -78,7 +78,6 @@ def pad(recipe: Recipe, kernel: Sequence[int], to: Sequence[int]) -> Recipe:
 
 Shape = tuple[int, ...]
 
-_REFERENCE: Final = "a100"
 _THREADS: Final = 256
 _REGISTERS: Final = 32
 _WORD: Final = 4  # bytes that a thread of a copy handles
@@ -183,4 +182,4 @@ def _timed(made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequenc
 
 @lru_cache(maxsize=1)
 def _reference() -> Device:
-    return Cluster.preset(_REFERENCE).devices[0]
+    return Cluster.preset("a100").devices[0]
