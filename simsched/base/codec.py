@@ -251,9 +251,7 @@ class Many(Kind):
 
     def __init__(self, item: Kind, filled: bool = False) -> None:
         self._item, self._filled = item, filled
-
-    def _items(self) -> Iterable[Kind]:
-        return repeat(self._item)
+        self._items: Iterable[Kind] = repeat(item)
 
     def _check(self, value: Any) -> None:
         listed = type(value) in (tuple, list)  # nearly always, and told much faster
@@ -264,11 +262,11 @@ class Many(Kind):
 
     def take(self, value: Any) -> Any:
         self._check(value)
-        return tuple(_taken(self._items(), value))
+        return tuple(_taken(self._items, value))
 
     def read(self, value: Any, where: str) -> Any:
         self._check(value)
-        return [k.read(each, f"{where}[{i}]") for i, (k, each) in enumerate(zip(self._items(), value, strict=False))]
+        return [k.read(each, f"{where}[{i}]") for i, (k, each) in enumerate(zip(self._items, value, strict=False))]
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         found = {"type": "array", "items": self._item.schema(parts)}
@@ -279,10 +277,7 @@ class Several(Many):
     """A tuple of so many, each of its own kind."""
 
     def __init__(self, items: Sequence[Kind]) -> None:
-        self._kinds = items
-
-    def _items(self) -> Iterable[Kind]:
-        return self._kinds
+        self._kinds = self._items = items
 
     def _check(self, value: Any) -> None:
         if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != len(self._kinds):

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -183,11 +184,10 @@ def parse_json(text: str, source: str = "JSON") -> Any:
         return value if isfinite(value) else refuse(number)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
-                raise FormatError(f"{source}: field {key!r} stands twice in one object")
-            found[key] = value
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise FormatError(f"{source}: field {key!r} stands twice in one object")
         return found
 
     with json_errors(source):

@@ -140,14 +140,11 @@ def _links() -> Any:
     from simsched.model.cluster import LINKS
 
     joins = {
-        "pairs": "devices 2i and 2i+1, the rest over pcie4",
-        "mesh": "every two devices",
+        "pairs": "devices 2i and 2i+1, the rest over pcie4", "mesh": "every two devices",
         "switch": "all through a switch",
-    }
-    rows = [
-        (name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
-        for name, (shape, link) in LINKS.items()
-    ]
+    }  # fmt: skip
+    rows = [(name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
+            for name, (shape, link) in LINKS.items()]  # fmt: skip
     return table_of("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, left=(0, 3))
 
 

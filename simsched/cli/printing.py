@@ -77,19 +77,16 @@ def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) ->
 @contextmanager
 def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..., None] | None]:
     """Give what updates a bar on stderr; None where there is no terminal."""
-    if not _is_terminal():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    if _is_terminal():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    texts = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*texts, console=console, transient=True) as bar:
-        yield partial(bar.update, bar.add_task(description, total=total, text=text))
+        texts = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+        if (console := Console(stderr=True)).is_terminal:
+            with Progress(*texts, console=console, transient=True) as bar:
+                yield partial(bar.update, bar.add_task(description, total=total, text=text))
+                return
+    yield None
 
 
 @contextmanager

@@ -79,8 +79,7 @@ def resume(folder: Folder, how: Execution) -> None:
 @study.command()
 def status(folder: Folder) -> None:
     """Say how many rows are done, missing, refused, failed or out of time."""
-    found = ss.Results.open(folder)
-    out.print_table(found.status())
+    out.print_table(ss.Results.open(folder).status())
 
 
 @study.command()
