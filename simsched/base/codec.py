@@ -442,11 +442,8 @@ def fields_of(cls: Any) -> tuple[_Field, ...]:
         briefs = [name for name in asked if "brief" in asked[name].metadata]
     else:
         made, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
-    settled = {name: value for name, value in made.items() if isinstance(value, str | float | tuple | int | None)}
-    return tuple(
-        _Field(name, kind_of(hints[name]), value, settled.get(name, MISSING), name in briefs)
-        for name, value in made.items()
-    )
+    fixed = {name: value for name, value in made.items() if isinstance(value, str | float | tuple | int | None)}
+    return tuple(_Field(n, kind_of(hints[n]), value, fixed.get(n, MISSING), n in briefs) for n, value in made.items())
 
 
 class Checked:

@@ -35,9 +35,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
             if name in told and not any(_is(value, kind) for kind in told[name]):
                 kinds = " or ".join(dict.fromkeys(getattr(kind, "__name__", str(kind)) for kind in told[name]))
-                raise ArgumentError(
-                    f"{function.__name__}: {name} takes {kinds}, not {type(value).__name__} {shown(value)}"
-                )
+                given = f"{type(value).__name__} {shown(value)}"
+                raise ArgumentError(f"{function.__name__}: {name} takes {kinds}, not {given}")
         fit.update(kinds_given)
         return function(*args, **kwargs)
 

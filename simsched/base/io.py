@@ -202,10 +202,8 @@ def json_errors(source: str) -> Iterator[None]:
     """Let what goes wrong with a JSON text within a ``with`` block be a `FormatError` that names the line."""
     try:
         yield
-    except json.JSONDecodeError as error:
-        raise FormatError(
-            f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
-        ) from error
+    except json.JSONDecodeError as at:
+        raise FormatError(f"{source}: not valid JSON at line {at.lineno}, column {at.colno}: {at.msg}") from at
     except RecursionError as error:
         raise FormatError(f"{source}: nested too deeply") from error
     except FormatError:

@@ -50,9 +50,8 @@ def format_time(us: float) -> str:
     """
     if us < MS:
         return f"{us:.3g} us" if us < 100 else f"{us:.1f} us"
-    if us < SECOND:
-        return f"{us / MS:.3f} ms"
-    return f"{us / SECOND:.3f} s"
+    scale, unit = time_unit(us)
+    return f"{us / scale:.3f} {unit}"
 
 
 def format_bytes(nbytes: float) -> str:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
-_SIZE = re.compile(r"[1-9][0-9]{0,17}")
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
 _written: list[str] = []  # what the running command was told to write
 Text = str | None
@@ -119,7 +118,7 @@ def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
     for text in texts or []:
         name, equals, sizes = text.rpartition("=")
         parts = [part.strip() for part in sizes.split(",")]
-        if not equals or not name or not all(_SIZE.fullmatch(part) for part in parts):
+        if not equals or not name or not all(re.fullmatch(r"[1-9][0-9]{0,17}", part) for part in parts):
             raise GraphError(f"--shape {text[:60]!r}: give NAME=1,3,224,224, sizes of at least 1")
         shapes[name] = tuple(map(int, parts))
     return shapes
@@ -145,9 +144,7 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
     names: list[str] = []
     for name in (part.strip() for part in text.split(",")):
         if not name:
-            raise SchedulerError(
-                f"--schedulers {text!r}: a name is empty; give fast, all, or a list such as lios,greedy"
-            )
+            raise SchedulerError(f"--schedulers {text!r}: a name is empty; give fast, all, or names as in lios,greedy")
         names += map(str, scheduler_set(name, graph))
     found = [read_scheduler(name) for name in dict.fromkeys(names)]
     if traced:

@@ -99,9 +99,8 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
             nonlocal begun
             begun += not doing
             if update is not None:
-                update(
-                    description=f"{name}: {doing}" if doing else name, completed=begun - 1, text=f"{begun - 1}/{total}"
-                )
+                told, done = f"{name}: {doing}" if doing else name, begun - 1
+                update(description=told, completed=done, text=f"{done}/{total}")
 
         yield tell
 

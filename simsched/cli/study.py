@@ -44,7 +44,7 @@ class Execution:
             raise StudyError("--serial runs in this process: it does not go with --dask or --workers")
         if dask not in (None, "local") and workers is not None:
             raise StudyError(f"--workers: the Dask cluster at {dask} has as many as it has")
-        executor = "serial" if self.serial else "processes" if dask is None else "dask" if dask == "local" else dask
+        executor = "serial" if self.serial else {None: "processes", "local": "dask"}.get(dask) or str(dask)
         # schedulers of the user's are looked for in the current folder, then in that of the study's file
         names = [read_name(choice.scheduler) for choice in asked.choices if ":" in choice.scheduler]
         if names and asked.folder not in sys.path:
