@@ -15,7 +15,7 @@ from simsched.base.errors import GraphError
 from simsched.base.io import write_file
 from simsched.base.units import format_time
 from simsched.model import Ints, Operator, OpGraph, Schedule
-from simsched.show.looks import PALETTE, ink, kind_colours, paint, tinted
+from simsched.show.chart import PALETTE, ink, kind_colours, paint, tinted
 from simsched.show.markup import pieces, printable
 
 __all__ = ["to_dot", "to_svg"]

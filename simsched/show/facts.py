@@ -5,10 +5,8 @@ from typing import Any, NamedTuple
 
 from simsched.base.units import GB_PER_S, format_bytes, format_time
 from simsched.experiments.comparison import operators_without_load
-from simsched.model.cluster import Cluster, Device
+from simsched.model import Cluster, Device, OpGraph, operator_times
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.costmodel import operator_times
-from simsched.model.graph import OpGraph
 from simsched.model.graph.opgraph import longest_to
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
@@ -47,6 +45,16 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
     sizes, idle = [len(block) for block in graph.blocks], operators_without_load(graph)
     listed = f"{', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
     flops, traffic, weights = (float(column.sum()) for column in (graph.flops, graph.nbytes, graph.weight_nbytes))
+    timed = []
+    if device is not None:
+        times = operator_times(graph, device)
+        work, path = float(times.sum()), float(max(longest_to(graph, times)))
+        bound, serial = work / path if path else 1.0, f"one operator after the other on {device.model}"
+        timed = [
+            Fact("work_us", work, f"{format_time(work)} {serial}, without overheads", "work us"),
+            Fact("critical_path_us", path, format_time(path), "critical path us"),
+            Fact("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
+        ]
     return [
         Fact("name", graph.name, graph.name),
         Fact("operators", len(graph), str(len(graph))),
@@ -57,19 +65,8 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
         Fact("flops", flops, f"{flops / 1e9:.3f} G"),
         Fact("dram_traffic_bytes", traffic, format_bytes(traffic)),
         Fact("weights_bytes", weights, format_bytes(weights)),
-        *([] if device is None else _time_facts(graph, device)),
+        *timed,
         Fact("operators_without_load", idle, f"{idle} (no kernels, no utilization)"),
-    ]
-
-
-def _time_facts(graph: OpGraph, device: Device) -> list[Fact]:
-    times = operator_times(graph, device)
-    work, path = float(times.sum()), float(max(longest_to(graph, times)))
-    bound, serial = work / path if path else 1.0, f"one operator after the other on {device.model}, without overheads"
-    return [
-        Fact("work_us", work, f"{format_time(work)} {serial}", "work us"),
-        Fact("critical_path_us", path, format_time(path), "critical path us"),
-        Fact("parallelism_bound", bound, f"{bound:.2f}x: work over critical path"),
     ]
 
 
@@ -121,15 +118,12 @@ def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
         Fact("measured_p90_us", found.p90, format_time(found.p90)),
         Fact("max_relative_error", error, compared),
     ]
-    if predicted is None:
-        return facts
-    off = (predicted - found.median) / found.median if found.median else None
-    told = "" if off is None else f", {100 * off:+.1f} % of measured"
-    return [
-        *facts,
-        Fact("predicted_us", predicted, format_time(predicted) + told),
-        Fact("error", None if off is None else abs(off), "-" if off is None else f"{100 * abs(off):.1f} %"),
-    ]
+    if predicted is not None:
+        off = (predicted - found.median) / found.median if found.median else None
+        told = "" if off is None else f", {100 * off:+.1f} % of measured"
+        facts.append(Fact("predicted_us", predicted, format_time(predicted) + told))
+        facts.append(Fact("error", None, "-") if off is None else Fact("error", abs(off), f"{100 * abs(off):.1f} %"))
+    return facts
 
 
 def cluster_pairs(cluster: Cluster) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from simsched.model import LAUNCH, Floats, Ints
 from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
 from simsched.model.trace.timeline import lanes
-from simsched.show.looks import ink, kind_colours, paint
+from simsched.show.chart import ink, kind_colours, paint
 from simsched.show.paper import new_figure, require_format, save_figure, style
 
 _THIN: Final = 0.5  # height of rows of copies and hosts
@@ -210,7 +210,8 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     require_format(path)
     traces = [trace] if measured is None else [trace, measured]
     rows, kinds = rows_of(traces, most=None if measured else _MOST_STREAMS)
-    height, longest = _bottom(rows), max(each.makespan for each in traces)
+    height = rows[-1].middle + rows[-1].height / 2 if rows else 1.0
+    longest = max(each.makespan for each in traces)
     inches = min(_ROW, _TALLEST / height)
     scale, unit = time_unit(longest)
     with style("x"):
@@ -240,10 +241,6 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
         if path is not None:
             save_figure(ax, path)
     return ax
-
-
-def _bottom(rows: Sequence[Row]) -> float:
-    return rows[-1].middle + rows[-1].height / 2 if rows else 1.0
 
 
 def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:

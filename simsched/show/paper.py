@@ -14,14 +14,13 @@ from simsched.base.errors import FileError
 from simsched.base.io import write_file
 from simsched.base.numeric import is_number
 from simsched.base.signals import interrupt_later
-from simsched.show.chart import BREAKS, MOST_MARKS, Chart, broken, number
-from simsched.show.looks import Look, ink
+from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, broken, ink, number
 
 _TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, as in the style
 _STYLE: Final = Path(__file__).with_name("paper.mplstyle")
 _METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
                     "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
-# of each shape of `simsched.show.looks`
+# of each shape of `simsched.show.chart`
 HATCHES: Final = ("", "/////", ".....", "\\\\\\\\\\", "xxxxx", "-----", "|||||", "+++++")
 MARKERS: Final = "osD^vP<>"
 DASHES: Final[tuple[Any, ...]] = ("solid", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)), (0, (8, 1.5)),

@@ -22,13 +22,11 @@ Row = Mapping[str, Any]
 Tables = Sequence[Mapping[str, Any]]
 _logger = logging.getLogger(__name__)
 
-KINDS: Final = ("line", "bar", "box", "heatmap", "search-time")
 RATIOS: Final = ("speedup", "estimate_speedup", "over_bound")
 """Columns of which 1 means no difference."""
 _ROOMS: Final = ("workload", "cluster", "simulation", "option", "search", "wall")
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # what no name of a file needs
-_MOST_NAMED: Final = 6  # values in a note
-_MOST_CONTEXTS: Final = 6  # figures of one column, before the rest is averaged over
+_MOST: Final = 6  # values in a note; figures of one column, before the rest is averaged over
 _SHOWN: Final = {"line": "mean and standard deviation of ", "bar": "mean and standard deviation of ", "box": "",
                  "heatmap": "mean of ", "search-time": "geometric mean and standard deviation of "}  # fmt: skip
 _WORDS: Final = {
@@ -52,7 +50,7 @@ class StudyFigure(Checked):
     Parameters
     ----------
     kind
-        One of `KINDS`.
+        ``"line"``, ``"bar"``, ``"box"``, ``"heatmap"`` or ``"search-time"``.
     x, y, by
         Columns of the rows, or their last part: ``"n_ops"``, ``"makespan"``. By default ``y`` is the speedup where
         rows have one, else the makespan; of a search time, over ``ops``, that of the search. There is a line, a bar, a
@@ -74,7 +72,7 @@ class StudyFigure(Checked):
     """
 
     SUBJECT, ERROR = "a figure", StudyError
-    kind: Annotated[str, Among(KINDS)]
+    kind: Annotated[str, Among(tuple(_SHOWN))]
     x: Name | None = None
     y: Name | None = None
     by: Name = "scheduler"
@@ -252,7 +250,7 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
         seen = grouped((tuple(row.get(other) for other in others), row[column]) for row in done
                        if row.get(column) is not None)  # fmt: skip
         settings = [setting for setting, places in seen.items() if len(set(places)) > 1]
-        for setting in settings if 0 < len(settings) <= _MOST_CONTEXTS else [()]:
+        for setting in settings if 0 < len(settings) <= _MOST else [()]:
             fixed = {other: value for other, value in zip(others, setting, strict=False) if value is not None}
             title = ", ".join(f"{words(other)} = {value}" for other, value in fixed.items())
             name = "-".join((_short(y), _short(column), *(f"{_short(o)}={v}" for o, v in fixed.items())))
@@ -394,7 +392,7 @@ def pick(
         among = [dict.fromkeys(str(row.get(column)) for row in point) for point in points]
         texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
-            many, what = len(texts) > _MOST_NAMED, words(column)
+            many, what = len(texts) > _MOST, words(column)
             averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")
     low, high = (extreme(map(len, points), default=0) for extreme in (min, max))
     n = f"{low}" if low == high else f"{low} to {high}"

@@ -13,8 +13,8 @@ from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import GraphError
+from simsched.show.chart import PALETTE
 from simsched.show.drawing import LARGEST, shortened, text_width, to_dot, to_svg
-from simsched.show.looks import PALETTE
 from simsched.show.markup import printable
 from workloads import random_layered
 

@@ -18,7 +18,7 @@ from simsched.base.errors import BackendError, FileError, SchedulerError, Unknow
 from simsched.experiments.accuracy import FIGURES, Accuracy, Outcome, Round, digest, validate
 from simsched.model import LAUNCH, Schedule
 from simsched.model.backend import prepared
-from simsched.show.looks import looks_of
+from simsched.show.chart import looks_of
 
 SCHEDULERS = ("sequential", "heft", "greedy", "opara")
 QUICK = {"rounds": 2, "training": 1, "random_held_out": 2, "repeats": 3}

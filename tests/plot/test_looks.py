@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from simsched.schedulers import SCHEDULERS
-from simsched.show.looks import _SHAPES, COLOURS, SHAPES, ink, looks_of, luminance
+from simsched.show.chart import _SHAPES, COLOURS, SHAPES, ink, looks_of, luminance
 
 
 def colour_blind(colour):

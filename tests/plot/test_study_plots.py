@@ -12,8 +12,7 @@ from matplotlib.colors import to_hex
 
 from simsched.base.errors import StudyError
 from simsched.schedulers import SCHEDULERS
-from simsched.show.chart import Axis, Chart, growth, named
-from simsched.show.looks import looks_of
+from simsched.show.chart import Axis, Chart, growth, looks_of, named
 from simsched.show.paper import HATCHES, MARKERS, draw
 
 SERIES = {"lios": {100: [1.0, 3.0], 200: [4.0]}, "heft": {200: [2.0, 2.0], 50: [5.0, 7.0]}}

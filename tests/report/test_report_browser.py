@@ -9,8 +9,7 @@ import simsched as ss
 import workloads
 from simsched.experiments.result import table_of
 from simsched.model.trace import measured_trace
-from simsched.show.chart import Axis, Chart, named
-from simsched.show.looks import luminance
+from simsched.show.chart import Axis, Chart, luminance, named
 from simsched.show.report import write_report
 from simsched.show.report.page import figure, gantt, section, sections_of, table
 from simsched.show.results import boxes_of, chart_of

@@ -14,9 +14,8 @@ from simsched.base.errors import FileError, MissingDependencyError, ReportError
 from simsched.experiments.comparison import Comparison, Row
 from simsched.experiments.result import table_of
 from simsched.model.trace import measured_trace
-from simsched.show.chart import Axis, Chart
+from simsched.show.chart import Axis, Chart, luminance
 from simsched.show.gantt import gantt_data
-from simsched.show.looks import luminance
 from simsched.show.report import write_report
 from simsched.show.report.figures import figure_of
 from simsched.show.report.page import figure, json_text, pairs, replay_sections, section, table, tabs, text

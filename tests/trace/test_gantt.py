@@ -13,8 +13,8 @@ from matplotlib.colors import to_hex
 
 from simsched.model import Cluster, Operator, OpGraph
 from simsched.model.trace.timeline import KERNEL, WAIT
+from simsched.show.chart import PALETTE
 from simsched.show.gantt import gantt
-from simsched.show.looks import PALETTE
 from workloads import random_layered
 
 COLOURS = [colour.lower() for colour in PALETTE]

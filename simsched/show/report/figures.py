@@ -6,9 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
-from simsched.show.looks import Look
 
-# of each shape of `simsched.show.looks`
+# of each shape of `simsched.show.chart`
 _HATCHES: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "6px,2px,2px,2px", "3px,6px")
 _MARKS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-left",
@@ -18,7 +17,6 @@ _LINE: Final = 22  # characters on a line of a name
 _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
 _LEGEND: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11},
                   "traceorder": "normal"}  # fmt: skip
-_SKIP: Final = {"hoverinfo": "skip", "showlegend": False}
 
 
 def plain(text: str) -> str:
@@ -61,8 +59,8 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         (label,), group = _names([chart.told(name)]), {"legendgroup": str(name)}
         if low != high:
             traces.append({"type": "scatter", "mode": "none", "x": [*places, *reversed(places)],
-                           "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": _see_through(look.colour),
-                           **_SKIP, **group})  # fmt: skip
+                           "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": f"{look.colour}2E",
+                           "hoverinfo": "skip", "showlegend": False, **group})  # fmt: skip
         traces.append({"type": "scatter", "mode": "lines+markers" if len(x) <= MOST_MARKS else "lines",
                        "x": places, "y": mean, "name": label,
                        "line": {"color": look.colour, "dash": _DASHES[look.shape], "width": 2},
@@ -78,9 +76,10 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     traces = []
     for name, look in chart.looks.items():
         places, starts, lengths, means, errors = zip(*chart.bars(name), strict=True)
+        pattern = {"shape": _HATCHES[look.shape], "fgcolor": "rgba(0,0,0,0.4)", "fillmode": "overlay", "size": 7}
         trace: dict[str, Any] = {
             "type": "bar", "orientation": "h", "y": _names([name if x is None else x for x in places]), "x": lengths,
-            "name": _names([name])[0], "marker": _filled(look), "customdata": means,
+            "name": _names([name])[0], "marker": {"color": look.colour, "pattern": pattern}, "customdata": means,
             "hovertemplate": "%{y}: %{customdata:.4g}<extra></extra>",
         }  # fmt: skip
         if any(starts):
@@ -181,13 +180,3 @@ def _names(places: Any) -> list[str]:
 def _axis(axis: Axis) -> dict[str, Any]:
     log = {"type": "log", "dtick": 1, "exponentformat": "power"} if axis.log else {}
     return {"title": {"text": plain(axis.label)}} | log
-
-
-def _filled(look: Look) -> dict[str, Any]:
-    pattern = {"shape": _HATCHES[look.shape], "fgcolor": "rgba(0,0,0,0.4)", "fillmode": "overlay", "size": 7}
-    return {"color": look.colour, "pattern": pattern}
-
-
-def _see_through(colour: str) -> str:
-    r, g, b = bytes.fromhex(colour[1:])
-    return f"rgba({r},{g},{b},0.18)"
