@@ -98,8 +98,8 @@ class Trace(Timeline):
     def active_warps(self, device: str | None = None) -> float:
         """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
         found = self._loads(device)
-        sms = sum(each.sms for each, _ in found)
-        return sum(_integral(load, load.warps) for _, load in found) / (self.makespan * sms) if self.makespan else 0.0
+        room = self.makespan * sum(each.sms for each, _ in found)
+        return sum(self._integral(load, load.warps) for _, load in found) / room if self.makespan else 0.0
 
     def achieved_occupancy(self, device: str | None = None) -> float:
         """Return the resident warps over the most that the active SMs could hold, in [0, 1].
@@ -111,8 +111,8 @@ class Trace(Timeline):
         """
         warps = room = 0.0
         for each, load in self._loads(device):
-            warps += _integral(load, load.warps)
-            room += _integral(load, load.active_sms) * (each.threads_per_sm // WARP)
+            warps += self._integral(load, load.warps)
+            room += self._integral(load, load.active_sms) * (each.threads_per_sm // WARP)
         return warps / room if room > 0 else 0.0
 
     def load_curve(self, device: str) -> Load:
@@ -123,7 +123,7 @@ class Trace(Timeline):
         UnknownNameError
             If the cluster has no such device.
         """
-        load = self.loads[self.cluster.index[self.cluster[device].name]]
+        [(_, load)] = self._loads(device)
         n = int(np.searchsorted(load.time, self.makespan))
         columns = (np.append(column[:n], 0.0) for column in (load.sm, load.dram, load.warps, load.active_sms))
         return Load(np.append(load.time[:n], self.makespan), *columns)
@@ -131,11 +131,16 @@ class Trace(Timeline):
     def _loads(self, device: str | None) -> list[tuple[Device, Load]]:
         """Return a device, or all of the cluster, idle ones too, each with its load."""
         devices = self.cluster.devices if device is None else [self.cluster[device]]
-        return [(each, self.load_curve(each.name)) for each in devices]
+        return [(each, self.loads[self.cluster.index[each.name]]) for each in devices]
+
+    def _integral(self, load: Load, value: Floats) -> float:
+        """Return the integral up to the makespan of what has each value from its time on."""
+        n = int(np.searchsorted(load.time, self.makespan))
+        return float(np.diff(load.time[:n], append=self.makespan) @ value[:n])
 
     def _mean_share(self, device: str | None, share: Callable[[Device, Load], Floats]) -> float:
         """Return the mean over devices and the makespan of a share, of which more than 1 counts as 1."""
-        areas = [_integral(load, np.minimum(1.0, share(each, load))) for each, load in self._loads(device)]
+        areas = [self._integral(load, np.minimum(1.0, share(each, load))) for each, load in self._loads(device)]
         return float(np.mean([area / self.makespan for area in areas])) if self.makespan else 0.0
 
     def peak_memory(self) -> dict[str, float]:
@@ -268,11 +273,6 @@ class Trace(Timeline):
     def gantt(self, path: str | os.PathLike[str] | None = None, *, measured: "Trace | None" = None) -> Any:
         """Draw the trace, above a measured one, and return matplotlib axes; with a path, write it (PNG, SVG, PDF)."""
         return VIEWS["gantt"](self, path, measured=measured)
-
-
-def _integral(load: Load, value: Floats) -> float:
-    """Return the integral to the end of a load curve of what has each value from its time on."""
-    return float(np.diff(load.time) @ value[:-1])
 
 
 def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, copies: npt.ArrayLike = ()) -> Trace:
