@@ -337,41 +337,39 @@ class Program(Columnar, Document):
         if self.checked:
             return self
         self._check_columns()
-        names = self.graph.names
-        place = self._places(LAUNCH, len(self.launch_op))
-        op = self.launch_op
-        swapped = np.flatnonzero(place[1:] < place[:-1])
-        swapped = swapped[op[swapped + 1] == op[swapped]]
+        op, place = self.launch_op, self._places(LAUNCH, len(self.launch_op))
         self._places(COPY, len(self.copies.op))
+        swapped = np.flatnonzero((place[1:] < place[:-1]) & (op[1:] == op[:-1]))
         if len(swapped):
-            raise ProgramError(f"kernels of {names[op[swapped[0]]]!r} are launched out of order")
+            raise ProgramError(f"kernels of {self.graph.names[op[swapped[0]]]!r} are launched out of order")
         if self.n_events > len(self):
             raise ProgramError(f"{self.n_events} events are more than the {len(self)} instructions could use")
-        for code in (RECORD, WAIT, SYNC):
-            self._require_range(self.argument[self.action == code], self.n_events, "event")
-        self._check_records()
+        waits = np.flatnonzero((self.action == WAIT) | (self.action == SYNC))
+        self._require_range(self.argument[waits], self.n_events, "event")
+        records = self._places(RECORD, self.n_events)[self.argument[waits]]
+        threads = [np.searchsorted(self.thread_ptr, places, side="right") for places in (waits, records)]
+        early = waits[(records > waits) & (threads[0] == threads[1])]
+        if len(early):
+            raise ProgramError(f"event {self.argument[early[0]]} is waited for before the same thread records it")
         self.checked = True
         return self
 
     def _places(self, code: int, count: int) -> Small:
-        """Return which instruction launches or copies each row; one that stands twice or nowhere is refused."""
-        rows, place = self._rows_of(code)
-        self._require_range(rows, count, ACTIONS[code])
-        found = np.full(count, -1, np.int32)
-        found[rows] = place
-        if len(rows) != count or (found < 0).any():
-            times = np.bincount(rows, minlength=count)
-            row = int(np.argmax(times != 1))
-            op = self.launch_op[row] if code == LAUNCH else self.copies.op[row]
-            raise ProgramError(
-                f"{ACTIONS[code]} of {self.graph.names[op]!r} stands {'twice' if times[row] > 1 else 'nowhere'}"
-            )
-        return found
-
-    def _rows_of(self, code: int) -> tuple[Small, Small]:
-        """Return the arguments of the instructions of an action, and their places."""
+        """Return which instruction launches or copies each row, or records each event (-1: none), and no other does."""
         places = np.flatnonzero(self.action == code).astype(np.int32)
-        return self.argument[places], places
+        rows = self.argument[places]
+        self._require_range(rows, count, "event" if code == RECORD else ACTIONS[code])
+        times = np.bincount(rows, minlength=count)
+        wrong = times > 1 if code == RECORD else times != 1
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            if code == RECORD:
+                raise ProgramError(f"event {row} is recorded twice")
+            name = self.graph.names[(self.launch_op if code == LAUNCH else self.copies.op)[row]]
+            raise ProgramError(f"{ACTIONS[code]} of {name!r} stands {'twice' if times[row] > 1 else 'nowhere'}")
+        found = np.full(count, -1, np.int32)
+        found[rows] = places
+        return found
 
     def _check_columns(self) -> None:
         n, ptr = len(self.action), self.thread_ptr
@@ -388,43 +386,26 @@ class Program(Columnar, Document):
             raise ProgramError("a captured graph cannot hold barriers or host syncs")
         if self.execution == "graph" and len(ptr) != 2:
             raise ProgramError(f"a captured graph has one thread, not {len(ptr) - 1}")
-        for name, column in (("lead", self.lead), ("own", self.own)):
-            self._check_host_times(name, column)
+        for name, times in (("lead", self.lead), ("own", self.own)):
+            if times is None:
+                continue
+            if self.execution == "graph":
+                raise ProgramError(f"instructions of a captured graph have no host time, and so no {name!r}")
+            if len(times) != n:
+                raise ProgramError(f"column {name!r} must have one row per instruction")
+            bad = ~((times >= 0) & (times < np.inf)) & ~(np.isnan(times) & (name == "own"))
+            if bad.any():
+                raise ProgramError(f"{name!r} of an instruction must be finite and not negative, not {times[bad][0]}")
         copies = self.copies
         if any(len(column) != len(copies.op) for column in (copies.device, copies.nbytes, copies.transfer)):
             raise ProgramError("the columns of the copies must have one row per copy")
         self._require_range(copies.op, len(self.graph), "operator")
         self._require_range(copies.device, len(self.devices), "device")
 
-    def _check_host_times(self, name: str, times: Floats | None) -> None:
-        if times is None:
-            return
-        if self.execution == "graph":
-            raise ProgramError(f"instructions of a captured graph have no host time, and so no {name!r}")
-        if len(times) != len(self.action):
-            raise ProgramError(f"column {name!r} must have one row per instruction")
-        bad = ~((times >= 0) & (times < np.inf)) & ~(np.isnan(times) & (name == "own"))
-        if bad.any():
-            raise ProgramError(f"{name!r} of an instruction must be finite and not negative, not {times[bad][0]}")
-
     def _require_range(self, rows: npt.NDArray[Any], end: int, what: str) -> None:
         if rows.size and not 0 <= rows.min() <= rows.max() < end:
             bad = rows[(rows < 0) | (rows >= end)][0]
             raise ProgramError(f"there is no {what} {bad}: the program has {end}")
-
-    def _check_records(self) -> None:
-        events, places = self._rows_of(RECORD)
-        recorded = np.full(self.n_events, -1, np.int32)
-        recorded[events] = places
-        if len(events) > np.count_nonzero(recorded >= 0):
-            twice = np.bincount(events, minlength=self.n_events) > 1
-            raise ProgramError(f"event {int(np.argmax(twice))} is recorded twice")
-        waits = np.flatnonzero((self.action == WAIT) | (self.action == SYNC))
-        records = recorded[self.argument[waits]]
-        threads = [np.searchsorted(self.thread_ptr, places, side="right") for places in (waits, records)]
-        early = waits[(records > waits) & (threads[0] == threads[1])]
-        if len(early):
-            raise ProgramError(f"event {self.argument[early[0]]} is waited for before the same thread records it")
 
     def to_file(self) -> _File:
         """Return it as its file has it."""

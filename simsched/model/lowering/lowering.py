@@ -1,15 +1,14 @@
 """From a `Schedule` to the `Program` that runs it."""
 
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ScheduleError
 from simsched.model.graph import OpGraph
-from simsched.model.lowering.candidate import Candidate, Clock
-from simsched.model.lowering.core import plan, write
+from simsched.model.lowering.kernels import Candidate, Clock, plan, write
 from simsched.model.program import EVENT_PLANS, LAUNCH, Copies, Program, barrier_before
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
@@ -106,19 +105,17 @@ class Lowering:
         np.maximum.accumulate(thread_ptr, out=thread_ptr)  # a device without operators ends where the one before does
         edge = table["sent"]["edge"][:n_copies]
         copies = Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge])
+        lead = None
+        if self._has_host:  # that of an operator passes before its first launch
+            before = np.zeros(self.graph.launch_ptr[-1])
+            before[self.graph.launch_ptr[:-1]] = self.graph.host
+            lead = np.where(action == LAUNCH, before[np.where(action == LAUNCH, place[2], 0)], 0.0)
         by_operator = np.empty(len(self.graph), np.int64)
         by_operator[table["op"]] = priority
         return Program(
             self.graph, self.devices, self.execution, thread_ptr, action, place[0], place[1], place[2], copies,
-            table.n_op_events + n_copies, by_operator, checked=True,
-            lead=self._lead(action, place[2]) if self._has_host else None,
+            table.n_op_events + n_copies, by_operator, lead, checked=True,
         )  # fmt: skip
-
-    def _lead(self, action: npt.NDArray[np.int8], argument: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-        """Return the host time before each instruction: that of an operator passes before its first launch."""
-        before = np.zeros(self.graph.launch_ptr[-1])
-        before[self.graph.launch_ptr[:-1]] = self.graph.host
-        return np.where(action == LAUNCH, before[np.where(action == LAUNCH, argument, 0)], 0.0)
 
     def _plan(self) -> None:
         """Find what the program has, with more room for clocks where they need it."""
@@ -126,7 +123,11 @@ class Lowering:
         table.full = 0
         plan(table)
         if table.wrong >= 0:
-            self._refuse(table.wrong)
+            op, device, stream = (int(table[key][table.wrong]) for key in ("op", "device", "stream"))
+            raise ScheduleError(
+                f"row {table.wrong} of a candidate places operator {op} on device {device}, stream {stream}: operators "
+                f"are 0 to {len(self.graph) - 1}, each once, devices 0 to {len(self.devices) - 1}, streams not negative"
+            )
         while table.full:
             clocks, top = table["clocks"], table.top
             table.room = 2 * max(table.room, top + table.n_lanes)
@@ -135,13 +136,6 @@ class Lowering:
             plan(table)
         if table.top_stream > _LARGEST:
             raise ScheduleError("the streams of copies come behind those of operators and would be beyond 2^31")
-
-    def _refuse(self, at: int) -> NoReturn:
-        op, device, stream = (int(self._table[key][at]) for key in ("op", "device", "stream"))
-        raise ScheduleError(
-            f"row {at} of a candidate places operator {op} on device {device}, stream {stream}: operators are 0 to "
-            f"{len(self.graph) - 1}, each once, devices 0 to {len(self.devices) - 1}, and streams not negative"
-        )
 
 
 def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
