@@ -483,7 +483,6 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
 def run_samples(s: State) -> None:
     """Run the samples, as far as a budget of events and the room for points reach; then go on where they ended."""
     if s.status == NEW:
-        s.sample = 0
         reset(s)
     s.status, left = RUNNING, BUDGET
     while s.status == RUNNING:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import DeadlockError
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
-from simsched.model import COPY, WARP, Cluster, CostModel, Device, Floats, Ints, Program, default_cost
+from simsched.model import COPY, WARP, Cluster, CostModel, Floats, Ints, Program, default_cost
 from simsched.model.cluster.cluster import Routes
 from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load
@@ -53,7 +53,7 @@ def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:
     """
     found = np.empty(1 if factors is None else len(factors))
     s["launches"], s["makespans"] = launches, found
-    s.n_samples, s.jittered, s.status = len(found), factors is not None, NEW
+    s.n_samples, s.sample, s.jittered, s.status = len(found), 0, factors is not None, NEW
     if factors is not None:
         s["factors"] = factors
     return found
@@ -118,9 +118,6 @@ def find_streams(s: Search) -> None:
             s.lane_of[i] = s.number[s.place[i] * s.room + s.stream[i]]
 
 
-_COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "barrier")  # by action
-
-
 def host_times(program: Program, cluster: Cluster) -> Floats:
     """Return the host time in us of each instruction: its own, or else that of the action on its device."""
     usual: Floats = platform_of(cluster).columns["cost"][program.device, program.action]
@@ -151,10 +148,15 @@ class Platform:
 
     def __init__(self, cluster: Cluster) -> None:
         devices = cluster.devices
+        of_sms = [
+            (d.threads_per_sm // WARP, d.blocks_per_sm, d.registers_per_sm, d.shared_memory_per_sm) for d in devices
+        ]
+        # bytes of shared memory are perhaps no whole number; what blocks take is one
+        room = [[int(min(d.sms * has, _MOST)) for has in of_sm] for d, of_sm in zip(devices, of_sms, strict=True)]
         self.columns = {
-            "cost": _column(devices, *_COSTS),  # of each action
+            "cost": np.array([(d.launch, d.record, d.wait, d.copy, d.barrier, d.barrier) for d in devices], np.float64),
             "interference": np.array([device.interference for device in devices], np.float64),
-            "room": np.array([_room(device) for device in devices], np.int64).view(state.Room.dtype),
+            "room": np.array(room, np.int64).view(state.Room.dtype),
         }
         self.devices = np.zeros(len(devices), state.Device.dtype)
         for name in ("contention", "interleave", "bandwidth", "copy_rate", "block_spread", "kernel_latency"):
@@ -170,8 +172,8 @@ class Platform:
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
         self.lag = np.array([(on.on_the_way(on.launch), on.on_the_way(on.copy)) for on in devices])
-        overheads = _column(devices, "gap", "hop", "graph_node", "graph_launch").T
-        self.gap, self.hop, self.graph_node, self.graph_launch = overheads
+        overheads = np.array([(d.gap, d.hop, d.graph_node, d.graph_launch) for d in devices], np.float64)
+        self.gap, self.hop, self.graph_node, self.graph_launch = overheads.T
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
         self._cluster, self._routes = cluster, dict[bytes, Routes]()
@@ -190,21 +192,6 @@ def platform_of(cluster: Cluster) -> Platform:
     if found is None:
         found = cluster.__dict__[_PLATFORM] = Platform(cluster)
     return found
-
-
-def _column(devices: tuple[Device, ...], *names: str) -> Floats:
-    return np.array([[getattr(device, name) for name in names] for device in devices], np.float64)
-
-
-def _room(device: Device) -> list[int]:
-    """Return the warps, blocks, registers and bytes of shared memory of a device."""
-    room = (
-        device.sms * (device.threads_per_sm // WARP),
-        device.sms * device.blocks_per_sm,
-        device.sms * device.registers_per_sm,
-        device.sms * device.shared_memory_per_sm,  # perhaps no whole number; what blocks take is one
-    )
-    return [int(min(left, _MOST)) for left in room]
 
 
 class Plan:

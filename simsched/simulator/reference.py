@@ -205,7 +205,7 @@ class Reference:
         """
         env = self._env
         for t in range(len(self._host_at)):
-            env.process(self._host_graph() if self._captured else self._host(t))
+            env.process(self._host(t))
         for lane in self._lanes:
             env.process(self._run_lane(lane))
         with without_collector():
@@ -222,6 +222,15 @@ class Reference:
         env, program = self._env, self._program
         ptr, costs = program.thread_ptr, host_times(program, self._cluster).tolist()
         cause, leads = -1, None if program.lead is None else program.lead.tolist()
+        if self._captured:  # one cost, then everything is issued at once
+            cost = self._cluster.devices[self._device[0]].graph_launch
+            if cost > 0:
+                yield At(env, cost, HOST)
+                cause = self._span(kinds.HOST, 0, -1, self._device[0], -1, 0.0, -1)
+            for i in range(len(self._action)):
+                self._issue(i, cause)
+            self._host_at[0] = len(self._action)
+            return
         waits = {WAIT: self._issued, SYNC: self._reached}
         for i in range(int(ptr[t]), int(ptr[t + 1])):
             self._host_at[t] = i
@@ -248,17 +257,6 @@ class Reference:
         if self._action[i] == LAUNCH:
             return self._op_of[self._argument[i]]
         return int(self._program.copies.op[self._argument[i]]) if self._action[i] == COPY else -1
-
-    def _host_graph(self) -> Process:
-        """Launch the captured graph: one cost, then everything is issued at once."""
-        cost = self._cluster.devices[self._device[0]].graph_launch
-        cause = -1
-        if cost > 0:
-            yield At(self._env, cost, HOST)
-            cause = self._span(kinds.HOST, 0, -1, self._device[0], -1, 0.0, -1)
-        for i in range(len(self._action)):
-            self._issue(i, cause)
-        self._host_at[0] = len(self._action)
 
     def _issue(self, i: int, cause: int) -> None:
         action, env = self._action[i], self._env
@@ -300,11 +298,22 @@ class Reference:
             lane.queue.popleft()
 
     def _launch(self, lane: _Lane, i: int, issued: float, host_span: int) -> Process:
-        env, row, d, work = self._env, self._argument[i], lane.device, self._s.work[lane.number]
-        free = lane.row.time if self._s.launches[row].follows else lane.row.free
-        cause = yield from self._begin(lane, i, free, issued, host_span)
+        """Run a kernel; until the end of an instant the block scheduler waits with what comes."""
+        env, s, row, d = self._env, self._s, self._argument[i], lane.device
+        launch, work = s.launches[row], s.work[lane.number]
+        cause = yield from self._begin(lane, i, lane.row.time if launch.follows else lane.row.free, issued, host_span)
         ready, lane.over = env.now, simpy.Event(env)
-        self._submit(lane, row, i)
+        set_up(s, row, lane.number, d, i)
+        if not s.devices[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+            work.start = env.now
+            At(env, env.now + work.solo, COMPLETE, lambda _: lane.over.succeed())
+        elif work.unit < LEAST_UNIT:
+            work.start = env.now
+            self._end_kernel(lane.number)
+        else:
+            begin_kernel(work, launch.blocks)
+            enter(s, d, lane.number)
+            self._dispatchers[d].set_now()
         yield lane.over
         span = self._end_work(lane, kinds.KERNEL, row, self._op_of[row], work.start, cause, ready, work.solo)
         self._last_kernel[d] = max(self._last_kernel[d], (env.now, row, span))
@@ -385,22 +394,6 @@ class Reference:
         return len(self._rows) - 1
 
     # Devices: at the end of an instant the block scheduler issues what fits, and loads and rates are computed ------
-
-    def _submit(self, lane: _Lane, row: int, place: int) -> None:
-        """Take a launch of a lane, the instruction at `place`."""
-        s, d, over = self._s, lane.device, lane.over
-        set_up(s, row, lane.number, d, place)
-        launch, work = s.launches[row], s.work[lane.number]
-        if not s.devices[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
-            work.start = s.now
-            At(self._env, s.now + work.solo, COMPLETE, lambda _: over.succeed())
-        elif work.unit < LEAST_UNIT:
-            work.start = s.now
-            self._end_kernel(lane.number)
-        else:
-            begin_kernel(work, launch.blocks)
-            enter(s, d, lane.number)
-            self._dispatchers[d].set_now()
 
     def _end_kernel(self, lane: int) -> None:
         """Let a kernel end, all of whose blocks have."""

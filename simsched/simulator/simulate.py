@@ -89,15 +89,15 @@ def simulate(
     if engine not in _ENGINES:
         raise UnknownNameError("engine", engine, list(_ENGINES))
     drawn = None if jitter is None else factors(program.graph, jitter, rng, 1)
+    plan = plan_of(program, cluster)
+    launches = launches_of(plan, cost)
     if engine == "reference":
         try:
             from simsched.simulator.reference import Reference
         except ImportError:
             raise MissingDependencyError("the reference engine needs SimPy: pip install simpy") from None
 
-        return Reference(Plan(program, cluster), demand(program, cluster, cost), drawn).run()
-    plan = plan_of(program, cluster)
-    launches = launches_of(plan, cost)
+        return Reference(plan, launches, drawn).run()
     makespan = float(plan.makespans(launches, drawn)[0])
     return Trace.deferred(program, cluster, makespan, lambda: plan.trace_columns(launches, drawn))  # by a second run
 
@@ -214,7 +214,12 @@ def simulate_many(
     schedule, cluster = upon(cluster, schedule)
     plan = plan_of(program_for(schedule, cluster), cluster)
     launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
-    rows = _rows(plan, int(n), workers)
+    # samples of a chunk: few enough that an interruption ends within some tenths of a second, that all workers have
+    # something to do, and that their random numbers take little memory; enough to make the hand-over cheap
+    work, nbytes = max(1, len(plan.program)), 8 * len(plan.program.graph)
+    even = -(-n // (_CHUNKS * workers)) if workers > 1 else n
+    most = min(_MOST_WORK // work, _MOST_BYTES // (2 * workers * nbytes))
+    rows = max(1, min(most, max(even, _LEAST_WORK // work)))
     drawn = (factors(plan.program.graph, jitter, generator, min(rows, n - start)) for start in range(0, n, rows))
     values = np.concatenate(list(_in_order(lambda some: plan.makespans(launches, some), drawn, workers)))
     del plan.spare[1:]
@@ -277,19 +282,6 @@ def simulate_batch(
 def _require_count(name: str, value: Any) -> None:
     if not is_count(value, 1):
         raise SimulationError(f"{name} must be a whole number of at least 1, not {value!r}")
-
-
-def _rows(plan: Plan, n: int, workers: int) -> int:
-    """Return how many samples make a chunk.
-
-    Few enough that an interruption ends within some tenths of a second, that all workers have
-    something to do, and that their random numbers take little memory; and no fewer than it takes
-    to make the hand-over of a chunk cheap.
-    """
-    work, nbytes = max(1, len(plan.program)), 8 * len(plan.program.graph)
-    even = -(-n // (_CHUNKS * workers)) if workers > 1 else n
-    most = min(_MOST_WORK // work, _MOST_BYTES // (2 * workers * nbytes))
-    return max(1, min(most, max(even, _LEAST_WORK // work)))
 
 
 def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:

@@ -114,7 +114,7 @@ class StageLatency:
         state.n_lanes = number
         if number > self._queues or state.n_connections:
             state.n_connections = self._share_queues(lanes, number)
-        state.status = NEW
+        state.status, state.sample = NEW, 0
         finish(state)
         return state.makespan
 
