@@ -72,11 +72,6 @@ class Deployment(Checked):
     host_share: Amount | None = None
     reason: str | None = None
 
-    def gain(self, basis: str) -> str:
-        """Return how many times as fast it is, with the range."""
-        low, high = self.speedup_low, self.speedup_high
-        return f"{self.speedup:.2f} times" + ("" if low is None else f" ({low:.1f}-{high:.1f}, {basis})")
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Advice(Finding):
@@ -296,15 +291,17 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
     by_name = {row.name: row for row in rows if row.reason is None}
     captured = by_name[_CAPTURED]
     best = min((by_name[name] for name in (_CAPTURED, _ONE, _STREAMS, _BOTH)), key=lambda row: row.latency_us or 0.0)
-    gain = f"{best.gain(basis)} as fast as one stream captured as a CUDA graph"
+    low, high = best.speedup_low, best.speedup_high
+    between = "" if low is None else f" ({low:.1f}-{high:.1f}, {basis})"
+    gain = f"{best.speedup:.2f} times{between} as fast as one stream captured as a CUDA graph"
     if (best.speedup or 1.0) < WORTH:
         first = f"One stream captured as a CUDA graph is enough: nothing on one GPU is {WORTH - 1:.0%} faster"
         first += "" if best is captured else f" ({best.name} is {gain})"
         best = captured
     else:
-        sure = best.speedup_low is not None and best.speedup_low > 1.0
         who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''}"
-        first = f"Streams pay: {who} is {gain}" if sure else f"Streams may pay: {who} is {gain}: measure both"
+        may, both = ("", "") if (low or 0.0) > 1.0 else ("may ", ": measure both")
+        first = f"Streams {may}pay: {who} is {gain}{both}"
         loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
         first += f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
     if n > 1:

@@ -144,14 +144,17 @@ def ranges(
     times = np.log(np.maximum(SMALLEST, simulate_worlds(list(runs.values()), worlds)))[which]
     error, common = errors or _model_errors(target)
     base = None if reference is None else times[-1]
-    slower = _certainly_slower(times[: len(names)], np.array(which[: len(names)]), error)
+    n = len(names)
+    apart = (times[:n, None] - times[None, :n]) / (2 * error)  # two errors: sqrt(2) of one; and sqrt(2) of erf
+    chance = 0.5 * (1 + np.vectorize(erf, otypes=[float])(apart)).mean(axis=2)
+    slower = (chance >= SURE) & np.not_equal.outer(which[:n], which[:n])  # than whom, with 90 %; those alike are not
     found = {}
     for i, name in enumerate(names):
         speedup: tuple[float | None, float | None] = (None, None)
         if base is not None:
             speedup = (1.0, 1.0) if np.array_equal(times[i], base) else _range(base - times[i], error * sqrt(2))
         found[name] = Ranged(*_range(times[i], hypot(error, common)), *speedup, 1 + int(slower[i].sum()))
-    best = int(times[: len(names)].mean(axis=1).argmin()) if names else 0
+    best = int(times[:n].mean(axis=1).argmin()) if names else 0
     asked = -times[best] if base is None or which[best] == which[-1] else base - times[best]
     return found, _doubt(target, unsure, drawn, asked, error)
 
@@ -241,13 +244,6 @@ def _range(logs: Floats, error: float) -> tuple[float, float]:
     """Return between what a number lies with 90 %, given its logarithm in each world and the error of the model."""
     low, high = np.exp(np.quantile(np.add.outer(logs, error * _NORMAL), [(1 - SURE) / 2, (1 + SURE) / 2]))
     return float(low), float(high)
-
-
-def _certainly_slower(logs: Floats, which: Indices, error: float) -> Any:
-    """Return of each program which others are faster with 90 %, shape (n, n); those alike are not."""
-    apart = (logs[:, None] - logs[None]) / (2 * error)  # two errors: sqrt(2) of one; and sqrt(2) of erf
-    chance = 0.5 * (1 + np.vectorize(erf, otypes=[float])(apart)).mean(axis=2)
-    return (chance >= SURE) & (which[:, None] != which)
 
 
 def _model_errors(target: Target) -> tuple[float, float]:

@@ -47,11 +47,6 @@ class Parameter:
     fields: tuple[str, ...]
 
     @property
-    def unit(self) -> tuple[str, float]:
-        """In which texts give it, and what that is in library units."""
-        return _UNITS.get(self.fields[0], _NO_UNIT)
-
-    @property
     def whole(self) -> bool:
         """Whether it is rounded, to at least 1."""
         return _HINTS[self.part][self.fields[0]] is int
@@ -252,7 +247,7 @@ def parse_change(text: str) -> Change:
 
 def unit_of(parameter: str) -> tuple[str, float]:
     """Return the unit of values of a parameter in texts, and what it is in library units; of some ("", 1)."""
-    return PARAMETERS[parameter].unit if parameter in PARAMETERS else _NO_UNIT
+    return _UNITS.get(PARAMETERS[parameter].fields[0], _NO_UNIT) if parameter in PARAMETERS else _NO_UNIT
 
 
 def with_unit(parameter: str, value: float) -> str:

@@ -93,11 +93,6 @@ class Outcome(Result):
         return {"before": self.before, **between, "after": self.after}
 
     @property
-    def _with_the_plan_before(self) -> Trace | Case | None:
-        """What would run after the changes with the plan that there was; None if it cannot."""
-        return self.kept if self.rescheduled else self.after
-
-    @property
     def makespan_before(self) -> float:
         """Makespan before the changes."""
         return self.before.makespan
@@ -122,13 +117,13 @@ class Outcome(Result):
     @property
     def direct(self) -> float | None:
         """Part of the difference that is there with the plan kept as it was; None if it cannot be kept."""
-        same = self._with_the_plan_before
+        same = self.kept if self.rescheduled else self.after
         return None if same is None else same.makespan - self.makespan_before
 
     @property
     def rescheduling(self) -> float | None:
         """Part of the difference that comes from re-scheduling; None if the plan cannot be kept without."""
-        same = self._with_the_plan_before
+        same = self.kept if self.rescheduled else self.after
         return None if same is None else self.makespan - same.makespan
 
     @cached_property

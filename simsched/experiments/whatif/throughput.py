@@ -65,15 +65,13 @@ class Throughput(Finding):
 
     def table(self) -> Any:
         """Return the figures as a table of texts."""
-        rows = [
-            ("requests per second", f"{self.requests_per_s:,.1f}"),
-            ("period", format_time(self.period_us)),
-            ("latency", format_time(self.latency_us)),
-            ("alone", format_time(self.alone_us)),
-        ]
+        times = {"period": self.period_us, "latency": self.latency_us, "alone": self.alone_us}
+        figures = {"requests per second": f"{self.requests_per_s:,.1f}"} | {
+            k: format_time(us) for k, us in times.items()
+        }
         note = "" if self.settled else "the period had not settled"
         title = f"{self.graph} on {self.cluster}, {self.in_flight} in flight"
-        return table_of(title, ("", "value"), rows, note=note)
+        return table_of(title, ("", "value"), figures.items(), note=note)
 
 
 def throughput(

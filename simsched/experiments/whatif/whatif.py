@@ -60,10 +60,9 @@ class Sweep(Finding):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         shape = tuple(len(values) for values in (self.values, self.values2) if values is not None)
-        if self.makespan_us.shape != shape or (self.parameter2 is None) != (self.values2 is None):
-            raise self.refusal("makespan_us must hold a number for each of the values")
-        if not np.isfinite(self.makespan_us).any():
-            raise self.refusal("makespan_us must hold at least one number")
+        fits = self.makespan_us.shape == shape and (self.parameter2 is None) == (self.values2 is None)
+        if not fits or not np.isfinite(self.makespan_us).any():
+            raise self.refusal("makespan_us must hold a number for each of the values, not only nulls")
         if any(i >= shape[0] or j >= (*shape, 1)[1] for i, j, _ in self.reasons):
             raise self.refusal("reasons must be of values that there are")
 
