@@ -1,6 +1,5 @@
 """The world that changes lead to: graphs rewired, operators made quicker, cost models and clusters that follow."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -144,8 +143,6 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
         If a path leads out of them and back in; the message has it.
     """
     inside = positions(graph, names)
-    _require_convex(graph, inside)
-    whole = _fused_operator(graph, inside, times, device, measured)
     left = [row for row in range(len(graph)) if row not in inside[1:]]
     members = tuple((row,) if row != inside[0] else tuple(inside) for row in left)
     place = np.zeros(len(graph), np.int64)
@@ -153,10 +150,19 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
     place[inside] = at = int(place[inside[0]])
     src, dst = place[graph.src], place[graph.dst]
     kept = src != dst
+    cycle = topological_order(len(left), src[kept], dst[kept])[1][:-1]
+    if cycle:  # through the new operator, which would wait for itself
+        start = cycle.index(at)
+        between = [left[i] for i in (*cycle[start + 1 :], *cycle[:start])]
+        out = next(i for i in inside if between[0] in graph.dst[graph.src == i])
+        back = next(i for i in inside if between[-1] in graph.src[graph.dst == i])
+        texts = describe_cycle([graph.names[i] for i in (out, *between, back)])
+        raise WhatIfError(f"fuse: {texts} leads out of the operators and back in; fuse those between as well")
     into = np.flatnonzero(kept & (dst == at))  # what the new operator reads: each tensor once
     transfer = np.nan_to_num(graph.edge_transfer[into], nan=-1.0)
     _, first = np.unique([src[into], graph.edge_nbytes[into], transfer], axis=1, return_index=True)
     kept[into] = np.isin(np.arange(len(into)), first)
+    whole = _fused_operator(graph, inside, times, device, measured)
     rows = [row if row != inside[0] else len(graph) for row in left]
     made = rearranged(graph, rows, src[kept], dst[kept], graph.edge_nbytes[kept], graph.edge_transfer[kept], whole)
     return Rewiring(made, members, whole.name)
@@ -191,24 +197,6 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     if all(op.flops or op.nbytes for op in rows):
         time *= roofline(whole, device) / sum(roofline(op, device) for op in rows)
     return replace(whole, time=time)
-
-
-def _require_convex(graph: OpGraph, inside: list[int]) -> None:
-    """Refuse operators between which a path leads through others: as one they would wait for themselves."""
-    ptr, edges = graph.outgoing
-    came_from: dict[int, int] = {}
-    queue = deque((i, j) for i in inside for j in graph.dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j not in inside)
-    while queue:
-        i, j = queue.popleft()
-        if j in inside:
-            path = [j, i]
-            while path[-1] not in inside:
-                path.append(came_from[path[-1]])
-            texts = describe_cycle([graph.names[k] for k in reversed(path)])
-            raise WhatIfError(f"fuse: {texts} leads out of the operators and back in; fuse those between as well")
-        if j not in came_from:
-            came_from[j] = i
-            queue.extend((j, k) for k in graph.dst[edges[ptr[j] : ptr[j + 1]]].tolist())
 
 
 def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
