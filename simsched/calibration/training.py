@@ -40,7 +40,12 @@ def random_schedule(
         execution = ("events", "events", "graph")[rng.integers(3)]
     least = _EAGER_STREAMS if eager else 1
     n_streams = round(least * (_MOST_STREAMS / least) ** rng.random()) if streams is None else streams
-    order = _eager_order(graph, cluster, rng) if eager else _random_order(graph, rng)
+    if eager:
+        mistaken = np.exp(_RANK_SPREAD * rng.standard_normal(len(graph)))
+        rank = longest_from(graph, operator_times(graph, cluster.devices[0]) * mistaken)
+        order = np.lexsort((place_of(graph.order_index), -rank)).tolist()
+    else:
+        order = _random_order(graph, rng)
     devices = tuple(device.name for device in cluster.devices)
     if execution == "stages":
         stage, stream = _stages(graph, order, n_streams)
@@ -73,26 +78,16 @@ def _random_order(graph: OpGraph, rng: np.random.Generator) -> list[int]:
     return order
 
 
-def _eager_order(graph: OpGraph, cluster: Cluster, rng: np.random.Generator) -> list[int]:
-    """Return a topological order by falling length of the longest path to an end, with an error for each operator."""
-    times = operator_times(graph, cluster.devices[0]) * np.exp(_RANK_SPREAD * rng.standard_normal(len(graph)))
-    turn = place_of(graph.order_index)
-    found: list[int] = np.lexsort((turn, -longest_from(graph, times))).tolist()
-    return found
-
-
 def _stages(graph: OpGraph, order: list[int], most: int) -> tuple[list[int], list[int]]:
     """Return stage and group of each operator of an order, each group one operator."""
-    found: dict[int, int] = {}
-    stages, groups = [], []
-    stage, members = 0, 0
+    stages: dict[int, int] = {}
+    groups, stage, members = [], 0, 0
     ptr, into = graph.incoming
     for op in order:
-        depends = any(found[src] == stage for src in graph.src[into[ptr[op] : ptr[op + 1]]].tolist())
+        depends = any(stages[src] == stage for src in graph.src[into[ptr[op] : ptr[op + 1]]].tolist())
         if members == most or depends:
             stage, members = stage + 1, 0
-        found[op] = stage
-        stages.append(stage)
+        stages[op] = stage
         groups.append(members)
         members += 1
-    return stages, groups
+    return [*stages.values()], groups

@@ -40,6 +40,12 @@ class Linear(NamedTuple):
         """Shape of what it writes."""
         return (*self.lead, self.out_features)
 
+    def fields(self, ops: tuple[Operator, ...], weights: works.Recipe) -> dict[str, Any]:
+        """Return attributes and shapes of it as an operator that stands for others."""
+        sizes = {"in_features": self.in_features, "out_features": self.out_features, "bias": self.bias}
+        attributes = {**ops[0].attributes, **sizes, works.WEIGHTS: weights}
+        return {"attributes": attributes, "input_shapes": (self.input_shape,), "output_shape": self.output_shape}
+
 
 def linear_of(op: Operator) -> Linear | None:
     """Return what the attributes of a product with weights say; None if it is none or its shapes do not agree."""
@@ -260,11 +266,8 @@ def _summed(draft: Draft, match: Match) -> Draft | None:
 
     def product(whole: Linear, flops: float, weight_nbytes: float, recipe: works.Recipe) -> Operator:
         read, written = (works.tensor_nbytes(shape, whole.dtype) for shape in (whole.input_shape, whole.output_shape))
-        return works.made_from_sum(
-            ops, total, flops=flops, nbytes=read + written + weight_nbytes, weight_nbytes=weight_nbytes,
-            attributes=_attributes(ops, whole, weights=recipe), input_shapes=(whole.input_shape,),
-            output_shape=whole.output_shape,
-        )  # fmt: skip
+        fields, nbytes = whole.fields(ops, recipe), read + written + weight_nbytes
+        return works.made_from_sum(ops, total, flops=flops, nbytes=nbytes, weight_nbytes=weight_nbytes, **fields)
 
     if x == y:
         weight_nbytes = max(op.weight_nbytes for op in ops)
@@ -312,11 +315,6 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
 # R9: products of one tensor
 
 
-def _attributes(ops: tuple[Operator, ...], linear: Linear, **changed: Any) -> dict[str, Any]:
-    sizes = {"in_features": linear.in_features, "out_features": linear.out_features, "bias": linear.bias}
-    return {**ops[0].attributes, **sizes, **changed}
-
-
 def _products_of_one(draft: Draft) -> Iterator[Match]:
     linears = _linears(draft).items()
     return pairs_in({name: (source, linear._replace(out_features=0, bias=False)) for name, (linear, source) in linears})
@@ -336,9 +334,7 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
     read = works.tensor_nbytes(whole.input_shape, whole.dtype)
     return works.made_from(
         ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros,
-        weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros,
-        attributes=_attributes(ops, whole, weights=works.stacked(ops, 0)),
-        input_shapes=(whole.input_shape,), output_shape=whole.output_shape,
+        weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros, **whole.fields(ops, works.stacked(ops, 0)),
     )  # fmt: skip
 
 
