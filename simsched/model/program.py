@@ -296,19 +296,14 @@ class Program(Columnar, Document):
         return tuple(view(a, b) for a, b in pairwise(bounds))
 
     def _instruction(self, i: int) -> Instruction:
-        do, k = ACTIONS[self.action[i]], int(self.argument[i])
+        do, k, names = ACTIONS[self.action[i]], int(self.argument[i]), self.graph.names
         known: dict[str, Any] = {}
         if do == "launch":
             op = self.launch_op[k]
-            known = {
-                "op": self.graph.names[op],
-                "kernel": int(self.launch_kernel[k]),
-                "priority": int(self.priority[op]),
-            }
+            known = {"op": names[op], "kernel": int(self.launch_kernel[k]), "priority": int(self.priority[op])}
         elif do == "copy":
             op, to, nbytes, transfer = (column[k] for column in self.copies)
-            known = {"op": self.graph.names[op], "to": self.devices[to], "nbytes": float(nbytes)}
-            known["transfer"] = optional(transfer)
+            known = {"op": names[op], "to": self.devices[to], "nbytes": float(nbytes), "transfer": optional(transfer)}
         elif do != "barrier":
             known = {"event": k}
         lead = 0.0 if self.lead is None else float(self.lead[i])

@@ -105,8 +105,8 @@ class OpGraph(by.Columnar, Document):
 
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
         rows, edge_rows = tuple(operators), tuple(edges)
-        names = tuple(op.name for op in rows)
-        index = {name: i for i, name in enumerate(names)}
+        self.__dict__["names"] = names = tuple(op.name for op in rows)
+        index = self.index
         classes = [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows]
         try:
             ends = {end: np.array([index[getattr(e, end)] for e in edge_rows], np.int64) for end in ("src", "dst")}
@@ -191,8 +191,8 @@ class OpGraph(by.Columnar, Document):
         graph = cls.__new__(cls)
         graph.__dict__.update({f"{key}_code": column for key, (column, _) in labels.items()}, name=name, names=names)
         graph.__dict__.update(columns, _details=details, _texts={key: texts for key, (_, texts) in labels.items()})
-        if isinstance(names, tuple) and len(graph.index) < len(names):
-            raise GraphError(f"operator {twice(names)!r} stands twice; names must be unique")
+        if isinstance(names, tuple):
+            _ = graph.index  # a name that stands twice is refused
         graph.__dict__["order_index"], cycle = by.topological_order(len(names), graph.src, graph.dst)
         if cycle:
             raise GraphError(f"the edges form a cycle: {by.describe_cycle([names[i] for i in cycle])}")
@@ -262,7 +262,10 @@ class OpGraph(by.Columnar, Document):
     @cached_property
     def index(self) -> Mapping[str, int]:
         """Position of each operator by name."""
-        return {name: i for i, name in enumerate(self.names)}
+        index = {name: i for i, name in enumerate(self.names)}
+        if len(index) < len(self.names):
+            raise GraphError(f"operator {twice(self.names)!r} stands twice; names must be unique")
+        return index
 
     @cached_property
     def order(self) -> tuple[str, ...]:
