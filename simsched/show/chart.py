@@ -318,8 +318,8 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     return {name: found[name] for name in given}
 
 
-def kind_colours(graph: OpGraph) -> tuple[Ints, list[str]]:
-    """Return the colour of each operator by its kind, shape (n_ops,), and what each colour is called.
+def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:
+    """Return the number of each operator's colour by its kind, shape (n_ops,); what colours are called, and colours.
 
     Colours go to the kinds that the graph has most of; kinds after the seventh share one.
     """
@@ -329,12 +329,7 @@ def kind_colours(graph: OpGraph) -> tuple[Ints, list[str]]:
     rank, n_kinds = np.argsort(order), np.count_nonzero(counts)
     names = [str(labels[i]) for i in order[: min(n_kinds, len(PALETTE))]]
     names += ["other"] if n_kinds > len(PALETTE) else []
-    return np.minimum(rank, len(PALETTE))[codes], names
-
-
-def paint(code: int) -> str:
-    """Return the colour of a code of `kind_colours`."""
-    return PALETTE[code] if code < len(PALETTE) else GREY
+    return np.minimum(rank, len(PALETTE))[codes], list(zip(names, (*PALETTE, GREY), strict=False))
 
 
 def tinted(code: int, tint: int) -> str:

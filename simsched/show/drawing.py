@@ -15,7 +15,7 @@ from simsched.base.errors import GraphError
 from simsched.base.io import write_file
 from simsched.base.units import format_time
 from simsched.model import Ints, Operator, OpGraph, Schedule
-from simsched.show.chart import PALETTE, ink, kind_colours, paint, tinted
+from simsched.show.chart import PALETTE, ink, kind_colours, tinted
 from simsched.show.markup import pieces, printable
 
 __all__ = ["to_dot", "to_svg"]
@@ -219,9 +219,9 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     subtitle = f"{_counted(len(graph), 'operator')}, {_counted(len(graph.src), 'edge')}"
     if not isinstance(shown, Schedule):
         colour, kinds = kind_colours(graph)
-        boxes = [_box(op, _size(op), paint(code)) for op, code in zip(graph.operators, colour.tolist(), strict=True)]
+        boxes = [_box(op, _size(op), kinds[k][1]) for op, k in zip(graph.operators, colour.tolist(), strict=True)]
         number = np.bincount(colour)
-        legend = [(paint(code), f"{printable(kind)} ({number[code]})") for code, kind in enumerate(kinds)]
+        legend = [(fill, f"{printable(kind)} ({number[k]})") for k, (kind, fill) in enumerate(kinds)]
         return Picture(printable(graph.name), subtitle, boxes, edges, legend)
     plan, several = shown, len(shown.devices_used) > 1
     by_operator = np.argsort(plan.op)

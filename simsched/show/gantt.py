@@ -14,7 +14,7 @@ from simsched.model import LAUNCH, Floats, Ints
 from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
 from simsched.model.trace.timeline import lanes
-from simsched.show.chart import ink, kind_colours, paint
+from simsched.show.chart import ink, kind_colours
 from simsched.show.paper import new_figure, require_format, save_figure, style
 
 _THIN: Final = 0.5  # height of rows of copies and hosts
@@ -173,7 +173,7 @@ def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
     issues[host] |= np.isin(program.action[trace.item[host]], (LAUNCH, DO_COPY))
     found[host] += np.where(issues[host], 2, 3)
     found[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
-    kinds = [Kind(name, paint(code), "kernel") for code, name in enumerate(names)]
+    kinds = [Kind(name, fill, "kernel") for name, fill in names]
     kinds += [Kind("copy", "#7A7A7A", "copy"), Kind("wait", "#B9B9B9", "wait"),
               Kind("host: issues work", "#8FA3B8", "launch"), Kind("host: orders work", "#C2A5CF", "sync")]  # fmt: skip
     return found, kinds

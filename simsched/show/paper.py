@@ -29,7 +29,7 @@ _INCHES: Final = (3.5, 7.2)  # of one column of a paper, and of two
 _HEIGHT, _ROW, _ROOM = 1.7, 0.25, 20.0  # inches of axes, of a row of a map or a bar, and at first of all
 _CHARACTER: Final = 0.6 / 72  # inches: width of a character by its height
 _GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are 1 apart
-_NAME, _MOST_TICKS = 24, 6  # characters on a line of a name; numbers at an axis
+_NAME, _MOST_TICKS = 22, 6  # characters on a line of a name; numbers at an axis
 _LEVEL: Final[Any] = {"color": "#7F7F7F", "linewidth": 0.7, "zorder": 0.9}
 _SMALL, _EMPTY = "#4D4D4D", "#D9D9D9"
 # both can be told apart by all: the one runs from violet over white to orange, the other from dark to light
@@ -37,18 +37,17 @@ _DIVERGING, _SEQUENTIAL = "PuOr_r", "cividis"
 _WITHIN: Final = 0.1  # the band around the diagonal
 
 
-def require_format(*paths: str | os.PathLike[str] | None) -> None:
-    """Refuse paths whose suffix, in either case, is no format of pictures; None is no path.
+def require_format(path: str | os.PathLike[str] | None) -> None:
+    """Refuse a path whose suffix, in either case, is no format of pictures; None is no path.
 
     Raises
     ------
     FileError
         It names the path and the suffixes that are known.
     """
-    for path in paths:
-        if path is not None and _form(path) not in _METADATA:
-            known = ", ".join(f".{each}" for each in _METADATA)
-            raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {known}")
+    if path is not None and _form(path) not in _METADATA:
+        known = ", ".join(f".{each}" for each in _METADATA)
+        raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {known}")
 
 
 def _form(path: str | os.PathLike[str]) -> str:
@@ -122,10 +121,8 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
             ax.axvline(at, linestyle=":", **_LEVEL)
         figure.suptitle(_wrapped(chart.title, width, _TITLE), x=0.02, ha="left")
         handles, names = ax.get_legend_handles_labels() if chart.legend else ([], [])
-        longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-        columns = int(width / (0.5 + longest * _CHARACTER * _TICK))
-        note = figure.legend(handles, names, loc="outside lower left", ncols=max(1, min(len(names), columns)),
-                             title=_wrapped(chart.note, width, _NOTE), alignment="left").get_title()  # fmt: skip
+        note = figure.legend(handles, names, loc="outside lower left", ncols=2 * chart.columns, alignment="left",
+                             title=_wrapped(chart.note, width, _NOTE)).get_title()  # fmt: skip
         note.set(fontsize=_NOTE, color=_SMALL)
         figure.draw_without_rendering()  # lays it out: whatever else takes room, the axes are to have theirs
         figure.set_figheight(_ROOM + height - _ROOM * ax.get_position(original=True).height)

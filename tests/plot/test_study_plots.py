@@ -124,7 +124,7 @@ def test_names_are_legible():
     below = line_plot({"lios": dict.fromkeys(names, 1.0)}).get_xticklabels()
     for labels in (beside, below):
         assert [label.get_text().replace("\n", "") for label in labels] == names
-        assert all(len(line) <= 24 for label in labels for line in label.get_text().split("\n"))
+        assert all(len(line) <= 22 for label in labels for line in label.get_text().split("\n"))
     assert {label.get_rotation() for label in below} == {40.0}
     few = line_plot({"lios": dict.fromkeys(["round-robin", "lios", "greedy"], 1.0)}).get_xticklabels()
     assert [label.get_rotation() for label in few] == [0.0] * 3

@@ -11,7 +11,7 @@ from simsched.experiments.result import table_of
 from simsched.model.trace import measured_trace
 from simsched.show.chart import Axis, Chart, luminance, named
 from simsched.show.report import write_report
-from simsched.show.report.page import figure, gantt, section, sections_of, table
+from simsched.show.report.page import Section, figure, gantt, sections_of, table
 from simsched.show.results import boxes_of, chart_of
 
 EVIL = "<script>document.title='broken'</script>"
@@ -207,7 +207,7 @@ def parts(browser, tmp_path_factory):
     cells = ("b", "2.0", "-", "1 ms", "-3.5", "a10", "", "a9", "-1,000 us", "2.0")
     cells = table(table_of("t", ("n", "v"), [(str(i), cell) for i, cell in enumerate(cells)]))
     path = tmp_path_factory.mktemp("page") / "parts.html"
-    write_report([section("pair", gantt("pair", trace, measured)), section("more", line, cells)], path)
+    write_report([Section("pair", gantt("pair", trace, measured)), Section("more", line, cells)], path)
     opened = Opened(browser, path)
     yield opened
     opened.context.close()
@@ -307,7 +307,7 @@ def page(tmp_path_factory):
     graph, two = workloads.load("inception_v3"), ss.Cluster.preset("a40", 2)
     found = ss.compare(graph, ss.Cluster.preset("a100"), "fast", jitter=0.02, rng=0, samples=50)
     both = gantt("Two GPUs", ss.simulate(ss.schedule(graph, two, "hios-lp"), two))
-    sections = *sections_of(found), section("Charts", *map(figure, charts())), section("Two GPUs", both)
+    sections = *sections_of(found), Section("Charts", *map(figure, charts())), Section("Two GPUs", both)
     path = tmp_path_factory.mktemp("gallery") / "gallery.html"
     write_report(sections, path, title="Gallery")
     return path

@@ -18,7 +18,7 @@ from simsched.show.chart import Axis, Chart, luminance
 from simsched.show.gantt import gantt_data
 from simsched.show.report import write_report
 from simsched.show.report.figures import figure_of
-from simsched.show.report.page import figure, json_text, pairs, replay_sections, section, table, tabs, text
+from simsched.show.report.page import Section, figure, json_text, pairs, replay_sections, table, tabs, text
 
 CLUSTER = ss.Cluster.preset("a100")
 
@@ -97,13 +97,13 @@ def test_no_text_ends_the_script_it_stands_in():
     assert json.loads(json_text([nasty])) == [nasty]
     blocks = (text(nasty), pairs(nasty, [(nasty, nasty)]), tabs(nasty, {nasty: text(nasty, "note")}),
               figure(Chart("bar", {nasty: {nasty: 1.0}}, title=nasty)))  # fmt: skip
-    page = write_report(section(nasty, *blocks), title=nasty)
+    page = write_report(Section(nasty, *blocks), title=nasty)
     assert nasty not in page
     assert page.count("</script>") == 3  # the page's own, the library, and the figure's numbers
 
 
 def test_pages_are_alike_but_for_their_date():
-    said = section("s", text("t"))
+    said = Section("s", text("t"))
     first, second = (re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", write_report(said)) for _ in range(2))
     assert first == second
     assert len(first) < 100_000  # nothing is drawn, so nothing that draws is in it
@@ -119,7 +119,7 @@ def test_what_cannot_be_reported_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ReportError, match="nothing to report"):
         write_report([])
     with pytest.raises(FileError, match="cannot write"):
-        write_report(section("s"), tmp_path / "missing" / "page.html")
+        write_report(Section("s"), tmp_path / "missing" / "page.html")
     monkeypatch.setitem(__import__("sys").modules, "plotly.offline", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'simsched\[report\]'"):
         write_report(ss.simulate(FORK, CLUSTER))
@@ -182,7 +182,7 @@ def test_texts_are_categories_and_no_templates():
 def test_what_a_page_cannot_hold():
     with pytest.raises(ReportError, match="not finite"):
         json_text([float("nan")])
-    assert "a?b" in write_report(section("a\ud800b"))
+    assert "a?b" in write_report(Section("a\ud800b"))
 
 
 def test_what_a_chart_leaves_out_is_said(monkeypatch):

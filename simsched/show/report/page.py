@@ -6,10 +6,11 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import accumulate
 from math import inf
 from platform import python_version
 from statistics import fmean
@@ -92,7 +93,7 @@ def write_report(
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     about = {"made on": made, "simsched": version("simsched"), "Python": python_version(), "numpy": version("numpy")}
     about |= {"command": command} if command else {}
-    sections.append(section("Origin", pairs("How this page was made", about.items())))
+    sections.append(Section("Origin", pairs("How this page was made", about.items())))
     parts = (_piece("section", id=f"s{i}", title=each.title, inner_=each.html) for i, each in enumerate(sections))
     body = "\n".join(parts)
     own = "\n".join(read_resource(f"report/{name}") for name in _SCRIPTS)
@@ -128,17 +129,11 @@ def library() -> str:
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
-@dataclass(frozen=True)
 class Section:
-    """A part of a report: its heading, and HTML below it."""
+    """A part of a report: its heading, and blocks of HTML below it."""
 
-    title: str
-    html: str
-
-
-def section(title: str, *blocks: str) -> Section:
-    """Return a section of blocks."""
-    return Section(title, "\n".join(filter(None, blocks)))
+    def __init__(self, title: str, *blocks: str) -> None:
+        self.title, self.html = title, "\n".join(filter(None, blocks))
 
 
 def text(said: str, tone: str = "plain") -> str:
@@ -270,7 +265,7 @@ def _finding(found: Any) -> Sequence[Section]:
     except SimschedError as error:
         blocks.append(text(str(error), "note"))
     blocks += [table(shown)] if shown.rows else []
-    return (section(f"{_HEADINGS.get(found.view, found.view)}: {shown.title}", *blocks),)
+    return (Section(f"{_HEADINGS.get(found.view, found.view)}: {shown.title}", *blocks),)
 
 
 def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
@@ -278,20 +273,19 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     from simsched.experiments.whatif.explain import explain
 
     title, best = f"{found.graph.name} on {found.cluster.name}", found.best()
-    about = section("Parameters", _parameters(found.graph, found.cluster))
+    about = Section("Parameters", _parameters(found.graph, found.cluster))
     if best is None:
         none = text("No scheduler found a schedule; the table says why.", "warning")
-        return (section(title, none, table(found.table())), about)
+        return (Section(title, none, table(found.table())), about)
     by_time = sorted(found.rows, key=lambda row: inf if row.makespan_us is None else row.makespan_us)
     blocks = [text(_lead(found, best), "lead"), table(replace(found, rows=tuple(by_time)).table(), "fastest")]
-    rows = [row for row in by_time if row.scheduler in found.traces]
-    speedups = {row.scheduler: row.speedup for row in rows if row.speedup is not None}
+    traces = {row.scheduler: found.traces[row.scheduler] for row in by_time if row.scheduler in found.traces}
+    speedups = {row.scheduler: row.speedup for row in by_time if row.scheduler in traces and row.speedup is not None}
     if speedups:
         blocks.append(figure(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))
-    traces = {row.scheduler: found.traces[row.scheduler] for row in rows}
     blocks.append(_blames(traces))
     blocks += [figure(chart_of(found))] if found.samples else []
-    sections = [section(title, *blocks), _runs(traces, "Schedulers")]
+    sections = [Section(title, *blocks), _runs(traces, "Schedulers")]
     try:
         sections += _finding(explain(found.plans[best.scheduler], found.cluster, found.cost))
     except SimschedError as error:
@@ -316,7 +310,7 @@ def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
 
 def _advice(found: "advise.Advice") -> Sequence[Section]:
     """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
-    deploy = section(
+    deploy = Section(
         f"What to deploy: {found.graph} on {found.cluster}", text(" ".join(found.verdict), "lead"),
         table(found.table()._replace(note="\n".join(found.notes()))),
         table(table_of("What to type next", ("to", "type"), found.commands.items(), left=(0, 1))),
@@ -337,17 +331,12 @@ def _blames(traces: Mapping[str, Trace]) -> str:
 
 def _runs(traces: Mapping[str, Trace], label: str) -> Section:
     """Return Gantt charts to choose among, as many as the page has room for."""
-    panels: dict[str, str] = {}
-    left, spans = [], 0
-    for name, trace in traces.items():
-        n = len(trace.program)  # known without making spans, and about as many
-        if panels and spans + n > MOST_SPANS:
-            left.append(name)
-            continue
-        spans += n
-        panels[name] = _run(trace) + gantt(f"{name}: what runs when", trace)
-    note = text(f"Not drawn, to keep the page small: {', '.join(left)}.", "note") if left else ""
-    return section("What runs when", tabs(label, panels), note)
+    spans = accumulate(len(trace.program) for trace in traces.values())  # about as many, and known without making any
+    drawn = [name for name, n in zip(traces, spans, strict=True) if n <= MOST_SPANS] or list(traces)[:1]
+    panels = {name: _run(traces[name]) + gantt(f"{name}: what runs when", traces[name]) for name in drawn}
+    left = ", ".join(name for name in traces if name not in panels)
+    note = text(f"Not drawn, to keep the page small: {left}.", "note") if left else ""
+    return Section("What runs when", tabs(label, panels), note)
 
 
 def _answer(answer: "whatif.Answer") -> Sequence[Section]:
@@ -358,16 +347,16 @@ def _answer(answer: "whatif.Answer") -> Sequence[Section]:
         f"{format_time(answer.makespan_before)}: {format_time(abs(answer.difference))} "
         f"{'less' if answer.difference < 0 else 'more'}, {answer.speedup:.3g} times as fast."
     )
-    about = [section(f"Parameters {when}", _parameters(case.graph, case.cluster))
+    about = [Section(f"Parameters {when}", _parameters(case.graph, case.cluster))
              for when, case in (("before", answer.before), ("after", answer.after))]  # fmt: skip
-    first = section(answer.title, text(lead, "lead"), table(answer.table(), "in all"), _blames(traces))
+    first = Section(answer.title, text(lead, "lead"), table(answer.table(), "in all"), _blames(traces))
     return first, _runs(traces, "Before and after"), *about
 
 
 def _trace(trace: Trace) -> Sequence[Section]:
     name = f"{trace.graph.name} on {trace.cluster.name}"
     blocks = (_run(trace), gantt(f"What runs when: {name}", trace), _blames({"critical path": trace}))
-    return (section(name, *blocks, _parameters(trace.graph, trace.cluster)),)
+    return (Section(name, *blocks, _parameters(trace.graph, trace.cluster)),)
 
 
 def _run(trace: Trace) -> str:
@@ -383,7 +372,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
         chart = gantt("Simulated over measured", simulated, trace)
     said = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
     boxes = figure(boxes_of({replay.name: replay.latency}, "Latencies of the repeats"))
-    return (section(f"{replay.name}: {trace.graph.name} measured", text(lead, "lead"),
+    return (Section(f"{replay.name}: {trace.graph.name} measured", text(lead, "lead"),
                     pairs("What was measured", said.items()), chart, boxes,
                     _parameters(trace.graph, trace.cluster)),)  # fmt: skip
 
@@ -399,9 +388,9 @@ def _study(results: "study.Results") -> Sequence[Section]:
              for key, value in results.study.to_dict().items() if value not in ((), [], {})}  # fmt: skip
     facts["time of all rows"] = format_time(sum(row.get("wall.row_s") or 0.0 for row in results.rows) * 1e6)
     facts |= {"folder": str(results.folder)} if results.folder is not None else {}
-    about, status = section("Parameters", pairs("The study", facts.items())), table(results.status())
+    about, status = Section("Parameters", pairs("The study", facts.items())), table(results.status())
     if not done:
-        return (section(results.study.name, text(lead, "warning"), status), about)
+        return (Section(results.study.name, text(lead, "warning"), status), about)
     speedups = grouped((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
     said = grouped(
         ((row["scheduler"], key.removeprefix("search.")), float(value))
@@ -418,8 +407,8 @@ def _study(results: "study.Results") -> Sequence[Section]:
     cells = [(*name, *map(number, (fmean(values), min(values), max(values)))) for name, values in said.items()]
     headings = ("scheduler", "figure", "mean", "least", "most")
     searched = table(table_of("What searches say, over all rows", headings, cells, left=(0, 1))) if cells else ""
-    first = section(results.study.name, text(lead, "lead"), table(results.table()))
-    return first, section("Figures", *figures), section("Rows and searches", status, searched), about
+    first = Section(results.study.name, text(lead, "lead"), table(results.table()))
+    return first, Section("Figures", *figures), Section("Rows and searches", status, searched), about
 
 
 def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
@@ -438,15 +427,15 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
                   key=lambda row: row.predicted_us or 0.0)  # fmt: skip
     panels = {row.scheduler: gantt(f"{row.scheduler}: simulated over measured", trace, replay.trace)
               for row in made[:_MOST_CHARTS] for trace, replay in (found.traces[row.scheduler],)}  # fmt: skip
-    charts = (section("What ran when", tabs("Schedulers", panels)),) if panels else ()
+    charts = (Section("What ran when", tabs("Schedulers", panels)),) if panels else ()
     ran = {"device": found.device, "seed": str(found.seed)} | dict(found.environment)
     head, *fitted = found.calibration.table()
     fits = table(table_of("Fitted parameters, in us and bytes per us", head, fitted))
     graph = next(iter(found.traces.values()))[0].graph
-    about = section("Parameters", pairs("What was measured on", ran.items()), fits,
+    about = Section("Parameters", pairs("What was measured on", ran.items()), fits,
                     _parameters(graph, found.calibration.cluster))  # fmt: skip
     title = f"{found.graph} on {found.backend}: predicted against measured"
-    return section(title, *blocks), *charts, about
+    return Section(title, *blocks), *charts, about
 
 
 # by the views of results: none of their packages is imported for nothing
