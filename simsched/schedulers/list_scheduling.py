@@ -183,7 +183,13 @@ def place(s: Lists) -> None:
             if s.ops[i].missing == 0:
                 add(s, i)
     while s.n_placed < s.limit:
-        i = take(s)
+        s.n_ready -= 1
+        if s.draw_op is None:
+            i = pop(s)
+        else:  # any
+            at = int(s.draw_op[s.n_placed] * float(s.n_ready + 1))
+            i = s.heap[at]
+            s.heap[at] = s.heap[s.n_ready]
         find_best(s, i)
         if s.charged:  # the host is busy until the operator is issued
             s.busy = s.issued
@@ -213,17 +219,6 @@ def add(s: Lists, i: int) -> None:
     else:
         s.heap[s.n_ready] = i
     s.n_ready += 1
-
-
-def take(s: Lists) -> int:
-    """Remove an operator from those that are ready: the first, or any."""
-    s.n_ready -= 1
-    if s.draw_op is None:
-        return pop(s)
-    at = int(s.draw_op[s.n_placed] * float(s.n_ready + 1))
-    i = s.heap[at]
-    s.heap[at] = s.heap[s.n_ready]
-    return i
 
 
 def find_best(s: Lists, i: int) -> None:

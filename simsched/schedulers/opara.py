@@ -19,7 +19,6 @@ SHARED_MEMORY_PER_BLOCK: Final = 48 * 1024
 _THREADS_PER_BLOCK: Final = 1024
 _FIRST: Final = 2.0
 """The released search starts from this metric: an operator with as much or more is never found by it."""
-_MEMORY: Final = INTENSITIES.index("memory")
 
 _TABLE: Final = (
     "add cast ceil clip concat exp floor log gelu neg pow reciprocal relu sigmoid slice sqrt sub tanh transpose "
@@ -101,7 +100,7 @@ def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: b
             f"opara: operator {graph.names[unknown[0]]!r} has no intensity, which classes='measured' reads; give "
             f"Operator(intensity='compute' or 'memory'), or classes='roofline'"
         )
-    return np.asarray(graph.intensity == _MEMORY)
+    return np.asarray(graph.intensity == INTENSITIES.index("memory"))
 
 
 def _of_kernels(metric: str, graph: OpGraph, device: Device, shared_memory: int) -> Floats:

@@ -127,7 +127,6 @@ class Deadline:
         self.reason: str | None = None
         self._scheduler = scheduler
         self._limit = inf if time_limit is None else float(time_limit)
-        self._end = inf
         self._usual: Any = None  # what Ctrl-C did before, while this one hears it
         self._interrupted = False
 

@@ -39,19 +39,15 @@ class MixedCost:
         self._times: dict[int, float] = {}
 
     def __call__(self, draft: Draft) -> Cost:
-        """Return the cost of a draft. O(V + E)."""
-        times = {name: self.time(row) for name, row in draft.rows.items()}
+        """Return the cost of a draft, in which what stands for a reader outside takes no time. O(V + E)."""
+        for row in draft.rows.values():
+            if row.key not in self._times:
+                op = row.operator
+                us = 0.0 if op.kind == READER else float(operator_times(OpGraph([op]), self._device, self._cost)[0])
+                self._times[row.key] = us
+        times = {name: self._times[row.key] for name, row in draft.rows.items()}
         total = fsum(times.values())
         return Cost(total + self._alpha * _longest(draft, times) if self._alpha else total, total)
-
-    def time(self, row: Row) -> float:
-        """Return the time of an operator alone in us; 0 for one that stands for a reader outside."""
-        us = self._times.get(row.key)
-        if us is None:
-            op = row.operator
-            us = 0.0 if op.kind == READER else float(operator_times(OpGraph([op]), self._device, self._cost)[0])
-            self._times[row.key] = us
-        return us
 
 
 def _longest(draft: Draft, times: Mapping[str, float]) -> float:

@@ -123,8 +123,8 @@ def find_path(t: Mapping) -> None:
     t.n_open -= t.n_path
 
 
-def find_first(t: Mapping) -> int:
-    """Find the longest path of edges from each operator on; return where the longest of them begins.
+def find_released_path(t: Mapping) -> None:
+    """Take the edges of the longest path of them, and write the operators on it that are not mapped yet.
 
     The time of a path's first operator does not count.
     """
@@ -139,11 +139,6 @@ def find_first(t: Mapping) -> int:
                 step.onward, step.following = through, e
         if step.following >= 0 and step.n_inputs == 0 and step.onward >= longest:
             first, longest = i, step.onward
-    return first
-
-
-def take_path(t: Mapping, first: int) -> None:
-    """Take the edges of the path from an operator on, and write those on it that are not mapped yet."""
     t.n_path, i, e = 0, first, 0
     while e >= 0:
         if t.ops[i].device < 0:
@@ -169,7 +164,7 @@ def map_paths(t: Mapping) -> None:
     work, before = 0, -1.0
     while t.n_open > 0 and work < BUDGET:
         if t.released:
-            take_path(t, find_first(t))
+            find_released_path(t)
         else:
             find_path(t)
         best, on, tried = inf, 0, NONE

@@ -104,7 +104,12 @@ def makespan_of(s: Walked) -> float:
     _line_up(s)
     s.now, s.n_running = 0.0, 0
     while s.n_waiting > 0 or s.n_running > 0:
-        then = _next_time(s)
+        then = inf  # when next an operator starts or ends
+        for k in range(s.n_waiting):
+            then = min(then, s.ops[s.waiting[k]].ready)
+        for k in range(s.n_running):
+            u = s.running[k]
+            then = min(then, s.now + s.ops[u].left * max(1.0, s.devices[s.device[u]].loaded))
         if then == inf:
             return inf
         later = then * (1.0 + 1e-9)
@@ -134,17 +139,6 @@ def _line_up(s: Walked) -> None:
             op.missing += 1
         s.last[lane] = v
         _arrive(s, v, device.issued)
-
-
-def _next_time(s: Walked) -> float:
-    """Return when next an operator starts or ends, inf if never."""
-    then = inf
-    for k in range(s.n_waiting):
-        then = min(then, s.ops[s.waiting[k]].ready)
-    for k in range(s.n_running):
-        u = s.running[k]
-        then = min(then, s.now + s.ops[u].left * max(1.0, s.devices[s.device[u]].loaded))
-    return then
 
 
 def _run_until(s: Walked, then: float, later: float) -> None:
