@@ -65,28 +65,6 @@ def pairs_of(graph: OpGraph) -> tuple[Ints, Ints]:
     return np.stack([keys // len(graph), keys % len(graph)]), row
 
 
-def least_moves(graph: OpGraph, cluster: Cluster, kind: Ints, n_pairs: int, row: Ints) -> list[list[Floats]]:
-    """Return `Setting.moves` for the edges of a graph, copies uncontended.
-
-    Parameters
-    ----------
-    kind
-        Kind of each device of the cluster.
-    n_pairs, row
-        How many pairs there are, and that of each edge, by `pairs_of`.
-    """
-    n_kinds = int(kind.max()) + 1
-    latency, rate = ways(cluster)
-    other = ~np.eye(len(cluster), dtype=np.bool_)
-    longest = cache(partial(longest_of_pairs, graph, n_pairs, row))
-
-    def moves(a: int, b: int) -> Floats:
-        pairs = other & (kind[:, None] == a) & (kind == b)
-        return longest(tuple(sorted(set(zip(latency[pairs].tolist(), rate[pairs].tolist(), strict=True)))))
-
-    return [[moves(a, b) for b in range(n_kinds)] for a in range(n_kinds)]
-
-
 def longest_of_pairs(graph: OpGraph, n_pairs: int, row: Ints, ways: Sequence[tuple[float, float]]) -> Floats:
     """Return the least time of each pair over some (latency, rate); of parallel edges the longest counts."""
     if not ways:
@@ -379,14 +357,19 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
     whole = np.stack(rows, axis=1)  # (1 + resources, n_kinds, n_ops)
     asked = np.flatnonzero((whole[1:] > 0).any(axis=(1, 2)))
     pairs, pair_of = pairs_of(graph)
-    costs = [
-        (min(max(d.launch, d.launch_latency), d.graph_launch), min(d.gap, d.hop, d.barrier, d.graph_node))
-        for d in cluster.kinds
-    ]
+    latency, rate = ways(cluster)
+    other = ~np.eye(len(cluster), dtype=np.bool_)
+    longest = cache(partial(longest_of_pairs, graph, pairs.shape[1], pair_of))
+
+    def moves(a: int, b: int) -> Floats:
+        between = other & (kind[:, None] == a) & (kind == b)
+        return longest(tuple(sorted(set(zip(latency[between].tolist(), rate[between].tolist(), strict=True)))))
+
     setting = Setting(
         graph=graph, count=np.bincount(kind), times=whole[0], work=whole[1 + asked], capacity=np.ones(len(asked)),
-        pairs=pairs, moves=least_moves(graph, cluster, kind, pairs.shape[1], pair_of),
-        first=min(first for first, _ in costs), step=min(step for _, step in costs),
+        pairs=pairs, moves=[[moves(a, b) for b in range(len(rows))] for a in range(len(rows))],
+        first=min(min(max(d.launch, d.launch_latency), d.graph_launch) for d in cluster.kinds),
+        step=min(min(d.gap, d.hop, d.barrier, d.graph_node) for d in cluster.kinds),
     )  # fmt: skip
     return setting, asked
 
