@@ -91,7 +91,10 @@ class Evaluator:
         place
             Its new place in the launch order, from 0; the others close up.
         """
-        columns, at = self._columns.copy(), self._place(op)
+        if op not in self.graph.index:
+            raise UnknownNameError("operator", op, list(self.graph.names[:20]))
+        columns = self._columns.copy()
+        at = int(np.flatnonzero(columns[_OP] == self.graph.index[op])[0])
         if device is not None:
             if device not in self.cluster.index:
                 raise UnknownNameError("device", device, list(self.cluster.index))
@@ -161,11 +164,6 @@ class Evaluator:
         if self.makespan == inf:
             raise ScheduleError("the schedule as it is cannot run: there is no trace of it")
         return simulate(self._program(self._columns), self.cluster, self._cost)
-
-    def _place(self, op: str) -> int:
-        if op not in self.graph.index:
-            raise UnknownNameError("operator", op, list(self.graph.names[:20]))
-        return int(np.flatnonzero(self._columns[_OP] == self.graph.index[op])[0])
 
     def _step(self, columns: Columns) -> float:
         makespan = self._simulate(columns)

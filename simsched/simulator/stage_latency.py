@@ -58,12 +58,9 @@ class StageLatency:
         name = cluster.devices[0].name if device is None else device
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
-        ptr = graph.launch_ptr
         rows = demand_on(graph, alone, 0, operator_times(graph, alone.devices[0], cost))
-        starts = ptr.tolist()
-        self._launches_of = {
-            op_name: range(a, b) for op_name, a, b in zip(graph.names, starts, starts[1:], strict=False)
-        }
+        ranges = map(range, graph.launch_ptr[:-1].tolist(), graph.launch_ptr[1:].tolist())
+        self._launches_of = dict(zip(graph.names, ranges, strict=True))
         platform, n = platform_of(alone), len(rows)
         self._state = state = State(
             **platform.columns, n_instructions=n, n_lanes=n, n_hosts=1, n_devices=1, n_connections=n, n_timers=2,
@@ -112,18 +109,13 @@ class StageLatency:
             raise SimulationError(f"operator {repeated!r} stands twice in the stage")
         self._argument[:n], self._lane_of[:n], self._end[1] = array("i", rows), array("i", lanes), n
         state.n_lanes = number
-        if number > self._queues or state.n_connections:
-            state.n_connections = self._share_queues(lanes, number)
+        if number > self._queues or state.n_connections:  # groups beyond the hardware queues share them
+            state.n_connections = shared = max(0, min(self._queues, number - self._queues))
+            queue = np.arange(number) % self._queues
+            self._connection[:] = -1
+            self._connection[:number] = np.where(queue < shared, queue, -1)
+            room = np.bincount(queue[np.array(lanes)], minlength=self._queues)[:shared]
+            state["connections"]["first"][:shared] = np.cumsum(room) - room
         state.status, state.sample = NEW, 0
         finish(state)
         return state.makespan
-
-    def _share_queues(self, lanes: list[int], n_groups: int) -> int:
-        """Let groups beyond the hardware queues share them; return how many queues are shared."""
-        shared = max(0, min(self._queues, n_groups - self._queues))
-        queue = np.arange(n_groups) % self._queues
-        self._connection[:] = -1
-        self._connection[:n_groups] = np.where(queue < shared, queue, -1)
-        room = np.bincount(queue[np.array(lanes)], minlength=self._queues)[:shared]
-        self._state["connections"]["first"][:shared] = np.cumsum(room) - room
-        return shared
