@@ -10,7 +10,6 @@ import numpy as np
 
 from simsched.base.codec import Amount, Checked, Count, Document, Range, Seed, aside, write
 from simsched.base.errors import FormatError, ScheduleError, SimschedError, SimulationError
-from simsched.base.numeric import is_count
 from simsched.base.units import format_bytes
 from simsched.experiments.evaluate import Evaluation, Yardstick, evaluate
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
@@ -20,6 +19,7 @@ from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes
 from simsched.simulator import Makespans, simulate
+from simsched.simulator.simulate import require_samples
 from simsched.simulator.workload import Jitter, placed_operator_times
 
 __all__ = ["Comparison", "Row", "Sampling", "compare", "operators_without_load", "row_of", "scheduler_set"]
@@ -125,13 +125,7 @@ class Sampling(Checked):
         SimulationError
             If there are fewer than one, or of `jitter` and `rng` one is missing.
         """
-        for name, count in (("samples", samples), ("workers", workers)):
-            if not is_count(count, 1):
-                raise SimulationError(f"{name} must be a whole number of at least 1, not {count!r}")
-        if jitter is None:
-            raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
-        if rng is None:
-            raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+        require_samples("samples", samples, workers, jitter, rng)
         plain = {k: float(x) for k, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
         return cls(int(samples), plain, int(rng) if isinstance(rng, int | np.integer) else None)
 

@@ -205,12 +205,7 @@ def simulate_many(
     >>> round(drawn.mean), round(drawn.std)
     (10, 1)
     """
-    _require_count("n", n)
-    _require_count("workers", workers)
-    if jitter is None:
-        raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
-    if rng is None:
-        raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+    require_samples("n", n, workers, jitter, rng)
     schedule, cluster = upon(cluster, schedule)
     plan = plan_of(program_for(schedule, cluster), cluster)
     launches, generator = launches_of(plan, cost), np.random.default_rng(rng)
@@ -277,6 +272,16 @@ def simulate_batch(
             raise
 
     return np.fromiter(_in_order(run, range(len(schedules)), workers), np.float64, len(schedules))
+
+
+def require_samples(name: str, n: Any, workers: Any, jitter: Jitter | None, rng: Any) -> None:
+    """Refuse what no samples can be drawn with; their number has a name."""
+    _require_count(name, n)
+    _require_count("workers", workers)
+    if jitter is None:
+        raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
+    if rng is None:
+        raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
 
 
 def _require_count(name: str, value: Any) -> None:
