@@ -125,7 +125,7 @@ class Sampling(Checked):
         SimulationError
             If there are fewer than one, or of `jitter` and `rng` one is missing.
         """
-        require_samples("samples", samples, workers, jitter, rng)
+        jitter = require_samples("samples", samples, workers, jitter, rng)
         plain = {k: float(x) for k, x in jitter.items()} if isinstance(jitter, Mapping) else float(jitter)
         return cls(int(samples), plain, int(rng) if isinstance(rng, int | np.integer) else None)
 

@@ -274,14 +274,15 @@ def simulate_batch(
     return np.fromiter(_in_order(run, range(len(schedules)), workers), np.float64, len(schedules))
 
 
-def require_samples(name: str, n: Any, workers: Any, jitter: Jitter | None, rng: Any) -> None:
-    """Refuse what no samples can be drawn with; their number has a name."""
+def require_samples(name: str, n: Any, workers: Any, jitter: Jitter | None, rng: Any) -> Jitter:
+    """Refuse what no samples can be drawn with, their number by its name; return the jitter."""
     _require_count(name, n)
     _require_count("workers", workers)
     if jitter is None:
         raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
     if rng is None:
         raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
+    return jitter
 
 
 def _require_count(name: str, value: Any) -> None:
