@@ -109,8 +109,7 @@ def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
     compared = "outputs were not compared" if error is None else f"{error:.2g} of outputs"
     facts = [
         Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
-        Fact("backend", where.get("backend"), where.get("backend", "-")),
-        Fact("device", where.get("device"), where.get("device", "-")),
+        *(Fact(key, where.get(key), where.get(key, "-")) for key in ("backend", "device")),
         Fact("execution", program.execution, program.execution),
         Fact("repeats", found.n, str(found.n)),
         Fact("measured_us", found.median, f"{format_time(found.median)}, median"),

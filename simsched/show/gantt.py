@@ -15,7 +15,7 @@ from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
 from simsched.model.trace.timeline import lanes
 from simsched.show.chart import ink, kind_colours
-from simsched.show.paper import new_figure, require_format, save_figure, style
+from simsched.show.paper import require_format, save_figure, style
 
 _THIN: Final = 0.5  # height of rows of copies and hosts
 _GAP: Final = 0.35  # between devices, in rows
@@ -214,8 +214,8 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     longest = max(each.makespan for each in traces)
     inches = min(_ROW, _TALLEST / height)
     scale, unit = time_unit(longest)
-    with style("x"):
-        ax = new_figure(7.2, max(1.7, 1.15 + inches * height)).add_subplot()
+    with style("x") as new_figure:
+        ax = new_figure((7.2, max(1.7, 1.15 + inches * height))).add_subplot()
         ax.set(xlabel=f"time ({unit})", xlim=(0, longest / scale * 1.005 or 1.0), ylim=(height + 0.12, -0.12))
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
         ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}")

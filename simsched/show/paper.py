@@ -54,32 +54,22 @@ def _form(path: str | os.PathLike[str]) -> str:
     return Path(path).suffix.lower()[1:]
 
 
-def new_figure(width: float, height: float) -> Any:
-    """Return an empty matplotlib figure of so many inches, outside of pyplot."""
-    with interrupt_later():
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 @contextmanager
-def style(grid: str = "y") -> Iterator[None]:
-    """Draw and save with the settings of every picture; lines of the grid cross an axis."""
+def style(grid: str = "y") -> Iterator[Any]:
+    """Draw and save with the settings of every picture; lines of the grid cross an axis. Its value makes figures."""
     with interrupt_later():
-        import matplotlib
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure
 
     settings = matplotlib.rc_params_from_file(_STYLE, use_default_template=False)
     with matplotlib.rc_context({**settings, "axes.grid.axis": grid}):
-        yield
+        yield matplotlib.figure.Figure
 
 
 def encoded(ax: Any, form: str) -> bytes:
     """Return the whole picture that some axes belong to, as a file of a format; call it within `style`."""
     buffer = BytesIO()
-    ax.figure.canvas.figure.savefig(buffer, format=form, metadata=_METADATA[form])
+    ax.figure.savefig(buffer, format=form, metadata=_METADATA[form])
     return buffer.getvalue()
 
 
@@ -108,9 +98,9 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
         If the suffix is not known or the file cannot be written.
     """
     require_format(path)
-    with style("x" if chart.lying else "y"):
+    with style("x" if chart.lying else "y") as new_figure:
         width = _INCHES[chart.columns - 1]
-        figure = new_figure(width, _ROOM)
+        figure = new_figure((width, _ROOM))
         ax = figure.add_subplot()
         height = _DRAWN[chart.kind](ax, chart)
         along, up = (chart.y, chart.x) if chart.lying else (chart.x, chart.y)

@@ -205,7 +205,9 @@ def _charts(
         if not values:
             _logger.warning("%s: nothing to draw of %s: %s", whose, label or "any scheduler", lost)
             continue
-        series = {value if heat else named(by, value): {at: [each / unit for each in row] for at, row in given.items()}
+        plain = heat or by == "scheduler"
+        series = {value if plain else f"{words(by)} = {value}":
+                  {at: [each / unit for each in row] for at, row in given.items()}
                   for value, given in values.items()}  # fmt: skip
         said = _SHOWN[figure.kind] * (not of.startswith("one")) + of
         chart: Chart | StudyError
@@ -309,11 +311,6 @@ def words(column: str) -> str:
     ('GPUs', 'max streams')
     """
     return _WORDS.get(column, _short(column).replace("_", " "))
-
-
-def named(column: str, value: Any) -> str:
-    """Return what a legend calls a value of a column: schedulers by their label, others with the column."""
-    return str(value) if column == "scheduler" else f"{words(column)} = {value}"
 
 
 def in_units(column: str, largest: float) -> tuple[float, str]:

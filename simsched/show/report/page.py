@@ -243,7 +243,9 @@ def sections_of(result: Any) -> Sequence[Section]:
     if isinstance(result, Result):
         return _MAKERS.get(result.view, _finding)(result)
     if isinstance(result, Trace):
-        return _trace(result)
+        name = f"{result.graph.name} on {result.cluster.name}"
+        blames, about = _blames({"critical path": result}), _parameters(result.graph, result.cluster)
+        return (Section(name, _run(result), gantt(f"What runs when: {name}", result), blames, about),)
     if isinstance(result, Replay):
         return replay_sections(result)
     raise ReportError(f"no report is known of a {type(result).__name__}: give a result, a trace or a replay")
@@ -351,12 +353,6 @@ def _answer(answer: "whatif.Answer") -> Sequence[Section]:
              for when, case in (("before", answer.before), ("after", answer.after))]  # fmt: skip
     first = Section(answer.title, text(lead, "lead"), table(answer.table(), "in all"), _blames(traces))
     return first, _runs(traces, "Before and after"), *about
-
-
-def _trace(trace: Trace) -> Sequence[Section]:
-    name = f"{trace.graph.name} on {trace.cluster.name}"
-    blocks = (_run(trace), gantt(f"What runs when: {name}", trace), _blames({"critical path": trace}))
-    return (Section(name, *blocks, _parameters(trace.graph, trace.cluster)),)
 
 
 def _run(trace: Trace) -> str:
