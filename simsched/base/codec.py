@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
-from functools import cache, partial
+from functools import cache
 from inspect import cleandoc
 from itertools import repeat
 from math import inf, nextafter
@@ -235,17 +235,6 @@ class Either(Kind):
         return {"anyOf": [kind.schema(parts) for kind in self._kinds]}
 
 
-def _taken(kinds: Iterable[Kind], values: Iterable[Any], keys: Iterable[object] | None = None) -> list[Any]:
-    """Return what kinds take of values; a refusal names the key of the value, or its number."""
-    found: list[Any] = []
-    try:
-        for kind, each in zip(kinds, values, strict=False):
-            found.append(kind.take(each))
-    except Refused as refused:
-        raise refused.inside(len(found) if keys is None else list(keys)[len(found)]) from None
-    return found
-
-
 class Many(Kind):
     """A tuple of as many as there are."""
 
@@ -262,7 +251,13 @@ class Many(Kind):
 
     def take(self, value: Any) -> Any:
         self._check(value)
-        return tuple(_taken(self._items, value))
+        found: list[Any] = []
+        try:
+            for kind, each in zip(self._items, value, strict=False):
+                found.append(kind.take(each))
+        except Refused as refused:
+            raise refused.inside(len(found)) from None
+        return tuple(found)
 
     def read(self, value: Any, where: str) -> Any:
         self._check(value)
@@ -297,7 +292,13 @@ class Table(Kind):
     def take(self, value: Any) -> Any:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise Refused("must be a table by names", value)
-        return MappingProxyType(dict(zip(value, _taken(repeat(self._item), value.values(), value), strict=True)))
+        found = {}
+        try:
+            for key, each in value.items():
+                found[key] = self._item.take(each)
+        except Refused as refused:
+            raise refused.inside(key) from None
+        return MappingProxyType(found)
 
     def read(self, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
@@ -476,8 +477,11 @@ class Checked:
 
     def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again; mapping proxies have no pickle
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
-        values = {k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in values.items()}
-        return partial(type(self), **values), ()
+        return _again, (type(self), {k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in values.items()})
+
+
+def _again(cls: Callable[..., T], values: dict[str, Any]) -> T:
+    return cls(**values)
 
 
 def write(owner: Any) -> dict[str, Any]:
@@ -659,8 +663,7 @@ def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
         else:
             found = or_null(found)
         properties[each.name] = {"description": said.get(each.name, each.name), **found}
-    for name in _left_out(cls):
-        properties[name] = {"description": "Not read."}
+    properties |= {name: {"description": "Not read."} for name in _left_out(cls)}
     return {
         "title": cls.__name__, "description": cleandoc(cls.__doc__ or "").split("\n")[0], "type": "object",
         "required": required, "properties": properties, "additionalProperties": False,

@@ -3,16 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import FormatError, WhatIfError
 from simsched.cli import options as opt
 from simsched.cli.options import Text, Texts, argument, drawn, option, written
-
-if TYPE_CHECKING:
-    from simsched.model import Target
-
 
 Parameter = Annotated[str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see whatif --set.")]
 Plot = Annotated[Text, drawn("Draw it: .png, .svg or .pdf.")]
@@ -28,7 +24,7 @@ class Question(opt.Plan):
     )] = None  # fmt: skip
     reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
 
-    def ask(self, cluster: "Target") -> "ss.WhatIf":
+    def ask(self, target: opt.Target) -> "ss.WhatIf":
         """Return the question."""
         from simsched.experiments.whatif import parse_change
         from workloads import load_kind
@@ -37,7 +33,7 @@ class Question(opt.Plan):
         scheduler = None if self.scheduler is None else opt.read_scheduler(self.scheduler)
         load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
-        asked = ss.what_if(found, cluster, self.reschedule, scheduler=scheduler, options=options, load=load)
+        asked = ss.what_if(found, target.read(), self.reschedule, scheduler=scheduler, options=options, load=load)
         for text in self.changes or []:
             change = parse_change(text)
             asked = asked.set(change.parameter, change.given)
@@ -63,7 +59,7 @@ def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
 
     With --reschedule it is also said how much comes from making the plan anew.
     """
-    answer = plan.ask(target.read()).answer()
+    answer = plan.ask(target).answer()
     shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
     result.tell(
         answer, answer.table, shares, name="answer",
@@ -103,7 +99,7 @@ def sweep(
         if values2 is None:
             raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
         axes += [parameter2, _values(parameter2, values2)]
-    found = plan.ask(target.read()).sweep(*axes)
+    found = plan.ask(target).sweep(*axes)
     result.tell(found, files=[("picture", plot, found.plot)])
 
 
@@ -113,7 +109,7 @@ def sensitivity(
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:  # fmt: skip
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
-    found = ss.sensitivity(plan.ask(target.read()), per_operator=per_operator)
+    found = ss.sensitivity(plan.ask(target), per_operator=per_operator)
     result.tell(found, files=[("picture", tornado, found.plot)])
 
 

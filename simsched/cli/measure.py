@@ -14,8 +14,6 @@ from simsched.experiments.result import table_of
 if TYPE_CHECKING:
     from workloads.formats.kineto_replay import TraceReplay
 
-_SHOWN = 10  # operators that are off
-
 
 def profile(
     graph: opt.Graph,
@@ -226,5 +224,5 @@ def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
         facts.append(("lost", f"{program.n_lost} operators whose call is not in the trace start when they did"))
     if not changed:
         facts.append(("over 5 % off", f"{len(late)} operators" + (", the worst first:" if late else "")))
-        facts += [(f"  {name[:60]}", f"measured {a:.1f}, simulated {b:.1f} us") for name, a, b in late[:_SHOWN]]
+        facts += [(f"  {name[:60]}", f"measured {a:.1f}, simulated {b:.1f} us") for name, a, b in late[:10]]
     return facts

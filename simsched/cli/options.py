@@ -174,9 +174,7 @@ def read_scheduler(name: str) -> "str | ss.Scheduler":
         except (ss.SimschedError, MemoryError):
             raise
         except Exception as error:
-            below = error.__traceback__ and error.__traceback__.tb_next  # without this frame
-            text = described(error.with_traceback(below))
-            raise BrokenSchedulerError(f"scheduler {name!r} raised {text}") from error
+            raise BrokenSchedulerError(f"scheduler {name!r} raised {described(error)}") from error
 
     run.__name__ = name
     return run
@@ -191,9 +189,9 @@ def read_name(name: str) -> str:
 
 
 def described(error: Exception) -> str:
-    """Return an error that nobody thought of, and where it was raised unless that was in a builtin."""
-    where = [f" ({frame.filename}, line {frame.lineno})" for frame in traceback.extract_tb(error.__traceback__)[-1:]]
-    return f"{type(error).__name__}: {error}{''.join(where)}"
+    """Return an error that nobody thought of, and where it was raised."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
 
 
 def read_options(pairs: list[str] | None, option: str = "--option") -> dict[str, Any]:
