@@ -11,13 +11,13 @@ from simsched.base.codec import Checked, Filled
 from simsched.base.errors import SimulationError, WhatIfError
 from simsched.base.units import format_time
 from simsched.experiments.comparison import Sampling, unused
+from simsched.experiments.evaluate import evaluate
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
 from simsched.model.costmodel import bare
 from simsched.schedulers import Scheduler, scheduler_name
-from simsched.simulator import simulate_many
 from simsched.simulator.workload import Jitter
 
 _LARGEST, _POINTS = 64.0, 49  # factors of the grid: four for each doubling
@@ -318,7 +318,7 @@ def robust(
         raise WhatIfError("there are no plans to compare: give one or more schedules")
     sampling = Sampling.of(samples, jitter, rng, workers)
     seed = int(np.random.default_rng(rng).integers(2**63))
-    drawn = {name: simulate_many(plan, cluster, samples, cost, jitter=jitter, rng=seed, workers=workers)
-             for name, plan in found.items()}  # fmt: skip
-    values = {name: tuple(each.values.tolist()) for name, each in drawn.items()}
+    how: dict[str, Any] = {"jitter": jitter, "seed": seed, "samples": samples, "workers": workers}
+    drawn = {name: evaluate(plan, cluster, cost, **how).samples for name, plan in found.items()}
+    values = {name: tuple(each.values.tolist()) for name, each in drawn.items() if each is not None}
     return Robustness(next(iter(found.values())).graph.name, bare(cluster).name, sampling, values)
