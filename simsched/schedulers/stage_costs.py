@@ -47,9 +47,8 @@ class StageFormula(Checked):
         return max(group_times) * (1 + self.slowdown * (len(group_times) - 1)) + self.constant
 
 
+# a function of (groups, merged=False) says how many us groups take side by side, or all their operators merged into one
 StageLatencyOption = str | StageFormula | Callable[..., float] | Mapping[Groups, float]
-"""What `stage_latency` may be; a function of (groups, merged=False) says how many us groups take side by side, or all
-their operators merged into one."""
 
 
 class StageCost:

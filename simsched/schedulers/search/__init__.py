@@ -62,11 +62,6 @@ class Candidate:
         self.order[:] = launch_order(plan)
         self.place[self.order] = np.arange(self.n)
 
-    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return operators, devices, streams and stages in launch order."""
-        order = self.order
-        return order, self.device[order], self.stream[order], self.stage[order]
-
     def put(self, op: int, to: int) -> None:
         """Move an operator to another place in the launch order; the others close up."""
         order, at = self.order, int(self.place[op])
@@ -172,30 +167,24 @@ def variants(
     name: str, plan: Schedule, cluster: Cluster, cost: CostModel, tools: Tools, execution: str | None
 ) -> list[Start]:
     """Return a schedule and its placement under each execution that may be, those that can run."""
-    order = launch_order(plan)
+    rows = place_of(plan.op)[launch_order(plan)]
     found = []
     for how in EXECUTIONS if execution is None else (execution,):
         if how == "stages" and plan.execution != "stages" and execution is None:
             continue  # no scheduler's: one operator a stage, which events do better
-        given = how == plan.execution
-        made = plan if given else executed(plan, how, order)
+        made = plan
+        if how != plan.execution:
+            stages: dict[str, Any] = {"stage": 0, "group": 0}
+            if how == "stages":  # of one operator each, in launch order
+                stages = {"stage": dense(plan.device[rows], np.arange(len(rows))), "group": plan.stream[rows]}
+            made = plan.like(rows, execution=how, events="minimal", **stages)
         try:
-            found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), given))
+            found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), made is plan))
         except CostError:
             raise
         except SimschedError:
             continue  # groups that share a stream now, or a copy without a way to its destination
     return found
-
-
-def executed(plan: Schedule, execution: str, order: npt.NDArray[np.int64]) -> Schedule:
-    """Return the placement of a plan under an execution, in a launch order."""
-    rows = place_of(plan.op)[order]
-    stages: dict[str, object] = {"stage": 0, "group": 0}
-    if execution == "stages":
-        of_each = dense(plan.device[rows], np.arange(len(rows)))  # of one operator each, in launch order
-        stages = {"stage": plan.stage[rows] if plan.execution == "stages" else of_each, "group": plan.stream[rows]}
-    return plan.like(rows, execution=execution, events="minimal", **stages)
 
 
 def require_starts(option: str, starts: object) -> tuple[str | Schedule, ...]:
@@ -315,7 +304,8 @@ class Arm:
 
     def _evaluate(self) -> float:
         """Return the makespan in us of the candidate as it is, inf if it cannot run."""
-        return self._evaluator.replace(*self.candidate.columns())
+        rows = self.candidate.rows
+        return self._evaluator.replace(rows[0], *rows[2:].take(rows[0], axis=1))
 
     def _critical_path(self) -> Ints:
         """Return the operators of the critical path of the candidate as accepted last, in order of time."""
