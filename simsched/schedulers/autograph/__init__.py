@@ -156,8 +156,7 @@ def rewritten(
             starts = [search.joined(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
         best[first, end] = search.best(starts)
     choices = [choice.parts for choice in best_choices(best, len(pieces), search.top)]
-    for rule in search.rules:
-        choices.append(tuple(((i, i + 1), found[rule]) for i, found in enumerate(by_rule)))
+    choices += [tuple(((i, i + 1), found[rule]) for i, found in enumerate(by_rule)) for rule in search.rules]
     found: dict[int, Variant] = {}
     for chosen in choices:
         draft = put_together(start.draft, [(parts[run], variant.draft) for run, variant in chosen])

@@ -556,6 +556,8 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
         for name in group
     ]
     op, stage, group = zip(*rows, strict=True)
+    counts = [solution.schedules for solution in found if solution.schedules is not None]
+    written = len(counts) == len(found) and sum(count.bit_length() for count in counts) <= _MOST_BITS
     search: dict[str, Any] = {
         "blocks": len(solved),
         "parts": len(found),
@@ -567,7 +569,7 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
         "states": sum(solution.states for solution in found),
         "transitions": sum(solution.transitions for solution in found),
         "merged_transitions": sum(solution.merged_transitions for solution in found),
-        "feasible_schedules": _product([solution.schedules for solution in found]),
+        "feasible_schedules": prod(counts) if written else None,
         "feasible_schedules_exact": all(solution.schedules_exact for solution in found),
         "distinct_stages": sum(solution.distinct_stages for solution in found),
         "asked_stages": asked,
@@ -580,10 +582,3 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
         rewritten, op, [device], stream=group, stage=stage, group=group,
         execution="stages", estimate=estimate, scheduler="ios", search=search,
     )  # fmt: skip
-
-
-def _product(counts: Sequence[int | None]) -> int | None:
-    """Return the product of some numbers, None if one of them is not known or there are too many digits to write."""
-    known = [count for count in counts if count is not None]
-    whole = len(known) == len(counts) and sum(count.bit_length() for count in known) <= _MOST_BITS
-    return prod(known) if whole else None

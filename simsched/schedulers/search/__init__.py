@@ -64,14 +64,11 @@ class Candidate:
 
     def put(self, op: int, to: int) -> None:
         """Move an operator to another place in the launch order; the others close up."""
-        order, at = self.order, int(self.place[op])
-        if to > at:
-            order[at:to] = order[at + 1 : to + 1]
-        else:
-            order[to + 1 : at + 1] = order[to:at].copy()
-        order[to] = op
+        at = int(self.place[op])
         first, end = min(at, to), max(at, to) + 1
-        self.place[order[first:end]] = np.arange(first, end)
+        moved = self.order[first:end]
+        moved[:] = np.roll(moved, 1 if to < at else -1)
+        self.place[moved] = np.arange(first, end)
 
 
 def launch_order(plan: Schedule) -> Ints:
