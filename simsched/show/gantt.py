@@ -238,8 +238,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
             ax.figure.draw_without_rendering()  # lays it out: only then the width of a bar is known
             if 72 * inches * _BAR >= _FONT:
                 _labels(ax, rows, kinds, scale)
-        if path is not None:
-            save_figure(ax, path)
+        save_figure(ax, path)
     return ax
 
 

@@ -73,15 +73,16 @@ def encoded(ax: Any, form: str) -> bytes:
     return buffer.getvalue()
 
 
-def save_figure(ax: Any, path: str | os.PathLike[str]) -> None:
-    """Write such a picture in the format of the suffix.
+def save_figure(ax: Any, path: str | os.PathLike[str] | None) -> None:
+    """Write such a picture in the format of the suffix; None: nowhere.
 
     Raises
     ------
     FileError
         If the file cannot be written.
     """
-    write_file(path, encoded(ax, _form(path)))
+    if path is not None:
+        write_file(path, encoded(ax, _form(path)))
 
 
 def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
@@ -116,8 +117,7 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
         note.set(fontsize=_NOTE, color=_SMALL)
         figure.draw_without_rendering()  # lays it out: whatever else takes room, the axes are to have theirs
         figure.set_figheight(_ROOM + height - _ROOM * ax.get_position(original=True).height)
-        if path is not None:
-            save_figure(ax, path)
+        save_figure(ax, path)
     return ax
 
 

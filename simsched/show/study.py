@@ -185,8 +185,7 @@ def _charts(
     y = resolve(figure.y or ("wall.search_s" if timed else _measure(rows)), rows, whose)
     place = figure.x or ("ops" if timed else None)
     x, by = None if place is None else resolve(place, rows, whose), resolve(figure.by, rows, whose)
-    odd = [row[y] for row in rows if row["status"] == "ok" and row.get(y) is not None and not is_number(row[y])]
-    if odd:
+    if odd := [row[y] for row in rows if row["status"] == "ok" and not (row.get(y) is None or is_number(row[y]))]:
         raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
     only = [None] if by == "scheduler" else [str(label) for label in _values(rows, "scheduler")]
     drawn = {label: pick(rows, x, y, by, swept, scheduler=label) for label in only}

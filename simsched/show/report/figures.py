@@ -15,8 +15,6 @@ _MARKS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", 
 _BAR, _ROOM = 26, 100  # pixels of a bar, and of what stands around bars
 _LINE: Final = 22  # characters on a line of a name
 _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
-_LEGEND: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 11},
-                  "traceorder": "normal"}  # fmt: skip
 
 
 def plain(text: str) -> str:
@@ -40,7 +38,8 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     shapes = [{"type": "line", f"{along}0": at, f"{along}1": at, f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper",
                "line": {"width": 1, "dash": dash}}
               for along, at, dash in across for other in "xy" if other != along]  # fmt: skip
-    legend = _LEGEND | ({"x": 1, "xanchor": "right"} if chart.lying else {})  # beside long names there is little room
+    legend = {"orientation": "h", "x": int(chart.lying), "xanchor": "auto", "y": 1.02, "yanchor": "bottom",
+              "font": {"size": 11}, "traceorder": "normal"}  # fmt: skip
     margin = {"l": 70, "r": _TOOLS, "t": 40 if chart.legend else 16, "b": 52} | layout.pop("margin", {})
     layout = {"shapes": shapes, "legend": legend, "showlegend": chart.legend, "margin": margin, **layout}
     title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))

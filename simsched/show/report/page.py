@@ -47,7 +47,6 @@ _NUMBER: Final = re.compile(r"([+-]?(?:\d[\d,]*)?\.?\d+(?:e[+-]?\d+)?) ?([A-Za-z
 _UNITS: Final = {"ms": MS, "s": SECOND, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 _piece: Final = pieces("report/page.html")
-_SCRIPTS: Final = ("page.js", "figures.js", "gantt.js")
 
 
 def write_report(
@@ -96,7 +95,7 @@ def write_report(
     sections.append(Section("Origin", pairs("How this page was made", about.items())))
     parts = (_piece("section", id=f"s{i}", title=each.title, inner_=each.html) for i, each in enumerate(sections))
     body = "\n".join(parts)
-    own = "\n".join(read_resource(f"report/{name}") for name in _SCRIPTS)
+    own = "\n".join(read_resource(f"report/{name}.js") for name in ("page", "figures", "gantt"))
     drawing = library() if 'class="plot"' in body else ""
     # a text that became a script by mistake would not run
     allowed = " ".join(f"'sha256-{b64encode(sha256(s.encode()).digest()).decode()}'" for s in (own, drawing))
