@@ -72,5 +72,4 @@ def frame_of(rows: Iterable[Any], kind: Any) -> Any:
 
 def as_html(shown: Any) -> str:
     """Return a noun or what has a table as HTML for a notebook; see `simsched.show.notebook`."""
-    text: str = VIEWS["html"](shown)
-    return text
+    return str(VIEWS["html"](shown))
