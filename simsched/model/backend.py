@@ -100,17 +100,12 @@ def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, w
     require_counts(0, warmup=warmup)
     names = [device.name for device in backend.cluster.devices]
     used = schedule.devices if isinstance(schedule, Program) else schedule.devices_used
-    foreign = [name for name in used if name not in names]
-    if foreign:
-        raise BackendError(
-            f"the schedule runs on {foreign[0]!r}, but the backend {backend.name!r} has {len(names)} "
-            f"device{'s' if len(names) > 1 else ''}: {', '.join(names)}"
-        )
-    if isinstance(schedule, Program):
-        if list(schedule.devices) != names:
-            raise BackendError(
-                f"the program was made for devices {', '.join(schedule.devices)}, not for all of "
-                f"{', '.join(names)} of backend {backend.name!r}; give the schedule instead"
-            )
-        return schedule.over(backend.realise(schedule.graph)).check()
-    return schedule.over(backend.realise(schedule.graph)).lower(backend.cluster)
+    owned = f"backend {backend.name!r} has {len(names)} device{'s' if len(names) > 1 else ''}: {', '.join(names)}"
+    for name in used:
+        if name not in names:
+            raise BackendError(f"the schedule runs on {name!r}, but the {owned}")
+    if not isinstance(schedule, Program):
+        return schedule.over(backend.realise(schedule.graph)).lower(backend.cluster)
+    if list(used) != names:
+        raise BackendError(f"the program was made for {', '.join(used)}, but the {owned}; give the schedule instead")
+    return schedule.over(backend.realise(schedule.graph)).check()

@@ -3,16 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from simsched.base.codec import Among, Amount, Checked, Count, Name, Range, Share, Size, brief
 from simsched.base.errors import GraphError
 
 INTENSITIES: Final = ("compute", "memory")
-DTYPE_NBYTES: Final[Mapping[str, int]] = MappingProxyType(
-    {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
-)
+DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 _SHARE_TOLERANCE = 1e-9
 
 

@@ -17,9 +17,7 @@ _BRANDS: Final = ("nvidia", "tesla", "geforce", "quadro")
 # what may follow the name of a preset and still be that product: form factor and size of memory
 _FORM = re.compile(r"sxm\d?|pcie|hbm\d?e?|oam|\d+gb")
 _PRESETS: Final = {name.replace("-", ""): name for name in DEVICES}
-_LIMITS: Final = (
-    "sms", "threads_per_sm", "registers_per_sm", "shared_memory_per_sm", "shared_memory_per_block", "memory",
-)  # fmt: skip
+_LIMITS = ("sms", "threads_per_sm", "registers_per_sm", "shared_memory_per_sm", "shared_memory_per_block", "memory")
 
 
 @dataclass(frozen=True, slots=True)

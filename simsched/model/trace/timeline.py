@@ -24,8 +24,6 @@ _COLUMNS: Final = {
     "kind": np.int8, "item": np.int64, "op": np.int64, "device": np.int64, "stream": np.int64,
     "start": np.float64, "end": np.float64, "ready": np.float64, "solo": np.float64, "cause": np.int64,
 }  # fmt: skip
-_KEYS: Final = ("item", "stream", "device", "kind")  # the last counts first
-_LAZY: Final = (*_COLUMNS, "loads")
 Spans = Callable[[], tuple[Mapping[str, npt.NDArray[Any]], Sequence["Load"]]]
 SpanRow = tuple[int, int, int, int, int, float, float, float, float, int]
 
@@ -137,7 +135,7 @@ class Timeline(Columnar):
         return trace
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _LAZY or "_spans" not in self.__dict__:
+        if name not in (*_COLUMNS, "loads") or "_spans" not in self.__dict__:
             raise AttributeError(f"a Trace has no attribute {name!r}")
         columns, loads = self.__dict__["_spans"]()
         self._fill(self.program, self.cluster, columns, loads)
@@ -240,7 +238,8 @@ def _order(columns: Mapping[str, npt.NDArray[Any]]) -> Ints:
         ends = np.argsort(columns["end"][rows], kind="stable")
         end = np.empty(len(rows), np.int64)
         end[ends] = np.cumsum(~np.concatenate([[True], _same_instant(columns["end"][rows][ends])]))
-        order[places] = rows[np.lexsort([*(columns[key][rows] for key in _KEYS), end, instant])]
+        keys = (columns[key][rows] for key in ("item", "stream", "device", "kind"))  # the last counts first
+        order[places] = rows[np.lexsort([*keys, end, instant])]
     return order
 
 
