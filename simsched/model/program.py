@@ -105,7 +105,7 @@ _TAKES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 """What each instruction needs, and may have besides."""
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Issued(Document):
     """What the hosts issue, instruction by instruction, to run a graph that stands elsewhere.
 
@@ -130,16 +130,14 @@ class Issued(Document):
     @classmethod
     def of(cls, program: "Program") -> "Issued":
         """Return a program without its graph."""
-        return cls(
-            execution=program.execution, devices=program.devices, events=program.n_events, threads=program.threads
-        )
+        return cls(program.execution, program.devices, program.n_events, program.threads)
 
     def made(self, graph: OpGraph) -> "Program":
         """Return the program of a graph, checked."""
-        return Program.from_file(self.execution, self.devices, self.events, self.threads, graph)
+        return Program.from_file(graph, **vars(self))
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _File(Issued):
     """What the hosts issue, instruction by instruction, and what it runs.
 
@@ -407,15 +405,10 @@ class Program(Columnar, Document):
         return _File(**vars(Issued.of(self)), graph=self.graph)
 
     @classmethod
-    def from_file(
-        cls,
-        execution: str,
-        devices: Sequence[str],
-        events: int,
-        threads: Sequence[Sequence[Instruction]],
-        graph: OpGraph,
-    ) -> "Program":
-        """Make one of what its file has, and check it."""
+    def from_file(cls, graph: OpGraph, **own: Any) -> "Program":
+        """Make one of what its file has, the fields of `Issued` and the graph, and check it."""
+        issued = Issued(**own)
+        devices, threads = issued.devices, issued.threads
         if not devices or twice(devices) is not None:
             raise ProgramError(f"device {twice(devices)!r} stands twice" if devices else "there are no devices")
         number = {name: i for i, name in enumerate(devices)}
@@ -427,10 +420,11 @@ class Program(Columnar, Document):
                     arguments.append(_argument(row, graph, number, copies, priority))
         ends = np.array(copies, np.float64).reshape(-1, 4).T
         return cls(
-            graph, devices, execution, np.cumsum([0, *map(len, threads)]), [ACTIONS.index(row.do) for row in every],
+            graph, devices, issued.execution, np.cumsum([0, *map(len, threads)]),
+            [ACTIONS.index(row.do) for row in every],
             [number[row.device] for row in every], [row.stream for row in every], arguments,
             copies=Copies(ends[0].astype(np.int32), ends[1].astype(np.int32), ends[2], ends[3]),
-            n_events=events, priority=priority,
+            n_events=issued.events, priority=priority,
             lead=[row.lead for row in every] if any(row.lead for row in every) else None,
             own=column_of(row.own for row in every) if any(row.own is not None for row in every) else None,
         ).check()  # fmt: skip

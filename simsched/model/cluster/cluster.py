@@ -261,14 +261,10 @@ class Cluster(Checked, Document):
             channel = back + 1
         return hops
 
-    @cached_property
-    def _found(self) -> dict[str, dict[str, Route]]:
-        """What `_routes_from` found."""
-        return {}
-
     def _routes_from(self, source: str) -> Mapping[str, Route]:
         """Return the ways from a device, by Dijkstra; of equal costs the one that was found first."""
-        if source not in self._found:
+        found: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
+        if source not in found:
             routes, costs = {source: Route((), 0.0, inf)}, {source: 0.0}
             fringe, turn = [(0.0, 0, source)], 0
             while fringe:
@@ -282,8 +278,8 @@ class Cluster(Checked, Document):
                         routes[to] = Route((*way.channels, channel), way.latency + link.latency, least)
                         if to not in self.index:  # copies pass through switches alone
                             heappush(fringe, (cost, turn, to))
-            self._found[source] = routes
-        return self._found[source]
+            found[source] = routes
+        return found[source]
 
     @cached_property
     def kind(self) -> Ints:
