@@ -154,27 +154,6 @@ def add_span(s: State, kind: int, item: int, device: int, start: float, end: flo
 # Devices
 
 
-def submit(s: State, row: int, lane: int, d: int, place: int) -> None:
-    """Take a launch, the instruction at `place`, that has reached the head of its stream."""
-    set_up(s, row, lane, d, place)
-    launch, work, device = s.launches[row], s.work[lane], s.devices[d]
-    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
-        work.start = s.now
-        push(s, s.now + work.solo, COMPLETE, lane)
-        return
-    if work.unit < LEAST_UNIT:
-        work.start = s.now
-        _end_kernel(s, lane)
-        return
-    begin_kernel(work, launch.blocks)
-    is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0
-    if is_alone and work.unit > SHORT * (s.limit - s.now):
-        device.alone = lane
-    else:
-        enter(s, d, lane)
-    dispatch_later(s, d)
-
-
 def _end_kernel(s: State, lane: int) -> None:
     """Let a kernel end, all of whose blocks have."""
     if s.work[lane].latency > 0.0:
@@ -364,10 +343,10 @@ def run_lane(s: State, number: int) -> None:
 
 def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a launch; return whether it is over."""
-    i, row = item.code >> 2, item.argument
+    i, row, device = item.code >> 2, item.argument, s.devices[lane.device]
     if lane.state == LAUNCH_OVER:
         _end_work(s, lane, number, KERNEL_SPAN, row)
-        device, drained = s.devices[lane.device], s.events[2 * s.n_events + lane.device]
+        drained = s.events[2 * s.n_events + lane.device]
         if s.now > device.last_time or row > device.last_row:  # of kernels that end together the last in operator order
             device.last_time, device.last_row, drained.cause = s.now, row, lane.cause
         device.outstanding -= 1
@@ -380,11 +359,27 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
         if s.now < free:
             push(s, free, RELEASE, number)
             return False
-    if _pass_connection(s, lane, number, i):
-        _find_cause(s, lane, free)
-        lane.ready = s.now
-        lane.state = LAUNCH_OVER
-        submit(s, row, number, lane.device, i)
+    if not _pass_connection(s, lane, number, i):
+        return False
+    _find_cause(s, lane, free)
+    lane.ready = s.now
+    lane.state = LAUNCH_OVER
+    set_up(s, row, number, lane.device, i)
+    launch, work = s.launches[row], s.work[number]
+    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        work.start = s.now
+        push(s, s.now + work.solo, COMPLETE, number)
+    elif work.unit < LEAST_UNIT:
+        work.start = s.now
+        _end_kernel(s, number)
+    else:
+        begin_kernel(work, launch.blocks)
+        is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0
+        if is_alone and work.unit > SHORT * (s.limit - s.now):
+            device.alone = number
+        else:
+            enter(s, lane.device, number)
+        dispatch_later(s, lane.device)
     return False
 
 

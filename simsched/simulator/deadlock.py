@@ -41,11 +41,9 @@ def deadlock(
 
 def _next_launch(program: Program, i: int, who: str) -> str:
     """Return who waits: the operator that is launched next by the same thread, else `who`."""
-    t = int(np.searchsorted(program.thread_ptr, i, side="right")) - 1
-    for k in range(i, int(program.thread_ptr[t + 1])):
-        if program.action[k] == LAUNCH:
-            return f"{program.graph.names[program.launch_op[program.argument[k]]]!r}"
-    return who
+    end = program.thread_ptr[np.searchsorted(program.thread_ptr, i, side="right")]
+    launches = i + np.flatnonzero(program.action[i:end] == LAUNCH)
+    return repr(program.graph.names[program.launch_op[program.argument[launches[0]]]]) if len(launches) else who
 
 
 def _event(program: Program, event: int, issued: Sequence[bool]) -> str:
@@ -56,10 +54,9 @@ def _event(program: Program, event: int, issued: Sequence[bool]) -> str:
     at = int(records[0])
     same_stream = (program.device == program.device[at]) & (program.stream == program.stream[at])
     before = np.flatnonzero(same_stream[:at] & np.isin(program.action[:at], (LAUNCH, COPY)))
-    state = "" if issued[event] else ", whose record has not been issued"
-    if not len(before):
-        return f"event {event}{state}"
-    last = int(before[-1])
-    is_copy = program.action[last] == COPY
-    op = program.copies.op[program.argument[last]] if is_copy else program.launch_op[program.argument[last]]
-    return f"event {event} behind {'the copy of ' if is_copy else ''}{program.graph.names[op]!r}{state}"
+    behind = ""
+    if len(before):
+        is_copy = program.action[before[-1]] == COPY
+        op = (program.copies.op if is_copy else program.launch_op)[program.argument[before[-1]]]
+        behind = f" behind {'the copy of ' if is_copy else ''}{program.graph.names[op]!r}"
+    return f"event {event}{behind}{'' if issued[event] else ', whose record has not been issued'}"
