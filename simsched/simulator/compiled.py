@@ -347,7 +347,8 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     if lane.state == LAUNCH_OVER:
         _end_work(s, lane, number, KERNEL_SPAN, row)
         drained = s.events[2 * s.n_events + lane.device]
-        if s.now > device.last_time or row > device.last_row:  # of kernels that end together the last in operator order
+        # of kernels that end together the last in operator order
+        if s.recording and (s.now > device.last_time or row > device.last_row):
             device.last_time, device.last_row, drained.cause = s.now, row, lane.cause
         device.outstanding -= 1
         if not device.outstanding:
@@ -461,10 +462,10 @@ def _copy(s: State, lane: Lane, number: int, copy: int) -> bool:
         return False
     _find_cause(s, lane, free)
     time, nbytes, work = s.copy_exact[copy], 0.0, s.work[number]
-    work.solo = time
     if time != time:  # NaN: it is not given
-        route, nbytes = s.routes[s.copy_route[copy]], s.copy_nbytes[copy]
-        time, work.solo = route.latency, route.latency + nbytes / route.rate
+        time, nbytes = s.routes[s.copy_route[copy]].latency, s.copy_nbytes[copy]
+    if s.recording:
+        work.solo = time + (nbytes / s.routes[s.copy_route[copy]].rate if nbytes > 0 else 0.0)
     lane.ready = work.start = s.now
     lane.state = COPY_MOVE if nbytes > 0 else COPY_OVER
     push(s, s.now + time, RELEASE if nbytes > 0 else COMPLETE, number)
