@@ -157,7 +157,7 @@ class Trace(Timeline):
         an operator holds its inputs until its end and its output from its start on. An operator
         whose kernels ran on several devices keeps its weights on each and its output on the device
         of its first kernel. Two copies of one tensor to one device both live to its last reader
-        there. O(V * devices + (V + E) log(V + E)).
+        there. O((V + E) log(V + E)).
         """
         n_devices, kernels = len(self.program.devices), np.flatnonzero(self.kind == KERNEL)
         placed = distinct(self.op[kernels] * n_devices + self.device[kernels])
@@ -178,16 +178,23 @@ class Trace(Timeline):
         home[self.op[kernels][::-1]] = self.device[kernels][::-1]  # the first kernel is written last
         start, end = self._bounds()
         both_ran = (home[graph.src] >= 0) & (home[graph.dst] >= 0)
-        u, v = graph.src[both_ran], graph.dst[both_ran]
-        read = np.zeros((len(graph), n_devices))  # when the last reader of an operator's output on a device ended
-        np.maximum.at(read, (u, home[v]), end[v])
+        u, v = graph.src[both_ran].astype(np.int64), graph.dst[both_ran]
+        key, row = np.unique(np.append(u * n_devices + home[v], len(graph) * n_devices), return_inverse=True)
+        read = np.zeros(len(key))  # when the last reader of an operator's output on a device ended
+        np.maximum.at(read, row[:-1], end[v])
+
+        def last_read(op: Ints, device: Ints) -> Floats:
+            at = np.searchsorted(key, op * n_devices + device)
+            return np.where(key[at] == op * n_devices + device, read[at], 0.0)
 
         copies = np.flatnonzero(self.kind == COPY)
         copied, to = self.op[copies], self.program.copies.device[self.item[copies]].astype(np.int64)
-        gone = np.maximum(end, read[np.arange(len(graph)), home])  # an output lives at least until its operator ends
+        gone = np.maximum(
+            end, last_read(np.arange(len(graph)), home)
+        )  # an output lives at least until its operator ends
         np.maximum.at(gone, copied, self.end[copies])
         gone[np.diff(graph.outgoing[0]) == 0] = self.makespan
-        arrived = np.maximum(self.end[copies], read[copied, to])  # a copy lives at least until it has arrived
+        arrived = np.maximum(self.end[copies], last_read(copied, to))  # a copy lives at least until it has arrived
         ran = np.flatnonzero(home >= 0)
         return [
             (home[ran], start[ran], gone[ran], graph.output_nbytes[ran]),
