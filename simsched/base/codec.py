@@ -4,8 +4,6 @@ A hint says what a field may hold, and a `Checked` class holds every value to it
 into plain values, and the class that is made of them refuses what is wrong.
 """
 
-# ruff: noqa: ARG002, D102 - what methods of kinds are for, and what they are given, is said in Kind
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -12,13 +12,14 @@ import numpy as np
 from simsched.base.numeric import grouped
 from simsched.base.units import format_time
 from simsched.experiments.result import Table, table_of
-from simsched.model import OpGraph, Schedule
+from simsched.model import Cluster, OpGraph, Schedule
 from simsched.model.trace import Trace
 from simsched.show.drawing import to_svg
-from simsched.show.facts import graph_facts, head_facts, run_facts, short, texts
+from simsched.show.facts import cluster_pairs, graph_facts, head_facts, run_facts, short, texts
 from simsched.show.gantt import gantt
 from simsched.show.markup import printable
 from simsched.show.paper import encoded, style
+from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
 _EXPLAINED: Final = 100_000  # instructions whose spans are found in some tenths of a second
@@ -27,7 +28,7 @@ _LISTED, _NAMED = 24, 6  # streams; operators of one
 
 
 def html(shown: Any) -> str:
-    """Return a graph, a schedule, a trace, or what has a `table`, as HTML.
+    """Return a graph, a cluster, a schedule, a trace, sampled makespans, or what has a `table`, as HTML.
 
     Everything that was given, names above all, is escaped. Pictures of graphs have paper of their own; all else takes
     the colours of the page, dark or light.
@@ -82,6 +83,18 @@ def _drawing(shown: OpGraph | Schedule, graph: OpGraph) -> str:
     if len(graph) > _DRAWN or len(graph.src) > 4 * _DRAWN:
         return ""
     return f'<div tabindex="0" style="max-height:640px;overflow:auto">{to_svg(shown)}</div>'
+
+
+@_parts.register
+def _(cluster: Cluster) -> Iterator[str]:
+    yield _facts(f"Cluster {cluster.name}", cluster_pairs(cluster)[1:])
+
+
+@_parts.register
+def _(drawn: Makespans) -> Iterator[str]:
+    yield _facts(
+        f"{len(drawn)} makespans", ((x, format_time(getattr(drawn, x))) for x in ("p50", "p95", "p99", "mean", "std"))
+    )
 
 
 @_parts.register

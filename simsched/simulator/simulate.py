@@ -14,6 +14,7 @@ import numpy as np
 from simsched.base.codec import Checked
 from simsched.base.errors import MissingDependencyError, SimschedError, SimulationError, UnknownNameError
 from simsched.base.numeric import is_count
+from simsched.base.shown import as_html
 from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
 from simsched.simulator.prepared import Array, Plan, launches_of, plan_of
@@ -123,6 +124,8 @@ class Makespans(Checked):
 
     def __len__(self) -> int:
         return len(self.values)
+
+    _repr_html_ = as_html
 
     def percentile(self, q: float) -> float:
         """Return the makespan in us that `q` per cent of the samples do not exceed (linear interpolation)."""

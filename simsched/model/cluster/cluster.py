@@ -15,6 +15,7 @@ import numpy.typing as npt
 from simsched.base.codec import Amount, Checked, Document, Rate
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.numeric import frozen, is_count, twice, whole_numbers
+from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
 from simsched.model.graph.columns import Floats, Ints
@@ -323,6 +324,8 @@ class Cluster(Checked, Document):
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
         return self.replace_devices(**dict.fromkeys(OVERHEADS, 0.0))
+
+    _repr_html_ = as_html
 
     def to_file(self) -> _File:
         """Return it as its file has it."""
