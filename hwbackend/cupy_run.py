@@ -216,9 +216,10 @@ class Run:
             start, end = ((word - ahead[device] - zero) * _NS for word in (first, last))
             return max(0.0, start), max(0.0, start, end)
 
+        ops = program.graph.launch_op.tolist()
         launches = [
             span(device, LAUNCH, row, op)
-            for row, (device, op) in enumerate(zip(buffers.launch_device, program.launch_op.tolist(), strict=True))
+            for row, (device, op) in enumerate(zip(buffers.launch_device, ops, strict=True))
         ]
         copies = [span(buffers.home[op], COPY, row, op) for row, op in enumerate(program.copies.op.tolist())]
         return np.array(launches).reshape(-1, 2), np.array(copies).reshape(-1, 2)

@@ -185,7 +185,7 @@ class MeasuredRun(Checked):
             program = Program(graph, [device.name for device in cluster.devices], copies=copies, **told).check()
         except ValueError as error:
             raise self.refusal(str(error)) from None
-        for name, times, count in (("launches", self.launches, len(program.launch_op)),
+        for name, times, count in (("launches", self.launches, len(program.graph.launch_op)),
                                    ("copies", self.copies.times, len(program.copies.op))):  # fmt: skip
             if times.shape != (2 * count,):
                 raise self.refusal(f"{name} must hold start and end of {count} spans in us")
@@ -237,7 +237,7 @@ class MeasuredRun(Checked):
 
         Anything longer was spent waiting, for the host or for room on the device.
         """
-        op, launches = self.program.launch_op, self.spans.launches
+        op, launches = self.program.graph.launch_op, self.spans.launches
         rows = np.flatnonzero(op[1:] == op[:-1])  # of kernels that another one of their operator follows
         between = np.clip(launches[rows + 1, 0] - launches[rows, 1], 0.0, gap)
         return self.by_operator(self.spans) + np.bincount(op[rows], between, len(self.graph))
@@ -245,7 +245,7 @@ class MeasuredRun(Checked):
     def by_operator(self, spans: Spans) -> Floats:
         """Return the us that the kernels of each operator took, shape (n_ops,)."""
         took = spans.launches[:, 1] - spans.launches[:, 0]
-        return np.asarray(np.bincount(self.program.launch_op, took, len(self.graph)), np.float64)
+        return np.asarray(np.bincount(self.program.graph.launch_op, took, len(self.graph)), np.float64)
 
     @cached_property
     def overlap(self) -> Floats:
@@ -255,7 +255,7 @@ class MeasuredRun(Checked):
         together = np.minimum(end[:, None], end) - np.maximum(start[:, None], start)
         together[device[:, None] != device] = 0.0
         np.fill_diagonal(together, 0.0)
-        shared = np.bincount(self.program.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
+        shared = np.bincount(self.program.graph.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
         return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.spans), 1e-12)))
 
     def simulated(self, cluster: Cluster, times: Floats) -> Spans:
@@ -277,7 +277,7 @@ class MeasuredRun(Checked):
         kept = self.__dict__.get(_KEPT)
         if kept is None or kept[0] is not times or kept[1] != asked:
             program, devices = self.program, launch_devices(self.program)
-            found = demand_of(self.graph, cluster, devices, times[program.launch_op], priority=program.priority)
+            found = demand_of(self.graph, cluster, devices, times[program.graph.launch_op], priority=program.priority)
             kept = self.__dict__[_KEPT] = (times, asked, found)
         rows: Array = kept[2]
         return rows
@@ -289,7 +289,7 @@ def spans_of(trace: Trace) -> Spans:
 
 
 def _spans(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Spans:
-    found = Spans(np.zeros((len(program.launch_op), 2)), np.zeros((len(program.copies.op), 2)))
+    found = Spans(np.zeros((len(program.graph.launch_op), 2)), np.zeros((len(program.copies.op), 2)))
     for kind, spans in zip((KERNEL, COPY), found, strict=True):
         rows = np.flatnonzero(columns["kind"] == kind)
         spans[columns["item"][rows]] = np.column_stack([columns["start"][rows], columns["end"][rows]])

@@ -187,9 +187,9 @@ class Program(Columnar, Document):
     Notes
     -----
     Columns are contiguous: `action` of 8 bits, `thread_ptr` of 64, the others of 32. Row l of the
-    launches is kernel ``launch_kernel[l]`` of operator ``launch_op[l]``; those of operator i are
-    rows ``launch_ptr[i]`` to ``launch_ptr[i + 1]``, one if it has no kernels. `check` is called by
-    whoever makes a program.
+    launches is kernel ``launch_kernel[l]`` of operator ``launch_op[l]`` of the graph; those of
+    operator i are rows ``launch_ptr[i]`` to ``launch_ptr[i + 1]``, one if it has no kernels. `check`
+    is called by whoever makes a program.
     """
 
     FORMAT, FILE, CACHED = "simsched.program", _File, ("_plan",)
@@ -237,7 +237,7 @@ class Program(Columnar, Document):
         """
         if graph is self.graph:
             return self
-        if graph.names != self.graph.names or not np.array_equal(graph.launch_ptr, self.launch_ptr):
+        if graph.names != self.graph.names or not np.array_equal(graph.launch_ptr, self.graph.launch_ptr):
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
         return Program(**self._parts | {"graph": graph})
 
@@ -253,21 +253,6 @@ class Program(Columnar, Document):
     def _freeze(self) -> None:
         super()._freeze()
         freeze(self.copies._asdict())
-
-    @property
-    def launch_ptr(self) -> Ints:
-        """Where the launches of each operator begin, shape (n_ops + 1,)."""
-        return self.graph.launch_ptr
-
-    @property
-    def launch_op(self) -> Small:
-        """The operator of each launch."""
-        return self.graph.launch_op
-
-    @property
-    def launch_kernel(self) -> Small:
-        """Which kernel of its operator each launch is."""
-        return self.graph.launch_kernel
 
     def __len__(self) -> int:
         return len(self.action)
@@ -297,8 +282,8 @@ class Program(Columnar, Document):
         do, k, names = ACTIONS[self.action[i]], int(self.argument[i]), self.graph.names
         known: dict[str, Any] = {}
         if do == "launch":
-            op = self.launch_op[k]
-            known = {"op": names[op], "kernel": int(self.launch_kernel[k]), "priority": int(self.priority[op])}
+            op = self.graph.launch_op[k]
+            known = {"op": names[op], "kernel": int(self.graph.launch_kernel[k]), "priority": int(self.priority[op])}
         elif do == "copy":
             op, to, nbytes, transfer = (column[k] for column in self.copies)
             known = {"op": names[op], "to": self.devices[to], "nbytes": float(nbytes), "transfer": optional(transfer)}
@@ -330,7 +315,7 @@ class Program(Columnar, Document):
         if self.checked:
             return self
         self._check_columns()
-        op, place = self.launch_op, self._places(LAUNCH, len(self.launch_op))
+        op, place = self.graph.launch_op, self._places(LAUNCH, len(self.graph.launch_op))
         self._places(COPY, len(self.copies.op))
         swapped = np.flatnonzero((place[1:] < place[:-1]) & (op[1:] == op[:-1]))
         if len(swapped):
@@ -358,7 +343,7 @@ class Program(Columnar, Document):
             row = int(np.argmax(wrong))
             if code == RECORD:
                 raise ProgramError(f"event {row} is recorded twice")
-            name = self.graph.names[(self.launch_op if code == LAUNCH else self.copies.op)[row]]
+            name = self.graph.names[(self.graph.launch_op if code == LAUNCH else self.copies.op)[row]]
             raise ProgramError(f"{ACTIONS[code]} of {name!r} stands {'twice' if times[row] > 1 else 'nowhere'}")
         found = np.full(count, -1, np.int32)
         found[rows] = places

@@ -118,8 +118,8 @@ def _arguments(trace: Trace, i: int) -> dict[str, Any]:
         found["operator"] = graph.names[op]
     if kind == KERNEL:
         row = int(trace.item[i])
-        if 0 <= row < len(trace.program.launch_kernel):
-            found["kernel"] = int(trace.program.launch_kernel[row])
+        if 0 <= row < len(trace.program.graph.launch_kernel):
+            found["kernel"] = int(trace.program.graph.launch_kernel[row])
         found |= {"kind": graph.label("kind", op), "flops": float(graph.flops[op]),
                   "nbytes": float(graph.nbytes[op]), "block": graph.label("block", op)}  # fmt: skip
     elif kind == COPY:

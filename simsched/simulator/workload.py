@@ -34,14 +34,14 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     either loads nothing.
     """
     graph, device = program.graph, launch_devices(program)
-    times = placed_times(graph, cluster, program.launch_op, device, cost)
+    times = placed_times(graph, cluster, program.graph.launch_op, device, cost)
     return demand_of(graph, cluster, device, times, priority=program.priority)
 
 
 def launch_devices(program: Program) -> Ints:
     """Return the position of the device of each launch, shape (n_launches,); -1 where none is in the program."""
     launches = program.action == LAUNCH
-    device = np.full(len(program.launch_op), -1, np.int64)
+    device = np.full(len(program.graph.launch_op), -1, np.int64)
     device[program.argument[launches]] = program.device[launches]
     return device
 

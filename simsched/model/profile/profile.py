@@ -179,7 +179,7 @@ def _measured(replay: Replay) -> dict[str, Any]:
     return {
         "name": replay.name, "latency": replay.latency, "max_relative_error": replay.max_relative_error,
         "environment": replay.environment,
-        "launches": _times(replay.trace, KERNEL, len(replay.program.launch_op)),
+        "launches": _times(replay.trace, KERNEL, len(replay.program.graph.launch_op)),
         "copies": _times(replay.trace, COPY, len(replay.program.copies.op)),
     }  # fmt: skip
 

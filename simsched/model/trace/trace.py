@@ -306,7 +306,7 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
     """
     graph, spans = program.graph, list[SpanRow]()
     for kind, action, what, times, ops in (
-        (KERNEL, LAUNCH, "launches", launches, program.launch_op), (COPY, DO_COPY, "copies", copies, program.copies.op)
+        (KERNEL, LAUNCH, "launches", launches, graph.launch_op), (COPY, DO_COPY, "copies", copies, program.copies.op)
     ):  # fmt: skip
         given = np.asarray(times, np.float64).reshape(-1, 2)
         if len(given) != len(ops):
