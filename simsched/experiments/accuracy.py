@@ -29,8 +29,6 @@ from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, resolve
 from simsched.simulator import simulate
 
-__all__ = ["Accuracy", "Outcome", "Round", "validate"]
-
 NAME: Final = "accuracy.json"
 NOT_DEFINED = "-"
 TRUSTED: Final = 0.1

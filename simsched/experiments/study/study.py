@@ -161,7 +161,7 @@ class Study:
                 object.__setattr__(self, key, value)
             if isinstance(self.seeds, tuple) and len(set(self.seeds)) < len(self.seeds):
                 raise StudyError(f"'seeds' must be different numbers, not {self.seeds!r}")
-            if self._n_rows() > MOST_ROWS:
+            if self.__len__() > MOST_ROWS:  # it may be more than `len` can say
                 raise StudyError(f"it has more than {MOST_ROWS:,} rows; sweep fewer values, or make several of it")
             if label := twice(choice.label for choice in self.choices):
                 raise StudyError(f"scheduler {label!r} stands twice; remove one, or give it a 'label' of its own")
@@ -235,10 +235,6 @@ class Study:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return self._n_rows()
-
-    def _n_rows(self) -> int:
-        """Return the number of rows, which may be one that no length can be."""
         several = (self.workload, self.cluster, [self.simulation], map(_entry, self.schedulers))
         instances = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
         return instances * prod(sum(prod(map(len, _flat(table).values())) for table in tables) for tables in several)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.experiments.evaluate import evaluate
+from simsched.experiments.comparison import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target
 from simsched.model.cluster import widened
