@@ -104,9 +104,7 @@ def _one_for_two(
 
 def _same_but_for_outputs(draft: Draft) -> Iterator[Match]:
     convs = _convs(draft).items()
-    return pairs_in(
-        {name: (source, conv._replace(output_shape=())) for name, (conv, source) in convs if conv.groups == 1}
-    )
+    return pairs_in({name: (x, conv._replace(output_shape=())) for name, (conv, x) in convs if conv.groups == 1})
 
 
 def _one_in_the_other(draft: Draft) -> Iterator[Match]:
@@ -277,9 +275,8 @@ def _summed(draft: Draft, match: Match) -> Draft | None:
         recipe = {"bias": recipes[0], "times": 2} if first.bias else recipes[0]
         flops = total.flops * first.in_features / first.out_features
         before = splitting.summed_inputs(draft, match, first.input_shape, flops)
-        return splitting.replace_behind(
-            draft, match, before, product(first, ops[0].flops, ops[0].weight_nbytes, recipe)
-        )
+        op = product(first, ops[0].flops, ops[0].weight_nbytes, recipe)
+        return splitting.replace_behind(draft, match, before, op)
     whole = first._replace(in_features=first.in_features + second.in_features, bias=biased)
     twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
     weight_nbytes = max(0.0, sum(op.weight_nbytes for op in ops) - twice)

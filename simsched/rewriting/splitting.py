@@ -163,8 +163,18 @@ def joined(draft: Draft, name: str) -> Draft | None:
     axis = axis_of_concat(row.operator)
     if axis is None or not only_copies(draft, row):
         return None
+    runs: list[tuple[Source, list[int]]] = []  # inputs, those together that are slices behind each other of one tensor
+    for i, read in enumerate(row.reads):
+        source = resolved(draft, read)
+        if runs and source.slice is not None:
+            producer, before = runs[-1][0]
+            behind = (axis, source.slice[1]) if source.slice[0] == axis else None
+            if producer == source.producer and before is not None and before[::2] == behind:
+                runs[-1] = (Source(producer, (axis, before[1], source.slice[2])), [*runs[-1][1], i])
+                continue
+        runs.append((source, [i]))
     reads: list[Read] = []
-    for source, members in _runs(draft, row, axis):
+    for source, members in runs:
         shape = shape_of(draft.operator(source.producer))
         complete = source.slice is None or source.slice[1:] == (0, shape[axis])
         if len(members) > 1 and (complete or is_contiguous(shape, axis)):
@@ -175,25 +185,13 @@ def joined(draft: Draft, name: str) -> Draft | None:
     return _with_reads(draft, name, axis, reads) if len(reads) < len(row.reads) else None
 
 
-def _runs(draft: Draft, row: Row, axis: int) -> list[tuple[Source, list[int]]]:
-    """Return the inputs of a concatenation, those together that are slices behind each other of one tensor."""
-    runs: list[tuple[Source, list[int]]] = []
-    for i, read in enumerate(row.reads):
-        source = resolved(draft, read)
-        if runs and source.slice is not None:
-            producer, before = runs[-1][0]
-            behind = (axis, source.slice[1]) if source.slice[0] == axis else None
-            if producer == source.producer and before is not None and before[::2] == behind:
-                runs[-1] = (Source(producer, (axis, before[1], source.slice[2])), [*runs[-1][1], i])
-                continue
-        runs.append((source, [i]))
-    return runs
-
-
 def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Draft | None:
     """Return the draft in which a concatenation has other reads; a view or nothing stands for one that has only one."""
     row = draft.rows[name]
-    remove = [name, *_without_reader(draft, row, reads)]
+    still = [*draft.kept, *(read.producer for read in reads)]
+    before = dict.fromkeys(read.producer for read in row.reads if read.producer in draft.rows)
+    cuts = [cut for cut in before if cut not in still and slice_made(draft.rows[cut].operator) is not None]
+    remove = [name, *(cut for cut in cuts if all(reader == name for reader, _ in draft.readers[cut]))]
     first = reads[0]
     if len(reads) > 1 or not (first.slice is None or name in draft.kept or draft.can_be_sliced(name, axis)):
         shapes = tuple(sliced_shape(shape_of(draft.operator(read.producer)), read.slice) for read in reads)
@@ -203,11 +201,3 @@ def _with_reads(draft: Draft, name: str, axis: int, reads: Sequence[Read]) -> Dr
     producer = draft.operator(first.producer)
     _, begin, end = first.slice or (axis, 0, shape_of(producer)[axis])
     return draft.replace(remove, [Row(slice_of(producer, name, axis, begin, end, True), [Read(first.producer)])])
-
-
-def _without_reader(draft: Draft, row: Row, reads: Sequence[Read]) -> list[str]:
-    """Return the slices that nobody needs any more if an operator has other reads."""
-    still = [*draft.kept, *(read.producer for read in reads)]
-    before = dict.fromkeys(read.producer for read in row.reads if read.producer in draft.rows)
-    cuts = [name for name in before if name not in still and slice_made(draft.rows[name].operator) is not None]
-    return [name for name in cuts if all(reader == row.operator.name for reader, _ in draft.readers[name])]

@@ -1,6 +1,6 @@
 """LIOS: list scheduling of the slowest ready operator onto the stream where it ends first, and its random variants."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -9,17 +9,11 @@ from simsched.model import Cluster, CostModel, OpGraph, Schedule
 from simsched.schedulers.list_scheduling import Draft
 from simsched.schedulers.protocol import Rng
 
-Rank = Annotated[str, Among(("time", "upward"))]
+Key = Annotated[str, Among(("time", "upward"))]
 
 
 def lios(
-    graph: OpGraph,
-    cluster: Cluster,
-    cost: CostModel,
-    *,
-    streams: Size = 8,
-    rank: Rank = "time",
-    overheads: bool = False,
+    graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size = 8, rank: Key = "time", overheads: bool = False
 ) -> Schedule:
     """Place the ready operator of highest rank on the stream where it finishes first.
 
@@ -105,7 +99,7 @@ def lios_rand1(
     that the names mean this is our reading, as the text of the ablation was not at hand. All ready operators
     are equally likely.
     """
-    return _lios("lios-rand1", graph, cluster, cost, streams, overheads, rng=rng, random=("op",))
+    return _lios("lios-rand1", graph, cluster, cost, streams, overheads, rng=rng, random=("draw_op",))
 
 
 def lios_rand2(
@@ -114,7 +108,7 @@ def lios_rand2(
     cost: CostModel,
     *,
     streams: Size = 8,
-    rank: Rank = "time",
+    rank: Key = "time",
     overheads: bool = False,
     rng: Rng = 0,
 ) -> Schedule:
@@ -123,7 +117,7 @@ def lios_rand2(
     Parameters, errors and notes are those of `lios` and `lios_rand1`; all streams are equally likely, of more
     streams than operators as many as there are operators.
     """
-    return _lios("lios-rand2", graph, cluster, cost, streams, overheads, rank=rank, rng=rng, random=("stream",))
+    return _lios("lios-rand2", graph, cluster, cost, streams, overheads, rank=rank, rng=rng, random=("draw_stream",))
 
 
 def lios_rand(
@@ -134,7 +128,7 @@ def lios_rand(
     Parameters, errors and notes are those of `lios_rand1`; all ready operators and all streams are equally likely,
     as in `lios_rand2`.
     """
-    return _lios("lios-rand", graph, cluster, cost, streams, overheads, rng=rng, random=("op", "stream"))
+    return _lios("lios-rand", graph, cluster, cost, streams, overheads, rng=rng, random=("draw_op", "draw_stream"))
 
 
 def _lios(
@@ -149,12 +143,9 @@ def _lios(
     rng: Rng = 0,
     random: tuple[str, ...] = (),
 ) -> Schedule:
-    """Place all operators; `random` says what is chosen at random."""
+    """Place all operators; `random` names what `Draft.place` is to choose at random."""
     first = cluster if len(cluster) == 1 else Cluster(cluster.devices[:1])
     draft = Draft(scheduler, graph, first, cost, streams)
-    drawn = dict(zip(random, np.random.default_rng(rng).random((len(random), len(graph))), strict=True))
+    drawn: dict[str, Any] = dict(zip(random, np.random.default_rng(rng).random((len(random), len(graph))), strict=True))
     rank_of = draft.mean_time if rank == "time" else draft.upward_rank()
-    order = draft.place(
-        rank_of, in_turn=True, overheads=overheads, draw_op=drawn.get("op"), draw_stream=drawn.get("stream")
-    )
-    return draft.schedule(order)
+    return draft.schedule(draft.place(rank_of, in_turn=True, overheads=overheads, **drawn))

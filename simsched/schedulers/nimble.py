@@ -1,7 +1,7 @@
 """Nimble: chains of a least path cover on streams of their own, so that all that can run at once may."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -89,30 +89,22 @@ def nimble(
        NeurIPS 2020, arXiv:2012.02732.
     """
     released = mode == "impl"
-    found = assign_streams(graph, streams or ("reuse" if released else "chains"), released=released)
-    stream = np.array(found.stream)
-    src, dst = (graph.src, graph.dst) if released else found.left
+    streams = streams or ("reuse" if released else "chains")
+    stream, chains, left = assign_streams(graph, streams, released=released)
+    of_op, (src, dst) = np.array(stream), (graph.src, graph.dst) if released else left
     return captured(
-        graph, cluster, cost, graph.order_index.tolist(), found.stream, scheduler="nimble",
+        graph, cluster, cost, graph.order_index.tolist(), stream, scheduler="nimble",
         events="literal" if released else "minimal",
-        search={"chains": found.chains, "matching": len(graph) - found.chains, "meg_edges": len(found.left[0]),
-                "syncs": int((stream[src] != stream[dst]).sum())},
+        search={"chains": chains, "matching": len(graph) - chains, "meg_edges": len(left[0]),
+                "syncs": int((of_op[src] != of_op[dst]).sum())},
     )  # fmt: skip
 
 
-class Assignment(NamedTuple):
-    """Streams of operators, in graph order; how many chains there are, and the edges of the minimum equivalent graph.
+def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> tuple[list[int], int, tuple[Ints, Ints]]:
+    """Return the stream of each operator, in graph order; see `nimble`.
 
-    `left` holds the producers of those edges, and their consumers.
+    Also how many chains there are, and of the edges of the minimum equivalent graph the producers and the consumers.
     """
-
-    stream: list[int]
-    chains: int
-    left: tuple[Ints, Ints]
-
-
-def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> Assignment:
-    """Return the stream of each operator; see `nimble`."""
     n, order = len(graph), graph.order_index
     if n > _MOST_OPERATORS or n * len(graph.src) > _MOST_WORK:
         raise SchedulerError(
@@ -141,7 +133,7 @@ def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> A
     number = {s: k for k, s in enumerate(dict.fromkeys(stream))}  # by their first operators
     src = np.repeat(order, [len(row) for row in left])
     dst = order[np.array([v for row in left for v in row], np.int64)]
-    return Assignment([number[stream[p]] for p in position.tolist()], chains, (src, dst))
+    return [number[stream[p]] for p in position.tolist()], chains, (src, dst)
 
 
 def _matching(rows: list[list[int]]) -> list[int]:

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from inspect import unwrap
 from math import inf
 from types import FrameType, NoneType, UnionType
@@ -86,9 +86,7 @@ def taken(scheduler: str, function: Callable[..., Any], options: Mapping[str, An
     return {option: given[option] for option in options}
 
 
-@cache
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(function, include_extras=True)
+_hints = cache(partial(get_type_hints, include_extras=True))
 
 
 def _says_all(hint: Any) -> bool:

@@ -158,7 +158,7 @@ def test_no_other_cut_is_smaller(graph, data):
             matches[name] for name in names if name in first and any(name in reads[r] for r in names if r not in first)
         )
 
-    pieces = atoms(reads, matches, len(names))
+    pieces = atoms(reads, matches, len(names), lambda: False)
     least = min(
         capacity(first)
         for chosen in product([False, True], repeat=len(names) - 2 * kept)
@@ -174,7 +174,7 @@ def test_a_long_chain_and_a_wide_fork():
     n = 1001
     fork = {str(i): ["0"] if i else [] for i in range(n)}
     for reads in (chain(n), fork):
-        pieces = atoms(reads, {}, 40)
+        pieces = atoms(reads, {}, 40, lambda: False)
         assert all(0 < len(piece) < 40 for piece in pieces)
         assert len(pieces) <= 101
         at = {name: i for i, piece in enumerate(pieces) for name in piece}

@@ -19,10 +19,7 @@ _KEPT: Final = 4
 
 
 def atoms(
-    reads: Mapping[str, Sequence[str]],
-    matches: Mapping[str, int],
-    size_l: int,
-    stopped: Callable[[], bool] = lambda: False,
+    reads: Mapping[str, Sequence[str]], matches: Mapping[str, int], size_l: int, stopped: Callable[[], bool]
 ) -> list[tuple[str, ...]]:
     """Cut a graph where the fewest substitution matches are, until every piece has fewer than `size_l` operators.
 

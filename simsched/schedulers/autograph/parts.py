@@ -74,12 +74,8 @@ def part_of(draft: Draft, names: Iterable[str]) -> Draft:
     """
     chosen = dict.fromkeys(names)
     rows = [row for name, row in draft.rows.items() if name in chosen]
-    outside = {
-        read.producer: draft.operator(read.producer)
-        for row in rows
-        for read in row.reads
-        if read.producer not in chosen
-    }
+    producers = dict.fromkeys(read.producer for row in rows for read in row.reads)
+    outside = {name: draft.operator(name) for name in producers if name not in chosen}
     reads = dict.fromkeys(
         draft.rows[reader].reads[i]._replace(nbytes=0.0, transfer=None)
         for row in rows

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator, default_rng
 
 from simsched.base.codec import Among, Size
 from simsched.base.errors import CostError, SchedulerError, SimschedError
@@ -96,14 +97,14 @@ def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Ints:
     return found
 
 
-def change_stages(candidate: Candidate, path: Ints, rng: np.random.Generator) -> None:
+def change_stages(candidate: Candidate, path: Ints, rng: Generator) -> None:
     """Make a move around an operator, perhaps one of the critical path."""
     guided = len(path) > 0 and rng.random() < GUIDED
     op = int(path[rng.integers(len(path))]) if guided else int(rng.integers(candidate.n))
     MOVES[int(rng.integers(len(MOVES)))](candidate, op, rng)
 
 
-def restage(c: Candidate, op: int, rng: np.random.Generator) -> None:
+def restage(c: Candidate, op: int, rng: Generator) -> None:
     """Put the operator on any device and stream, in the stage before or behind its new place, or in one of its own."""
     device = int(rng.integers(c.n_devices)) if rng.random() < 0.5 else int(c.device[op])
     first = max((int(c.place[p]) + 1 for p in c.producers[op]), default=0)
@@ -124,12 +125,12 @@ def restage(c: Candidate, op: int, rng: np.random.Generator) -> None:
         c.stage[behind] += 2  # they may have been of one stage with those before
 
 
-def regroup(c: Candidate, op: int, rng: np.random.Generator) -> None:
+def regroup(c: Candidate, op: int, rng: Generator) -> None:
     """Put the operator into another group of its stage."""
     c.stream[op] = rng.integers(c.streams)
 
 
-def merge(c: Candidate, op: int, _rng: np.random.Generator) -> None:
+def merge(c: Candidate, op: int, _rng: Generator) -> None:
     """Make one of the operator's stage and the next of its device; what depends on each other shares a group."""
     device, stage = int(c.device[op]), int(c.stage[op])
     later = (c.device == device) & (c.stage > stage)
@@ -143,7 +144,7 @@ def merge(c: Candidate, op: int, _rng: np.random.Generator) -> None:
             c.stream[i] = c.stream[beside[0]]
 
 
-def split(c: Candidate, op: int, _rng: np.random.Generator) -> None:
+def split(c: Candidate, op: int, _rng: Generator) -> None:
     """Begin a new stage with the operator."""
     c.stage[(c.device == c.device[op]) & (c.place >= c.place[op])] += 1
 
@@ -223,13 +224,7 @@ class Arm:
     """
 
     def __init__(
-        self,
-        start: Start,
-        cluster: Cluster,
-        cost: CostModel,
-        tools: Tools,
-        rng: np.random.Generator,
-        deadline: Deadline,
+        self, start: Start, cluster: Cluster, cost: CostModel, tools: Tools, rng: Generator, deadline: Deadline
     ) -> None:
         self.name, self._rng, self._deadline, plan = start.name, rng, deadline, start.plan
         n_streams = np.bincount(np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31)  # of each device
@@ -265,7 +260,7 @@ class Arm:
         int
             The evaluations it took.
         """
-        rows, spent, look, still, accepted = self.candidate.rows, 0, 0, 0, 0
+        rows, rng, spent, look, still, accepted = self.candidate.rows, self._rng, 0, 0, 0, 0
         path = np.zeros(0, np.int64)
         rows[:] = self._now[:] = self._kept
         self.makespan = self.best
@@ -279,17 +274,15 @@ class Arm:
                 continue
             temperature = self.best * hot * (cold / hot) ** (spent / evaluations)
             if self._walk is None:
-                change_stages(self.candidate, path, self._rng)
+                change_stages(self.candidate, path, rng)
             else:
-                self._walk.change(path, temperature, self._rng)
+                self._walk.change(path, temperature, rng)
             if np.array_equal(rows, self._now):
                 still += 1
                 continue
             still, spent = 0, spent + 1
             found = self._evaluate()
-            if found <= self.makespan or (
-                found < inf and self._rng.random() < exp((self.makespan - found) / temperature)
-            ):
+            if found <= self.makespan or (found < inf and rng.random() < exp((self.makespan - found) / temperature)):
                 self.makespan, self._now[:] = found, rows
                 self.accepted += 1
                 if found < self.best:
@@ -413,7 +406,7 @@ def search(
     (40.0, 20.0)
     """
     given, more = require_starts("starts", starts), require_starts("also", also)
-    rng, began = np.random.default_rng(rng), running_time()
+    rng, began = default_rng(rng), running_time()
     with Deadline("search", time_limit) as deadline:
         found: list[Start] = []
         for one in (*(given or FAST), *more):  # schedules that were given are there anyway
