@@ -24,13 +24,12 @@ import numpy as np
 
 from simsched.base.errors import BackendError, CostError, ScheduleError, SchedulerError, SimschedError
 from simsched.bounds import lower_bound
-from simsched.calibration.evidence import spans_of
 from simsched.calibration.training import random_schedule
 from simsched.experiments.result import printed, table_of
 from simsched.model import EXECUTIONS, LAUNCH, Cluster, Device, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.backend import Backend
 from simsched.model.profile import Replay
-from simsched.model.trace import COPY, KERNEL
+from simsched.model.trace import COPY, KERNEL, spans_of
 from simsched.schedulers import Scheduler, resolve, schedule, scheduler_name
 from simsched.simulator import simulate
 

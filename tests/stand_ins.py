@@ -12,11 +12,10 @@ from hwbackend.microbenchmarks import schedules
 from hwbackend.preparing import environment
 from hwbackend.synth import realised
 from simsched.calibration import Calibration
-from simsched.calibration.evidence import spans_of
 from simsched.model import default_cost
 from simsched.model.backend import prepared
 from simsched.model.profile import MeasuredOperator, Profile, Replay
-from simsched.model.trace import measured_trace
+from simsched.model.trace import measured_trace, spans_of
 from validation.hardware.sections import Plan
 
 TINY = Plan(

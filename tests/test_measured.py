@@ -9,12 +9,11 @@ from strategies import graphs
 
 import simsched as ss
 from simsched.base.errors import BackendError, CostError, FormatError, ProgramError, ScheduleError
-from simsched.calibration.evidence import spans_of
 from simsched.calibration.training import random_schedule
 from simsched.model import EXECUTIONS, Edge, Kernel, Operator, OpGraph, operator_times
 from simsched.model.cluster import DEVICES
 from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Provenance
-from simsched.model.trace import measured_trace
+from simsched.model.trace import measured_trace, spans_of
 
 A100 = ss.Cluster.preset("a100").devices[0]
 

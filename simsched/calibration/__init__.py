@@ -7,7 +7,7 @@ returns is a cost model, has the fitted cluster, and says how far it can be trus
 from simsched.calibration.calibrate import calibrate, recalibrate
 from simsched.calibration.calibration import Calibration, Error, read_target
 from simsched.calibration.evidence import ALONE, MICROBENCHMARKS, Residual
-from simsched.calibration.parameters import ParameterRow
+from simsched.calibration.fitting import ParameterRow
 
 __all__ = [
     "ALONE", "MICROBENCHMARKS", "Calibration", "Error", "ParameterRow", "Residual", "calibrate", "read_target",

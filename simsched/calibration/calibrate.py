@@ -2,17 +2,17 @@
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from math import hypot
 from typing import Final
 
 import numpy as np
 
 from simsched.base.errors import CalibrationError
 from simsched.base.numeric import is_number
+from simsched.calibration import fitting
 from simsched.calibration.calibration import Calibration, require_same, scales_of
 from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, Values, with_shares
-from simsched.calibration.fitting import Fit, fit
 from simsched.calibration.microbenchmarks import microbenchmarked
-from simsched.calibration.parameters import SHARING, Beliefs, beliefs_of, identified, inflated, with_rows, with_values
 from simsched.model import Cluster, Floats, OpGraph
 from simsched.model.profile import Profile, Replay
 
@@ -130,16 +130,16 @@ def recalibrate(
 def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
     """Return a calibration after its last stage, the runs of the graph in place, if there are any."""
     rows, graph = start.microbenchmarked, start.graph
-    cluster = with_rows(start.prior, rows)
+    cluster = fitting.with_values(start.prior, fitting.identified(rows))
     if not runs:
         scales = {} if graph is None else scales_of(graph, start.times, cluster.devices[0])
         return replace(start, cluster=cluster, scales=scales)
     seen = [run for run, hidden in zip(runs, unseen, strict=True) if not hidden]
     graph = with_shares(runs[0].graph if graph is None else graph, seen)
     seen = [run.over(graph) for run in seen]
-    found, fitted_times = refit(seen, cluster, beliefs_of(start.prior, rows), identified(rows))
+    found, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified(rows))
     rows = found.updated(rows)
-    cluster = with_rows(start.prior, rows)
+    cluster = fitting.with_values(start.prior, fitting.identified(rows))
     times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
     scales = scales_of(graph, times, cluster.devices[0])
     fitted = replace(start, cluster=cluster, graph=graph, times=times, scales=scales, parameters=rows)
@@ -304,8 +304,8 @@ def _middle(values: Floats, weights: Floats, spread: Floats) -> float:
 
 
 def refit(
-    runs: Sequence[MeasuredRun], cluster: Cluster, beliefs: Beliefs, identified: Container[str]
-) -> tuple[Fit, Floats]:
+    runs: Sequence[MeasuredRun], cluster: Cluster, beliefs: fitting.Beliefs, identified: Container[str]
+) -> tuple[fitting.Fit, Floats]:
     """Fit times of operators and parameters of devices to runs of a graph, by turns.
 
     Parameters
@@ -326,10 +326,13 @@ def refit(
     numpy.ndarray
         Times of the operators in us, shape (n_ops,).
     """
-    wanted = [name for name in beliefs if name in SHARING or (name not in identified and _matters(name, runs))]
-    before = inflated({name: beliefs[name] for name in wanted})
+    wanted = [name for name in beliefs if name in fitting.SHARING or (name not in identified and _matters(name, runs))]
+    before = {}
+    for name in wanted:  # what microbenchmarks say is less sure in place
+        parameter, (mean, spread) = fitting.PARAMETERS[name], beliefs[name]
+        before[name] = fitting.Belief(mean, min(hypot(spread, parameter.in_place), parameter.spread))
     telling = [run for run in runs if run.is_concurrent]
-    if not telling or any(name not in SHARING for name in wanted):
+    if not telling or any(name not in fitting.SHARING for name in wanted):
         telling = list(runs)
     groups = np.repeat(np.arange(len(telling)), 1 + len(runs[0].graph))
     times, found = operator_times(runs, cluster), None
@@ -337,10 +340,19 @@ def refit(
         known = times
 
         def residuals(values: Values, known: Floats = known) -> Floats:
-            return _residuals(telling, with_values(cluster, values), known)
+            tried = fitting.with_values(cluster, values)
+            rows: list[Floats] = []
+            for run in telling:
+                spans = run.simulated(tried, known)
+                measured, simulated = run.durations(tried.devices[0].gap), run.by_operator(spans)
+                both = (measured > 0) & (simulated > 0)
+                whole = np.log(spans.makespan / run.measured) / np.hypot(_MAKESPAN, run.noise)
+                durations = np.log(np.divide(simulated, measured, out=np.ones_like(measured), where=both)) / _DURATION
+                rows.append(np.append(whole, durations))
+            return np.concatenate(rows)
 
-        found = fit(residuals, groups, before, identified, near=None if found is None else found.beliefs)
-        times = operator_times(runs, with_values(cluster, found.values), times)
+        found = fitting.fit(residuals, groups, before, identified, near=None if found is None else found.beliefs)
+        times = operator_times(runs, fitting.with_values(cluster, found.values), times)
     assert found is not None
     return found, times
 
@@ -354,15 +366,3 @@ def _matters(name: str, runs: Sequence[MeasuredRun]) -> bool:
     if name == "barrier":
         return any(run.program.execution == "stages" for run in runs)
     return True
-
-
-def _residuals(runs: Sequence[MeasuredRun], cluster: Cluster, times: Floats) -> Floats:
-    rows: list[Floats] = []
-    for run in runs:
-        found = run.simulated(cluster, times)
-        measured, simulated = run.durations(cluster.devices[0].gap), run.by_operator(found)
-        known = (measured > 0) & (simulated > 0)
-        durations = np.log(np.divide(simulated, measured, out=np.ones_like(measured), where=known)) / _DURATION
-        whole = np.log(found.makespan / run.measured) / np.hypot(_MAKESPAN, run.noise)
-        rows.append(np.concatenate([[whole], durations]))
-    return np.concatenate(rows)

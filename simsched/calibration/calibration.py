@@ -14,7 +14,7 @@ from simsched.base.errors import CalibrationError, FormatError
 from simsched.base.io import read_json
 from simsched.base.numeric import grouped
 from simsched.calibration.evidence import HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual
-from simsched.calibration.parameters import RATES, RETIRED, ParameterRow
+from simsched.calibration.fitting import RATES, RETIRED, ParameterRow
 from simsched.model import Cluster, Device, Floats, Indices, Operator, OpGraph, Target, default_cost, roofline
 
 _MISSED: Final = 0.1  # part of a microbenchmark by which it is missed

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simsched.base.codec import Among, Checked, Count, Gaps, aside, brief
 from simsched.base.errors import CalibrationError, ProgramError
@@ -16,7 +15,7 @@ from simsched.model import EXECUTIONS, LAUNCH, Cluster, Floats, Ints, OpGraph, P
 from simsched.model.profile import Replay
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
-from simsched.model.trace import COPY, KERNEL, Trace
+from simsched.model.trace import Spans, spans_in, spans_of
 from simsched.simulator.prepared import Plan
 from simsched.simulator.workload import demand_of, launch_devices
 
@@ -32,18 +31,6 @@ _KEPT: Final = "_asked"  # where a run keeps what its launches last asked for
 _OF_PROGRAM: Final = (
     "execution", "n_events", "thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own",
 )  # fmt: skip
-
-
-class Spans(NamedTuple):
-    """When the launches and copies of a run began and ended, us: arrays of shape (n, 2), by row of the program's."""
-
-    launches: Floats
-    copies: Floats
-
-    @property
-    def makespan(self) -> float:
-        """When the last of them ended."""
-        return float(max(self.launches[:, 1].max(initial=0.0), self.copies[:, 1].max(initial=0.0)))
 
 
 FITTED, HELD_OUT = "fit", "held-out"
@@ -262,7 +249,7 @@ class MeasuredRun(Checked):
         """Return what the simulator says of the program with operators of these times in us."""
         plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
         columns, _ = plan.trace_columns(self._launches(cluster, times))
-        return _spans(self.program, columns)
+        return spans_in(self.program, columns)
 
     def makespan(self, cluster: Cluster, times: Floats) -> float:
         """Return the simulated makespan in us with operators of these times."""
@@ -281,19 +268,6 @@ class MeasuredRun(Checked):
             kept = self.__dict__[_KEPT] = (times, asked, found)
         rows: Array = kept[2]
         return rows
-
-
-def spans_of(trace: Trace) -> Spans:
-    """Return when the launches and copies of a trace ran."""
-    return _spans(trace.program, {name: getattr(trace, name) for name in ("kind", "item", "start", "end")})
-
-
-def _spans(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Spans:
-    found = Spans(np.zeros((len(program.graph.launch_op), 2)), np.zeros((len(program.copies.op), 2)))
-    for kind, spans in zip((KERNEL, COPY), found, strict=True):
-        rows = np.flatnonzero(columns["kind"] == kind)
-        spans[columns["item"][rows]] = np.column_stack([columns["start"][rows], columns["end"][rows]])
-    return found
 
 
 def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.numeric import grouped
-from simsched.calibration import parameters
-from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Spans, Values
-from simsched.calibration.fitting import fit
+from simsched.calibration import fitting
+from simsched.calibration.evidence import ALONE, MeasuredRun, Residual, Values
 from simsched.model import Cluster, Floats, Ints, Operator, OpGraph
+from simsched.model.trace import Spans
 from simsched.simulator.workload import demand_on
 
 _CLOCK: Final = 0.3  # us: what a measured time is never better known than
@@ -18,12 +18,12 @@ _DEVIATIONS: Final = {"overhead/": (0.01, 0.01), "pair/": (0.03, 0.1), "transfer
 """Relative standard deviations of the first number that a run says, and of the others, beside that."""
 
 _STAGES: Final[Mapping[str, Sequence[str]]] = {
-    "overhead/": [name for name in parameters.OVERHEADS if name != "copy"], "solo/": parameters.SOLO,
-    "pair/": parameters.SHARING, "transfer/": ("copy", *parameters.LINKS, "copy_rate"),
+    "overhead/": [name for name in fitting.OVERHEADS if name != "copy"], "solo/": fitting.SOLO,
+    "pair/": fitting.SHARING, "transfer/": ("copy", *fitting.LINKS, "copy_rate"),
 }  # fmt: skip
 """How the names of the runs of each stage begin, and the parameters that it fits."""
 
-Rows = tuple[parameters.ParameterRow, ...]
+Rows = tuple[fitting.ParameterRow, ...]
 
 
 def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
@@ -34,19 +34,20 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
     Each stage begins with what the ones before it found, and says more of the same parameters or of others. A kernel
     takes the time that was measured in that very run, in ``pair/`` runs where it ran alone.
     """
-    rows = parameters.prior_rows(cluster)
+    rows = fitting.prior_rows(cluster)
     for kind, names in _STAGES.items():
         mine = [run for run in runs if run.name.startswith(kind)]
         said = SoloRuns(mine) if kind == "solo/" else SimulatedRuns(mine, kind)
         if len(said.groups):
-            base, beliefs = parameters.with_rows(cluster, rows), parameters.beliefs_of(cluster, rows)
+            known, beliefs = fitting.identified(rows), fitting.beliefs_of(cluster, rows)
+            base = fitting.with_values(cluster, known)
 
             def residuals(values: Values, said: SoloRuns | SimulatedRuns = said, base: Cluster = base) -> Floats:
-                return said.residuals(parameters.with_values(base, values))
+                return said.residuals(fitting.with_values(base, values))
 
             before = {name: beliefs[name] for name in names if name in beliefs}
-            rows = fit(residuals, said.groups, before, parameters.identified(rows)).updated(rows)
-    fitted = parameters.with_rows(cluster, rows)
+            rows = fitting.fit(residuals, said.groups, before, known).updated(rows)
+    fitted = fitting.with_values(cluster, fitting.identified(rows))
     return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, _alone(run))) for run in runs)
 
 

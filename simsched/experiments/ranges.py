@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from simsched.calibration import Calibration
-from simsched.calibration.parameters import SMALLEST, with_values
+from simsched.calibration.fitting import SMALLEST, with_values
 from simsched.experiments.result import Doubt
 from simsched.model import Floats, Indices, Operator, OpGraph, Program
 from simsched.model.cluster import PRIORS, Cluster, Device

@@ -261,7 +261,8 @@ class Program(Columnar, Document):
         if not isinstance(other, Program):
             return NotImplemented
         mine, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
-        alike = mine == theirs and self.graph == other.graph and same_columns(self, other, _COLUMNS)
+        columns = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
+        alike = mine == theirs and self.graph == other.graph and same_columns(self, other, columns)
         return alike and same_columns(self.copies, other.copies, Copies._fields)
 
     def __repr__(self) -> str:
@@ -413,9 +414,6 @@ class Program(Columnar, Document):
             lead=[row.lead for row in every] if any(row.lead for row in every) else None,
             own=column_of(row.own for row in every) if any(row.own is not None for row in every) else None,
         ).check()  # fmt: skip
-
-
-_COLUMNS: Final = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
 
 
 def _argument(

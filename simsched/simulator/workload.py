@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, SimulationError
 from simsched.base.units import TIE
-from simsched.model import LAUNCH, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Program, Schedule, placed_times
+from simsched.model import LAUNCH, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Program, Schedule
 from simsched.model.cluster import footprint, occupancy
+from simsched.model.costmodel import placed_times
 from simsched.model.graph.columns import Indices, Ints
 from simsched.model.graph.opgraph import with_times
 from simsched.simulator.contention import Solo, find_units

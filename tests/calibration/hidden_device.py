@@ -7,11 +7,10 @@ from stand_ins import SimulatedBackend
 
 import simsched as ss
 from hwbackend import profiling
-from simsched.calibration.evidence import spans_of
 from simsched.model.backend import prepared
 from simsched.model.cluster import occupancy
 from simsched.model.profile import Replay
-from simsched.model.trace import measured_trace
+from simsched.model.trace import measured_trace, spans_of
 from simsched.simulator.workload import solo_units
 
 PRIOR = ss.Cluster.preset("a100").replace_devices(saturating_warps=24.0)

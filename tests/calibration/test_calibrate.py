@@ -11,11 +11,11 @@ from hidden_device import HIDDEN, PRIOR, HiddenDevice
 import simsched as ss
 from simsched.base.errors import CalibrationError, SimschedError
 from simsched.calibration import Calibration, calibrate, recalibrate
-from simsched.calibration.evidence import MeasuredRun, spans_of
+from simsched.calibration.evidence import MeasuredRun
 from simsched.calibration.training import random_schedule
 from simsched.model.graph import Edge, Operator, OpGraph
 from simsched.model.profile import MeasuredDevice, MeasuredOperator, Profile
-from simsched.model.trace import measured_trace
+from simsched.model.trace import measured_trace, spans_of
 from workloads.registry import load
 
 DRAWN = load("random:layered", n_ops=8, n_layers=3, n_edges=12)

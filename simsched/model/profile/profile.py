@@ -6,8 +6,6 @@ from functools import cached_property
 from math import fsum
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from simsched.base.codec import Amount, Checked, Count, Document, Name, brief
 from simsched.base.errors import CostError, FormatError
 from simsched.base.io import naming
@@ -16,7 +14,7 @@ from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Kernel, Operator, OpGraph
 from simsched.model.profile.measured import MeasuredDevice, MeasuredKernel, MeasuredOperator, Times, quantile
 from simsched.model.program import Issued, Program
-from simsched.model.trace import COPY, KERNEL, Trace, measured_trace
+from simsched.model.trace import Trace, measured_trace, spans_of
 
 _PICOSECONDS: Final = 6  # digits after the point that a time in us is written with
 _SMALLEST_SHARE: Final = 1e-12  # of a kernel too short for its time to be seen, because a share is never 0
@@ -176,22 +174,11 @@ class NumberedRun(_Run):
 
 def _measured(replay: Replay) -> dict[str, Any]:
     """Return what a replay holds besides its program and cluster; times to a picosecond."""
+    launches, copies = (times.round(_PICOSECONDS).tolist() for times in spans_of(replay.trace))
     return {
         "name": replay.name, "latency": replay.latency, "max_relative_error": replay.max_relative_error,
-        "environment": replay.environment,
-        "launches": _times(replay.trace, KERNEL, len(replay.program.graph.launch_op)),
-        "copies": _times(replay.trace, COPY, len(replay.program.copies.op)),
+        "environment": replay.environment, "launches": launches, "copies": copies,
     }  # fmt: skip
-
-
-def _times(trace: Trace, kind: int, count: int) -> list[list[float]]:
-    """Return start and end of each launch or copy in us."""
-    found = np.zeros((count, 2))
-    rows = np.flatnonzero(trace.kind == kind)
-    found[trace.item[rows], 0] = trace.start[rows]
-    found[trace.item[rows], 1] = trace.end[rows]
-    times: list[list[float]] = found.round(_PICOSECONDS).tolist()
-    return times
 
 
 @dataclass(frozen=True, slots=True)

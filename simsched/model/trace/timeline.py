@@ -24,7 +24,7 @@ _COLUMNS: Final = {
     "kind": np.int8, "item": np.int64, "op": np.int64, "device": np.int64, "stream": np.int64,
     "start": np.float64, "end": np.float64, "ready": np.float64, "solo": np.float64, "cause": np.int64,
 }  # fmt: skip
-Spans = Callable[[], tuple[Mapping[str, npt.NDArray[Any]], Sequence["Load"]]]
+Maker = Callable[[], tuple[Mapping[str, npt.NDArray[Any]], Sequence["Load"]]]
 SpanRow = tuple[int, int, int, int, int, float, float, float, float, int]
 
 
@@ -120,7 +120,7 @@ class Timeline(Columnar):
         return trace
 
     @classmethod
-    def deferred(cls, program: Program, cluster: Cluster, makespan: float, spans: "Spans") -> Self:
+    def deferred(cls, program: Program, cluster: Cluster, makespan: float, spans: "Maker") -> Self:
         """Make a trace whose makespan is known and whose spans are made when something asks for them.
 
         Parameters

@@ -1,11 +1,11 @@
 """`Trace`: what ran when, simulated or measured, and what follows from it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -280,6 +280,32 @@ class Trace(Timeline):
     def gantt(self, path: str | os.PathLike[str] | None = None, *, measured: "Trace | None" = None) -> Any:
         """Draw the trace, above a measured one, and return matplotlib axes; with a path, write it (PNG, SVG, PDF)."""
         return VIEWS["gantt"](self, path, measured=measured)
+
+
+class Spans(NamedTuple):
+    """When the launches and copies of a run began and ended, us: arrays of shape (n, 2), by row of the program's."""
+
+    launches: Floats
+    copies: Floats
+
+    @property
+    def makespan(self) -> float:
+        """When the last of them ended."""
+        return float(max(self.launches[:, 1].max(initial=0.0), self.copies[:, 1].max(initial=0.0)))
+
+
+def spans_of(trace: Trace) -> Spans:
+    """Return when the launches and copies of a trace ran."""
+    return spans_in(trace.program, {name: getattr(trace, name) for name in ("kind", "item", "start", "end")})
+
+
+def spans_in(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Spans:
+    """Return when the launches and copies of a program ran, given columns of a trace."""
+    found = Spans(np.zeros((len(program.graph.launch_op), 2)), np.zeros((len(program.copies.op), 2)))
+    for kind, spans in zip((KERNEL, COPY), found, strict=True):
+        rows = np.flatnonzero(columns["kind"] == kind)
+        spans[columns["item"][rows]] = np.column_stack([columns["start"][rows], columns["end"][rows]])
+    return found
 
 
 def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, copies: npt.ArrayLike = ()) -> Trace:
