@@ -94,9 +94,7 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError):
         return False
-    if os.fspath(path).startswith(("/dev/std", "/dev/fd/")):
-        return True
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return os.fspath(path).startswith(("/dev/std", "/dev/fd/")) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:

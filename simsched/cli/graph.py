@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from inspect import Parameter, signature
 from typing import Annotated, Any, Final
 
 import simsched as ss
 from simsched.base.errors import FormatError, SchedulerError, UnknownNameError
-from simsched.base.io import write_file
 from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
 from simsched.cli import options as opt
 from simsched.cli import printing as out
@@ -37,11 +35,8 @@ def show(
     else:
         shown = graph.plan(cluster) if chosen else graph.found()
     facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
-
-    def write(draw: str, path: str) -> None:
-        write_file(path, getattr(ss, draw)(shown))
-
-    pictures = [("picture", svg, partial(write, "to_svg")), ("picture", dot, partial(write, "to_dot"))]
+    pictures = [("picture", svg, lambda path: ss.to_svg(shown, path)),
+                ("picture", dot, lambda path: ss.to_dot(shown, path))]  # fmt: skip
     out.tell_facts(facts, pictures, as_json=as_json)
 
 
@@ -65,9 +60,7 @@ def convert(
 
 def list_(
     kind: Annotated[str, argument("KIND", "workloads, gpus (and links), formats or backends.")],
-    schema: Annotated[
-        Text, option("Of formats: print a JSON Schema, such as simsched.graph.", metavar="FORMAT")
-    ] = None,
+    schema: Annotated[Text, option("Of formats: print a JSON Schema, as of simsched.graph.", metavar="FORMAT")] = None,
 ) -> None:
     """List what there is: workloads and their parameters, preset devices and links, file formats, or backends.
 

@@ -8,7 +8,6 @@ from simsched.base.errors import ClusterError, FormatError
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, Texts, argument, drawn, file, option, written
-from simsched.cli.printing import progress
 from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def profile(
     """
     runner = backend.make()
     dag = runner.realise(graph.read())
-    with progress(1 + microbenchmarks) as tell:
+    with out.progress(1 + microbenchmarks) as tell:
         tell("profile")
         found = runner.profile(dag, in_situ=in_situ, rng=seed)
         if microbenchmarks:
@@ -116,7 +115,7 @@ def replay(
     runner, upon = backend.make(), None if cluster is None else read_target(cluster)
     if upon is not None and [d.sms for d in bare(upon).devices] != [d.sms for d in runner.cluster.devices]:
         raise ClusterError(f"{cluster} is of other devices than those of the backend {runner.name!r}; calibrate these")
-    with progress(1) as tell:
+    with out.progress(1) as tell:
         tell("replay")
         run = runner.replay(found, repeats=repeats, warmup=warmup)
     if result.output is not None:  # before anything else can fail
@@ -140,9 +139,7 @@ def validate(
     as_json: opt.Json = False,
     scatter: Annotated[Text, drawn("Plot predicted against measured: .png, .svg or .pdf.")] = None,
     gantt: Annotated[Text, drawn("Draw the predicted beside the measured trace of the simulator's choice.")] = None,
-    resume: Annotated[
-        Text, option("Keep measurements there, and make none that is there already.", metavar="FOLDER")
-    ] = None,
+    resume: Annotated[Text, option("Keep measurements there, and make none anew.", metavar="FOLDER")] = None,
     output: Annotated[Text, written("Write the last calibration to a JSON file.", "--output", "-o")] = None,
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
@@ -156,7 +153,7 @@ def validate(
 
     dag, runner = graph.read(), backend.make()
     asked = opt.read_schedulers(schedulers, dag)
-    with progress(2 + rounds * (len(asked) + held_out)) as tell:
+    with out.progress(2 + rounds * (len(asked) + held_out)) as tell:
         found = validate(
             dag, runner, asked, rounds=rounds, training=training, random_held_out=held_out, repeats=repeats,
             warmup=warmup, rng=seed, folder=resume, progress=tell,

@@ -231,7 +231,6 @@ Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
 Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
 Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
-JITTER_AT = 1
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
 JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000)
 Jitter = Annotated[float | None, JITTER]

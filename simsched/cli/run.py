@@ -19,14 +19,14 @@ import typer
 from simsched.base.errors import SimschedError
 from simsched.cli.options import BrokenSchedulerError, described, expanded
 
+# module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
 _HOME: Final = {
-    "schedule": ("compare", "schedule", "simulate", "check"),
-    "ask": ("advise", "whatif", "sweep", "sensitivity", "explain", "breakeven", "robust", "throughput"),
-    "report": ("report",),
+    "schedule": ("compare", "schedule", "simulate", "check", "advise", "whatif", "sweep", "sensitivity", "explain",
+                 "breakeven", "robust", "throughput", "report"),
     "measure": ("profile", "calibrate", "replay", "validate", "replay-trace"),
     "graph": ("show", "convert", "list"),
     "study": ("study",),
-}  # module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
+}  # fmt: skip
 _FAILED, _DEFECT = 2, 70
 _INTERRUPTED = 130  # what some versions of typer make of Ctrl-C
 

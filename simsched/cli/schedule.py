@@ -1,15 +1,24 @@
-"""Commands that schedule and simulate."""
+"""Commands that schedule and simulate, that ask what would be, why and how robust, and that report what was found."""
 
-from typing import Annotated, Final
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import simsched as ss
-from simsched.base.errors import SimulationError
+from simsched.base.errors import FileError, FormatError, SimulationError, WhatIfError
+from simsched.base.io import naming, read_json
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, argument, option, read_name, written
+from simsched.cli.options import Text, Texts, argument, drawn, option, read_name, written
 
 LARGE: Final = 1_000_000
 """Instructions beyond which spans, which take gigabytes then, are made for pictures alone."""
+Parameter = Annotated[str, argument("PARAMETER", "Such as link.bandwidth, gpus or overhead.launch; see whatif --set.")]
+Plot = Annotated[Text, drawn("Draw it: .png, .svg or .pdf.")]
 
 
 def compare(
@@ -94,3 +103,226 @@ def check(
         found = check_scheduler(read_name(name))
     out.tell(found.to_dict, [found.table], [], as_json=as_json)
     found.require()
+
+
+@dataclass(frozen=True)
+class Question(opt.Plan):
+    """What is asked about, and what is to be different."""
+
+    changes: Annotated[Texts, option(
+        "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
+        "operators.conv.speed*=1.3, rebuild.batch=16, fuse=A,B, remove=A, ...; repeatable.", "--set", metavar="CHANGE",
+    )] = None  # fmt: skip
+    reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
+
+    def ask(self, target: opt.Target) -> "ss.WhatIf":
+        """Return the question."""
+        from simsched.experiments.whatif import parse_change
+        from workloads import load_kind
+
+        found = self.found(anew=self.reschedule)
+        scheduler = None if self.scheduler is None else opt.read_scheduler(self.scheduler)
+        load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
+        options = opt.read_options(self.option)
+        asked = ss.what_if(found, target.read(), self.reschedule, scheduler=scheduler, options=options, load=load)
+        for text in self.changes or []:
+            change = parse_change(text)
+            asked = asked.set(change.parameter, change.given)
+        return asked
+
+
+def _values(parameter: str, text: str) -> list[Any]:
+    """Return the values of a list: factors as in ``0.5,1,2``, values as in ``=5us,=10us`` or ``300GB/s,600GB/s``."""
+    from simsched.experiments.whatif import parse_change
+    from simsched.experiments.whatif.changes import is_taken_as_is
+
+    values = []
+    for part in (each.strip() for each in text.split(",")):
+        if not part:
+            raise WhatIfError(f"values {text!r} of {parameter}: one is empty; give a list such as 0.5,1,2")
+        is_factor = not is_taken_as_is(parameter) and part[0] != "=" and not part[-1].isalpha()
+        values.append(parse_change(f"{parameter}{'*=' if is_factor else '='}{part.removeprefix('=')}").given)
+    return values
+
+
+def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
+    """Say what would be if something were different: makespan and where the time goes, before and after.
+
+    With --reschedule it is also said how much comes from making the plan anew.
+    """
+    answer = plan.ask(target).answer()
+    shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
+    result.tell(
+        answer, answer.table, shares, name="answer",
+        data=lambda: {k: v for k, v in answer.to_dict().items() if k not in ("before", "kept", "after")},
+    )  # fmt: skip  # schedules and clusters are for files
+
+
+def advise(
+    graph: opt.Graph, target: opt.Target, result: opt.Result, schedulers: opt.Schedulers = "fast",
+    keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
+) -> None:  # fmt: skip
+    """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
+    cluster, dag = target.read(graph), graph.read()
+    names = opt.read_schedulers(schedulers, dag)
+    found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
+    facts = [*found.assumed.items(), ("", ""), *found.commands.items()]
+    files = [("schedule", keep, lambda path: found.plan.save(path))]
+    result.tell(found, found.table, "", facts, files=files, name="advice")
+
+
+def _shares(blame: Mapping[str, float]) -> str:
+    """Return what the time of a critical path goes to in per cent."""
+    total = sum(blame.values())
+    return ", ".join(f"{name} {100 * us / total:.1f} %" for name, us in blame.items() if us > 0) or "-"
+
+
+def sweep(
+    plan: Question, parameter: Parameter,
+    values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
+    target: opt.Target, result: opt.Result,
+    parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
+    values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None, plot: Plot = None,
+) -> None:  # fmt: skip
+    """Say how the makespan changes with a parameter, or with two."""
+    axes: list[Any] = [parameter, _values(parameter, values)]
+    if parameter2 is not None:
+        if values2 is None:
+            raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
+        axes += [parameter2, _values(parameter2, values2)]
+    found = plan.ask(target).sweep(*axes)
+    result.tell(found, files=[("picture", plot, found.plot)])
+
+
+def sensitivity(
+    plan: Question, target: opt.Target, result: opt.Result,
+    per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
+    tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
+) -> None:  # fmt: skip
+    """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
+    found = ss.sensitivity(plan.ask(target), per_operator=per_operator)
+    result.tell(found, files=[("picture", tornado, found.plot)])
+
+
+def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
+    """Say in words what bounds a schedule, and which three changes would help most."""
+    cluster = target.read()
+    found = ss.explain(plan.plan(cluster), cluster)
+    result.tell(found, str(found))
+
+
+def breakeven(
+    graph: opt.Graph, parameter: Parameter,
+    first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
+    second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
+    target: opt.Target, result: opt.Result, plot: Plot = None,
+) -> None:  # fmt: skip
+    """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
+    cluster, dag = target.read(), graph.read()
+    sides = _side(first), _side(second)
+    found = ss.breakeven(parameter, *sides, cluster, graph=dag)
+    result.tell(found, files=[("picture", plot, found.plot)])
+
+
+def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
+    """Return the schedule that a file holds, or a scheduler."""
+    from workloads.registry import split_path
+
+    if split_path(text)[0] is None:
+        return opt.read_scheduler(text)
+    found = opt.read_plan(text)
+    if not isinstance(found, ss.Schedule):
+        raise FormatError(f"{text}: give a schedule, as `simsched schedule -o` writes one, or the name of a scheduler")
+    return found
+
+
+def throughput(
+    plan: opt.Plan, target: opt.Target, result: opt.Result,
+    in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=4096)] = 1,
+) -> None:  # fmt: skip
+    """Say how many requests a schedule serves per second when one follows the other."""
+    cluster = target.read()
+    result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
+
+
+def robust(
+    graph: opt.Graph, target: opt.Target, result: opt.Result, schedulers: opt.Schedulers = "fast",
+    jitter: Annotated[float, opt.JITTER] = opt.USUAL_JITTER, seed: opt.Seed = 0,
+    samples: Annotated[int, option("Runs of each schedule.", min=1, max=opt.MOST_SAMPLES)] = 1000, box: opt.Box = None,
+) -> None:  # fmt: skip
+    """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
+    cluster = target.read()
+    compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
+    found = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
+    refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
+    result.tell(found, found.table, *refused, files=[("picture", box, found.plot)])
+
+
+def report(
+    sources: Annotated[list[str], argument(
+        "SOURCE...", "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, "
+        "replay, ...), or a GRAPH, whose schedulers are compared.")],
+    output: Annotated[str, written("HTML file to write.", "--output", "-o")],
+    target: opt.Target,
+    draws: opt.Compare,
+    title: Annotated[Text, option("Title of the page.")] = None,
+    shape: opt.Shape = None,
+    dtype: opt.Dtype = None,
+) -> None:  # fmt: skip
+    """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
+
+    A GRAPH, a schedule and a program are simulated on what --gpu, --gpus,
+    --link or --cluster say. With --cluster a replay stands beside what is
+    predicted of it.
+    """
+    from simsched.show.report.page import library, replay_sections, sections_of
+
+    graphs = [opt.Graph(source, shape, dtype) for source in sources]
+    cluster = target.read(graphs[0])
+    sections: list[Any] = []
+    advised: list[ss.Advice] = []
+    for graph in graphs:
+        found = _read(graph.graph)
+        if found is None:
+            library()  # what is missing is said before the schedulers run
+            compared, dag = draws.compare(graph, cluster), graph.read()
+            names, options = opt.read_schedulers(draws.schedulers, dag), target.text()
+            found = ss.advise(dag, cluster, names, comparison=compared, source=graph.spec, options=options)
+            advised.append(found)
+        if isinstance(found, ss.Schedule | ss.Program):
+            found = ss.simulate(found, cluster)
+        predicted = isinstance(found, ss.Replay) and target.cluster is not None
+        with naming(graph.graph):
+            sections += replay_sections(found, ss.simulate(found.program, cluster)) if predicted else sections_of(found)
+    text = ss.write_report(sections, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
+    print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
+    for advice in advised:
+        out.print_pairs([(f"{advice.graph} on {advice.cluster}", advice.best), *advice.commands.items()])
+        print("\n".join(advice.verdict))
+    for line in (line for graph in graphs for line in graph.traced_lines()):
+        print(line)
+
+
+def _read(source: str) -> Any:
+    """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown."""
+    from simsched.experiments.accuracy import NAME, Accuracy
+    from simsched.experiments.documents import DOCUMENTS
+    from simsched.experiments.study.store import STUDY
+    from workloads.formats import format_of
+    from workloads.registry import split_path
+
+    if Path(source, STUDY).exists():
+        return ss.Results.open(source)
+    if Path(source, NAME).exists():
+        return Accuracy.load(source)
+    if Path(source).is_dir():
+        raise FileError(
+            f"{source}: neither a study, as `simsched study run` writes one, nor a finished validation, as "
+            "`simsched validate --resume FOLDER` does"
+        )
+    path, settings = split_path(source)
+    data = read_json(path) if path is not None and not settings and format_of(path) == "simsched" else None
+    kind = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in DOCUMENTS or kind == "simsched.graph":
+        return None
+    return DOCUMENTS[kind].from_dict(data, source)

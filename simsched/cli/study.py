@@ -14,7 +14,6 @@ from simsched.base.io import write_file
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, argument, option, read_name, written
-from simsched.cli.printing import watched
 
 study = typer.Typer(
     name="study", help="Run many graphs, clusters and schedulers, and see what comes of it.", no_args_is_help=True
@@ -49,7 +48,7 @@ class Execution:
         names = [read_name(choice.scheduler) for choice in asked.choices if ":" in choice.scheduler]
         if names and asked.folder not in sys.path:
             sys.path.append(asked.folder)
-        with watched(asked.name) as tell:
+        with out.watched(asked.name) as tell:
             found = ss.run_study(
                 asked, folder, load=load_kind, check=check_kind, executor=executor, workers=workers, shard=self.shard,
                 progress=tell, retry=self.retry,
@@ -91,9 +90,7 @@ def table(
     """Print means and standard deviations over the seeds, or every row as CSV."""
     found = ss.Results.open(folder)
     if output is not None:
-        forms: dict[str, Any] = {
-            ".csv": partial(found.to_csv, False), ".json": found.to_json, ".parquet": found.to_parquet,
-        }  # fmt: skip
+        forms = {".csv": partial(found.to_csv, False), ".json": found.to_json, ".parquet": found.to_parquet}
         if Path(output).suffix not in forms:
             raise FileError(f"{output}: the name must end in one of {', '.join(forms)}")
         write_file(output, forms[Path(output).suffix]())

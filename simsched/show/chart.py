@@ -308,11 +308,10 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     for name in sorted(given, key=lambda name: place.get(name, len(place))):
         stem = name.partition(" ")[0]
         kind, own = _SHAPES.get(stem, _OTHERS), place.get(stem, 0)
-        colours = [COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))]
-        colours.sort(key=lambda colour: used[colour])  # stable: of those that the fewest have, its own first
-        looks = [
-            Look(colour, shape) for shape in (kind, *range(_OTHERS, SHAPES), *range(_OTHERS)) for colour in colours
-        ]
+        # stable: of those that the fewest have, its own first
+        colours = sorted((COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))), key=used.__getitem__)
+        shapes = (kind, *range(_OTHERS, SHAPES), *range(_OTHERS))
+        looks = [Look(colour, shape) for shape in shapes for colour in colours]
         found[name] = next((look for look in looks if look not in found.values()), looks[0])
         used[found[name].colour] += 1
     return {name: found[name] for name in given}

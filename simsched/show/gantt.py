@@ -133,9 +133,7 @@ def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
                 label = f"copy to {', '.join(trace.program.devices[i] for i in to)}"
                 row = replace(row, spans=copies, what="copy", label=label)
             lane = lanes(*row.bars[1:])
-            found[row.what] += [
-                replace(row, spans=row.spans[lane == k], first=not k) for k in range(lane.max(initial=-1) + 1)
-            ]
+            found[row.what] += [replace(row, spans=row.spans[lane == k], first=not k) for k in np.unique(lane).tolist()]
     hosts, compute, copying = found.values()
     if most is not None and len(compute) > most:
         compute = _shared(compute)
@@ -265,18 +263,15 @@ def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> 
 def _labels(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:
     """Write names into the bars that are wide enough, in full or from the last dot or slash on."""
     character = _CHARACTER * _FONT * ax.figure.dpi / 72 / ax.get_window_extent().width * np.ptp(ax.get_xlim()) * scale
+    look = {"ha": "center", "va": "center_baseline", "clip_on": True, "fontsize": _FONT}
     for row in rows:
         for i, code, start, end in zip(row.spans.tolist(), *(column.tolist() for column in row.bars), strict=True):
             if kinds[code].what == "kernel" and end - start > 2 * character:
                 name = row.trace.name(i)
-                for text in (name, name.replace("/", ".").rsplit(".", 1)[-1]):
-                    if (len(text) + 0.5) * character <= end - start:
-                        look = {"ha": "center", "va": "center_baseline", "clip_on": True, "fontsize": _FONT}
-                        said = ax.text(
-                            (start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look
-                        )
-                        said.set_in_layout(False)  # thousands of them would slow the layout down
-                        break
+                texts = (name, name.replace("/", ".").rsplit(".", 1)[-1])
+                for text in [text for text in texts if (len(text) + 0.5) * character <= end - start][:1]:
+                    said = ax.text((start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look)
+                    said.set_in_layout(False)  # thousands of them would slow the layout down
 
 
 def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:

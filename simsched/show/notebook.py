@@ -92,9 +92,8 @@ def _(cluster: Cluster) -> Iterator[str]:
 
 @_parts.register
 def _(drawn: Makespans) -> Iterator[str]:
-    yield _facts(
-        f"{len(drawn)} makespans", ((x, format_time(getattr(drawn, x))) for x in ("p50", "p95", "p99", "mean", "std"))
-    )
+    figures = ((name, format_time(getattr(drawn, name))) for name in ("p50", "p95", "p99", "mean", "std"))
+    yield _facts(f"{len(drawn)} makespans", figures)
 
 
 @_parts.register

@@ -145,11 +145,9 @@ def _bars(ax: Any, chart: Chart) -> float:
     at, width, height = _rows(ax, chart)
     for name, look in chart.looks.items():
         places, starts, lengths, _, errors = zip(*chart.bars(name), strict=True)
-        drawn = (
-            {"error_kw": {"elinewidth": 0.7, "capsize": 2.0, "capthick": 0.7}, "xerr": errors} if any(errors) else {}
-        )
         ax.barh([at[name, x] for x in places], lengths, width, left=starts, label=broken(str(name), _NAME), zorder=2,
-                **_fill(look), **drawn)  # fmt: skip
+                xerr=errors if any(errors) else None,
+                error_kw={"elinewidth": 0.7, "capsize": 2.0, "capthick": 0.7}, **_fill(look))  # fmt: skip
     _scale(ax.xaxis, chart.y.log)
     return height
 
