@@ -387,8 +387,7 @@ def kind_of(hint: Any) -> Kind:
     if origin in (dict, Mapping):
         return Table(kind_of(arguments[1]))
     if origin is np.ndarray:
-        whole = bool({np.int64, np.int32} & set(get_args(arguments[1])))
-        return Array(whole, Gaps in notes)
+        return Array(bool({np.int64, np.int32} & set(get_args(arguments[1]))), Gaps in notes)
     return Kind() if hint is Any else _Object(origin or hint)
 
 

@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from math import inf
 from time import monotonic
 from types import FrameType
-from typing import Final
 
-_A_MOMENT: Final = 0.01  # s
-_LONGEST_IMPORT: Final = 5.0  # s
-_IMPATIENT: Final = 1.0  # s between two presses that are meant as one
+_A_MOMENT, _LONGEST_IMPORT = 0.01, 5.0  # s
+_IMPATIENT = 1.0  # s between two presses that are meant as one
 
 
 @contextmanager

@@ -15,9 +15,7 @@ from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, argument, option, read_name, written
 
-study = typer.Typer(
-    name="study", help="Run many graphs, clusters and schedulers, and see what comes of it.", no_args_is_help=True
-)
+study = typer.Typer(name="study", help="Run many graphs, clusters and schedulers; resumable.", no_args_is_help=True)
 
 Folder = Annotated[str, argument("FOLDER", "Folder of a study, as `simsched study run` makes one.")]
 

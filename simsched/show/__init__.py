@@ -3,12 +3,10 @@
 from simsched.base.shown import VIEWS
 
 VIEWS.update(
-    {
-        "html": "simsched.show.notebook:html",
-        "gantt": "simsched.show.gantt:gantt",
-        "perfetto": "simsched.show.perfetto:to_perfetto",
-        "study": "simsched.show.study:draw_study",
-        "check of figures": "simsched.show.study:check_figures",
-        "result": "simsched.show.results:draw_result",
-    }
+    html="simsched.show.notebook:html",
+    gantt="simsched.show.gantt:gantt",
+    perfetto="simsched.show.perfetto:to_perfetto",
+    study="simsched.show.study:draw_study",
+    check_figures="simsched.show.study:check_figures",
+    result="simsched.show.results:draw_result",
 )

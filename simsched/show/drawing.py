@@ -322,8 +322,7 @@ def lay_out(
             order = np.lexsort((x[layer], wanted.round(3)))
             left = np.cumsum(room[layer][order]) - room[layer][order] / 2
             x[layer[order]] = left + isotonic_regression(wanted[order] - left).x
-    placed: Ints = np.rint(x - (x - room / 2).min()).astype(np.int64)
-    return row, placed, routes
+    return row, np.rint(x - (x - room / 2).min()).astype(np.int64), routes
 
 
 def _rows(n: int, edges: Sequence[tuple[int, int]], stage: Ints | None) -> Ints:

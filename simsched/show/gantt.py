@@ -17,10 +17,8 @@ from simsched.model.trace.timeline import lanes
 from simsched.show.chart import ink, kind_colours
 from simsched.show.paper import require_format, save_figure, style
 
-_THIN: Final = 0.5  # height of rows of copies and hosts
-_GAP: Final = 0.35  # between devices, in rows
-_MOST_COPIES: Final = 4  # rows of copies of a device, where rows are shared
-_NAMED: Final = 3  # streams of a row that several share
+_THIN, _GAP = 0.5, 0.35  # height of rows of copies and hosts, and between devices
+_MOST_COPIES, _NAMED = 4, 3  # rows of copies of a device, where rows are shared; streams of a row that several share
 # as numbers for pages
 MOST_BARS: Final = 200_000
 """Bars of a chart; of a longer run its beginning is shown."""

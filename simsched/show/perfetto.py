@@ -112,18 +112,16 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
 
 
 def _arguments(trace: Trace, i: int) -> dict[str, Any]:
-    graph, kind, op = trace.graph, trace.kind[i], int(trace.op[i])
+    graph, kind, op, row = trace.graph, trace.kind[i], int(trace.op[i]), int(trace.item[i])
     found: dict[str, Any] = {"start": float(trace.start[i]), "duration": float(trace.end[i] - trace.start[i])}
     if op >= 0:
         found["operator"] = graph.names[op]
     if kind == KERNEL:
-        row = int(trace.item[i])
-        if 0 <= row < len(trace.program.graph.launch_kernel):
-            found["kernel"] = int(trace.program.graph.launch_kernel[row])
+        if 0 <= row < len(graph.launch_kernel):
+            found["kernel"] = int(graph.launch_kernel[row])
         found |= {"kind": graph.label("kind", op), "flops": float(graph.flops[op]),
                   "nbytes": float(graph.nbytes[op]), "block": graph.label("block", op)}  # fmt: skip
     elif kind == COPY:
-        row = int(trace.item[i])
         found["to"] = trace.program.devices[trace.program.copies.device[row]]
         found["nbytes"] = float(trace.program.copies.nbytes[row])
     if kind <= COPY:

@@ -47,12 +47,9 @@ def _samples(found: "comparison.Comparison | whatif.Robustness") -> Chart:
 def _breakeven(found: "whatif.BreakEven") -> Chart:
     series = {name: dict(zip(found.factors.tolist(), us, strict=True))
               for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)}  # fmt: skip
-    chart = Chart(
-        "line", series, Axis(f"{found.parameter} (factor)", True), Axis("makespan", None),
-        f"{found.graph} on {found.cluster}", "\n".join(found.sentences()),
-        upright=tuple(each.factor for each in found.crossings),
-    )  # fmt: skip
-    return timed(chart)
+    x, y, title = Axis(f"{found.parameter} (factor)", True), Axis("makespan", None), f"{found.graph} on {found.cluster}"
+    upright = tuple(each.factor for each in found.crossings)
+    return timed(Chart("line", series, x, y, title, "\n".join(found.sentences()), upright=upright))
 
 
 def _outcome(found: "whatif.Answer | whatif.WhatIf") -> Chart:

@@ -165,7 +165,7 @@ class Study:
                 raise StudyError(f"it has more than {MOST_ROWS:,} rows; sweep fewer values, or make several of it")
             if label := twice(choice.label for choice in self.choices):
                 raise StudyError(f"scheduler {label!r} stands twice; remove one, or give it a 'label' of its own")
-        VIEWS["check of figures"](self.figure, self.source)
+        VIEWS["check_figures"](self.figure, self.source)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> "Study":
