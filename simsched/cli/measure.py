@@ -139,7 +139,7 @@ def validate(
     as_json: opt.Json = False,
     scatter: Annotated[Text, drawn("Plot predicted against measured: .png, .svg or .pdf.")] = None,
     gantt: Annotated[Text, drawn("Draw the predicted beside the measured trace of the simulator's choice.")] = None,
-    resume: Annotated[Text, option("Keep measurements there, and make none anew.", metavar="FOLDER")] = None,
+    resume: Annotated[Text, option("Keep measurements there; make only those missing.", metavar="FOLDER")] = None,
     output: Annotated[Text, written("Write the last calibration to a JSON file.", "--output", "-o")] = None,
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.

@@ -88,7 +88,9 @@ def table(
     """Print means and standard deviations over the seeds, or every row as CSV."""
     found = ss.Results.open(folder)
     if output is not None:
-        forms = {".csv": partial(found.to_csv, False), ".json": found.to_json, ".parquet": found.to_parquet}
+        forms: dict[str, Any] = {
+            ".csv": partial(found.to_csv, False), ".json": found.to_json, ".parquet": found.to_parquet,
+        }  # fmt: skip
         if Path(output).suffix not in forms:
             raise FileError(f"{output}: the name must end in one of {', '.join(forms)}")
         write_file(output, forms[Path(output).suffix]())

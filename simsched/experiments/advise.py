@@ -269,8 +269,7 @@ def _row(
     low, high, slow, fast, place = found or (None, None, None, None, None)
     return Deployment(
         name, plan.scheduler, trace.makespan, low, high, base / trace.makespan if trace.makespan else 1.0, slow, fast,
-        place,
-        tuple(requests_per_s(trace.program, cluster, k, cost) for k in IN_FLIGHT),
+        place, tuple(requests_per_s(trace.program, cluster, k, cost) for k in IN_FLIGHT),
         max(trace.peak_memory().values()), shares["launch"] + shares["sync"],
     )  # fmt: skip
 

@@ -19,8 +19,7 @@ from simsched.model.graph.opgraph import with_times
 from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
-from simsched.simulator import Makespans, simulate, simulate_many
-from simsched.simulator.simulate import require_samples
+from simsched.simulator.simulate import Makespans, require_samples, simulate, simulate_many
 from simsched.simulator.workload import Jitter, placed_operator_times
 
 SETS: Final = ("fast", "all")
@@ -398,19 +397,15 @@ class Comparison(Result, Document):
             return (row.scheduler,)
         sure = row.speedup_low is None or row.speedup_low == row.speedup_high
         between = "" if sure else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
+        speedup = "-" if row.speedup is None else f"{row.speedup:.2f}x{between}"
+        times = (row.makespan_us, *(() if self.sampling is None else (row.p50_us, row.p99_us)), row.estimate_us)
+        place = () if self.doubt is None else (str(row.place or "-"),)
         return (
-            row.scheduler,
-            time_text(row.makespan_us, unit),
-            *(time_text(us, unit) for us in (row.p50_us, row.p99_us) if self.sampling is not None),
-            time_text(row.estimate_us, unit),
-            "-" if row.speedup is None else f"{row.speedup:.2f}x{between}",
-            *(() if self.doubt is None else (str(row.place or "-"),)),
-            "-" if row.over_bound is None else f"{row.over_bound:.2f}",
-            *map(str, (row.streams, row.devices, row.syncs)),
-            format_bytes(row.peak_memory_bytes or 0.0),
-            f"{100 * (row.sm_efficiency or 0):.0f} %",
+            row.scheduler, *(time_text(us, unit) for us in times), speedup, *place,
+            "-" if row.over_bound is None else f"{row.over_bound:.2f}", str(row.streams), str(row.devices),
+            str(row.syncs), format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
             f"{row.search_s:.3f}",
-        )
+        )  # fmt: skip
 
     def _repeats(self) -> dict[str, str]:
         """Return the rows that say again what another says, with that: some differ on several GPUs alone."""

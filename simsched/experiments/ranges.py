@@ -186,9 +186,8 @@ def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clust
     kinds = [_scaled(device, factors) for device in cluster.kinds]
     devices = tuple(replace(kinds[kind], name=device.name)
                     for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True))  # fmt: skip
-    return with_values(
-        replace(cluster, devices=devices, links=links), {each.name: x for each, x in drawn.items() if not each.relative}
-    )  # fmt: skip
+    own = {each.name: x for each, x in drawn.items() if not each.relative}
+    return with_values(replace(cluster, devices=devices, links=links), own)
 
 
 def _scaled(device: Device, factors: Mapping[str, float]) -> Device:

@@ -178,9 +178,7 @@ class Later(Mapping[str, T]):
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, str) else repr(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _column(values: Sequence[Any]) -> list[Any]:

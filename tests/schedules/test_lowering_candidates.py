@@ -44,7 +44,7 @@ def scheduled(graph, columns, execution):
 
 
 def same(a, b):
-    columns = ("thread_ptr", "action", "device", "stream", "argument", "n_events", "priority", "launch_op")
+    columns = ("thread_ptr", "action", "device", "stream", "argument", "n_events", "priority")
     assert all(np.array_equal(getattr(a, name), getattr(b, name)) for name in columns)
     for name in ("op", "device", "nbytes", "transfer"):
         np.testing.assert_array_equal(getattr(a.copies, name), getattr(b.copies, name))

@@ -189,14 +189,8 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
     row |= {"wall.search_s": found.search_s, "wall.simulate_s": found.simulate_s}
-    return {name: _plain(value) for name, value in row.items()}
-
-
-def _plain(value: Any) -> Any:
-    """Return a number as JSON has it: Python's own, None if it is not finite."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if type(value) is float and not isfinite(value) else value
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
+    return {name: None if type(value) is float and not isfinite(value) else value for name, value in plain.items()}
 
 
 def _one_line(error: BaseException) -> str:
@@ -244,14 +238,7 @@ def row_key(spec: RowSpec, version: str, graph: str | None, cluster: str | None)
         Their digests. Where there is none - no graph could be made, or the process died - what the study says
         stands for them.
     """
-    content = [
-        FORMAT,
-        version,
-        [spec.root, spec.instance],
-        dict(spec.workload) if graph is None else graph,
-        dict(spec.cluster) if cluster is None else cluster,
-        dict(sorted(spec.simulation.items())),
-        spec.choice.scheduler,
-        sorted(spec.choice.options),
-    ]
+    where = dict(spec.workload) if graph is None else graph, dict(spec.cluster) if cluster is None else cluster
+    how = dict(sorted(spec.simulation.items())), spec.choice.scheduler, sorted(spec.choice.options)
+    content = FORMAT, version, [spec.root, spec.instance], *where, *how
     return sha256(json.dumps(content).encode()).hexdigest()

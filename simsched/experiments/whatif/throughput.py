@@ -1,6 +1,6 @@
 """`throughput`: how many requests per second a plan serves, several of them in flight."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,8 +16,7 @@ from simsched.model.graph.opgraph import side_by_side
 from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import KERNEL
-from simsched.simulator import simulate
-from simsched.simulator.simulate import program_for
+from simsched.simulator.simulate import program_for, simulate
 from simsched.simulator.workload import placed_operator_times
 
 _ROUNDS, _FEWEST = 10, 5  # of all slots at first, and of very many instructions
@@ -66,12 +65,13 @@ class Throughput(Finding):
     def table(self) -> Any:
         """Return the figures as a table of texts."""
         times = {"period": self.period_us, "latency": self.latency_us, "alone": self.alone_us}
-        figures = {"requests per second": f"{self.requests_per_s:,.1f}"} | {
-            k: format_time(us) for k, us in times.items()
-        }
+        rows = [
+            ("requests per second", f"{self.requests_per_s:,.1f}"),
+            *((k, format_time(us)) for k, us in times.items()),
+        ]
         note = "" if self.settled else "the period had not settled"
         title = f"{self.graph} on {self.cluster}, {self.in_flight} in flight"
-        return table_of(title, ("", "value"), figures.items(), note=note)
+        return table_of(title, ("", "value"), rows, note=note)
 
 
 def throughput(
@@ -281,11 +281,13 @@ def repeated(
     on which the next one begins wait for it. Where one stream is both, it takes no event. O(requests (V + E)).
     """
     slots, launched = len(starts), 0 if graph_launch is None else requests
-    before, behind, n_events = _joins(program, slots, requests, launched > 0)
+    width = np.zeros(len(program.devices), np.int64)  # streams of a request on each device, to the last one in use
+    np.maximum.at(width, program.device, program.stream.astype(np.int64) + 1)
+    before, behind, n_events = _joins(program, width.tolist(), slots, requests, launched > 0)
     devices, first = np.unique(program.device, return_index=True)
     threads = np.searchsorted(program.thread_ptr, first, side="right") - 1  # of several that act on a device the first
     thread_of, tables = dict(zip(devices.tolist(), threads.tolist(), strict=True)), []
-    for t, body in enumerate(np.split(_body(program, n_events), program.thread_ptr[1:-1])):
+    for t, body in enumerate(np.split(_body(program, width, n_events), program.thread_ptr[1:-1])):
         ends = [np.array([row for row in rows if thread_of[row.device] == t], _TABLE) for rows in (before, behind)]
         request = np.concatenate([ends[0], body, ends[1]])
         number, every = np.repeat(np.arange(requests), len(request)), np.tile(request, requests)
@@ -314,13 +316,6 @@ def _host_times(times: Floats | None, row: Ints, of_others: float) -> Floats | N
     return None if times is None else np.where(row < 0, of_others, times[row])
 
 
-def _streams(program: Program) -> Ints:
-    """Return how many streams a request has on each device, counted to the last one in use."""
-    width = np.zeros(len(program.devices), np.int64)
-    np.maximum.at(width, program.device, program.stream.astype(np.int64) + 1)
-    return width
-
-
 def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
     """Return the streams on which a request begins, and those on which it ends, in launch order."""
     graph = program.graph
@@ -337,11 +332,13 @@ def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
     return places(begin), places(end)[::-1]
 
 
-def _joins(program: Program, slots: int, requests: int, captured: bool) -> tuple[list[_Row], list[_Row], int]:
+def _joins(
+    program: Program, width: Sequence[int], slots: int, requests: int, captured: bool
+) -> tuple[list[_Row], list[_Row], int]:
     """Return what comes before and behind the instructions of each request, and the events that it has."""
     begin, (*others, last) = _outer_streams(program)
     waiting = [place for place in begin if place != last]
-    width, here = _streams(program).tolist(), int(program.device[0])
+    here = int(program.device[0])
     free, launch = slots * width[here], requests * len(program.graph.launch_op)  # behind those of all requests
     gathered, done = program.n_events, program.n_events + len(others)
     launched = done + bool(waiting)
@@ -367,7 +364,7 @@ def _joins(program: Program, slots: int, requests: int, captured: bool) -> tuple
     return before, behind, n_events
 
 
-def _body(program: Program, n_events: int) -> Any:
+def _body(program: Program, width: Ints, n_events: int) -> Any:
     """Return the instructions of a request as a table."""
     table = np.zeros(len(program), _TABLE)
     for name in ("action", "device", "stream", "argument"):
@@ -375,6 +372,6 @@ def _body(program: Program, n_events: int) -> Any:
     strides = np.full(len(ACTIONS), n_events)
     strides[LAUNCH], strides[COPY] = len(program.graph.launch_op), len(program.copies.op)
     table["stride"] = np.where(table["argument"] < 0, 0, strides[table["action"]])
-    table["step"] = np.where(table["stream"] < 0, 0, _streams(program)[table["device"]])
+    table["step"] = np.where(table["stream"] < 0, 0, width[table["device"]])
     table["row"] = np.arange(len(program))
     return table
