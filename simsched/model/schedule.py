@@ -180,14 +180,19 @@ class Schedule(Columnar, Document):
         stage: npt.ArrayLike = 0,
         group: npt.ArrayLike = 0,
         priority: npt.ArrayLike = 0,
-        **said: Any,
+        execution: str = "events",
+        estimate: float | None = None,
+        scheduler: str = "custom",
+        events: str = "minimal",
+        search: Mapping[str, Any] = MappingProxyType({}),
     ) -> "Schedule":
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread.
 
-        What else is said, `execution`, `estimate`, `scheduler`, `events` and `search`, is as in the class.
+        `execution`, `estimate`, `scheduler`, `events` and `search` are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
-        told, n = _Said(**said), len(graph)
+        told = _Said(execution=execution, estimate=estimate, scheduler=scheduler, events=events, search=search)
+        n = len(graph)
         if len(set(devices)) != len(devices):
             raise ScheduleError(f"device {twice(devices)!r} stands twice")
         values = {key: _whole(column, key, np.shape(op)) for key, column in columns.items()}

@@ -47,18 +47,15 @@ class MixedCost:
                 self._times[row.key] = us
         times = {name: self._times[row.key] for name, row in draft.rows.items()}
         total = fsum(times.values())
-        return Cost(total + self._alpha * _longest(draft, times) if self._alpha else total, total)
-
-
-def _longest(draft: Draft, times: Mapping[str, float]) -> float:
-    """Return the length of the longest path."""
-    end: dict[str, float] = {}
-    for name in draft.order():
-        latest = 0.0
-        for read in draft.rows[name].reads:
-            latest = max(latest, end.get(read.producer, 0.0))
-        end[name] = latest + times[name]
-    return max(end.values())
+        if not self._alpha:
+            return Cost(total, total)
+        end: dict[str, float] = {}
+        for name in draft.order():
+            latest = 0.0
+            for read in draft.rows[name].reads:
+                latest = max(latest, end.get(read.producer, 0.0))
+            end[name] = latest + times[name]
+        return Cost(total + self._alpha * max(end.values()), total)
 
 
 Step = tuple[str, tuple[str, ...]]

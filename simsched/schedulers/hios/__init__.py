@@ -47,10 +47,6 @@ class Ranked(Instance):
         )  # fmt: skip
 
 
-StageCosts = Callable[[int], Callable[[Groups], float]]
-"""What stages take on a device, by its position among those of the instance."""
-
-
 class Stages:
     """Operators device by device, each a stage of its own at first.
 
@@ -87,8 +83,11 @@ class Stages:
         """The makespan in us."""
         return self._windows.latency
 
-    def parallelize(self, w: int, costs: StageCosts) -> dict[str, int]:
-        """Join neighbours on a device to stages of up to `w` operators, by Algorithm 2; return what was done."""
+    def parallelize(self, w: int, costs: Callable[[int], Callable[[Groups], float]]) -> dict[str, int]:
+        """Join neighbours on a device to stages of up to `w` operators, by Algorithm 2; return what was done.
+
+        `costs` says what stages take on a device, by its position among those of the instance.
+        """
         windows, asked, names = self._windows, 0, self._instance.graph.names
         op, on = self._op.tolist(), self._device.data
         windows.width = min(w, len(op))
