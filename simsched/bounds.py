@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from simsched.base.units import TIE
 from simsched.model import WARP, Cluster, CostModel, OpGraph, Target, default_cost, operator_times, upon
 from simsched.model.graph.columns import Floats, Ints, distinct
 from simsched.schedulers.listing import place_of, ways
@@ -197,7 +198,8 @@ def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
     The work of any set of operators is done between the least head and the least tail of the set:
     ``min head + work / capacity + min tail``. For a head as threshold the best set is one of those
     with heads from there on and the longest tails. Up to 256 heads are tried, fewer in graphs of more
-    than 16,000 operators, of more heads an even choice; the least of all is always among them.
+    than 16,000 operators, of more heads an even choice; the least of all is always among them. Those
+    that promise most come first, and the rest is left out once it can bring no more.
     O(V log V + thresholds V).
     """
     able = work > 0
@@ -205,14 +207,18 @@ def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
         return 0.0
     by_tail = np.argsort(-tail[able], kind="stable")
     head, work, tail = (column[able][by_tail] for column in (head, work, tail))
-    best = 0.0
     thresholds = distinct(head)
-    most = max(4, min(_MOST_THRESHOLDS, _MOST_STEPS // len(head)))
-    if len(thresholds) > most:
-        thresholds = thresholds[np.linspace(0, len(thresholds) - 1, most).astype(np.int64)]
-    for threshold in thresholds.tolist():
-        chosen = head >= threshold
-        best = max(best, threshold + float((np.cumsum(work[chosen]) / capacity + tail[chosen]).max()))
+    n = min(len(thresholds), max(4, min(_MOST_THRESHOLDS, _MOST_STEPS // len(head))))
+    thresholds = thresholds[np.linspace(0, len(thresholds) - 1, n).astype(np.int64)]
+    by_head = np.argsort(-head)
+    last = np.searchsorted(-head[by_head], -thresholds, "right") - 1  # of the operators with heads from there on
+    promised = thresholds + np.cumsum(work[by_head])[last] / capacity + np.maximum.accumulate(tail[by_head])[last]
+    best = 0.0
+    for i in np.argsort(-promised).tolist():
+        if promised[i] < best * (1.0 - TIE):  # nor can those that follow
+            break
+        chosen = head >= thresholds[i]
+        best = max(best, float(thresholds[i] + (np.cumsum(work[chosen]) / capacity + tail[chosen]).max()))
     return best
 
 
@@ -238,8 +244,7 @@ def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
     found = np.zeros(len(work))
     for ops, n_devices in _confined(setting):
         for r, capacity in enumerate(setting.capacity.tolist()):
-            bound = area(head[ops], work[r, ops], tail[ops], capacity * n_devices)
-            found[r] = max(found[r], bound)
+            found[r] = max(found[r], area(head[ops], work[r, ops], tail[ops], capacity * n_devices))
     return found
 
 

@@ -86,11 +86,8 @@ def evaluate(
     scheduled = running_time()
     lowered = plan if lowering is None or isinstance(plan, Program) else plan.lower(cluster, **lowering)
     varied: dict[str, Any] = {"jitter": jitter, "rng": seed}  # None is refused where samples are asked for
-    if samples is None:
-        trace, drawn = simulate(lowered, cluster, cost, engine=engine, **varied), None
-    else:
-        trace = simulate(lowered, cluster, cost, engine=engine)
-        drawn = simulate_many(trace.program, cluster, samples, cost, workers=workers, **varied)
+    trace = simulate(lowered, cluster, cost, engine=engine, **(varied if samples is None else {}))
+    drawn = None if samples is None else simulate_many(trace.program, cluster, samples, cost, workers=workers, **varied)
     end = running_time()
     bound_us = None if bound is None else bound(plan.graph)
     return Evaluation(plan, trace, drawn, bound_us, scheduled - start, end - scheduled)

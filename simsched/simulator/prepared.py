@@ -38,7 +38,7 @@ def curves_of(s: State) -> list[Load]:
     """Return the load curves of all devices as they were recorded."""
     points = s["points"][: s.n_points]
     curves = [points[points["device"] == d] for d in range(s.n_devices)]
-    return [Load(*(np.ascontiguousarray(curve[name]) for name in _CURVE)) for curve in curves]
+    return [Load(*(curve[name] for name in _CURVE)) for curve in curves]
 
 
 def begin(s: State, launches: Array, factors: Floats | None = None) -> Floats:

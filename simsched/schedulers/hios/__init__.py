@@ -88,14 +88,13 @@ class Stages:
 
         `costs` says what stages take on a device, by its position among those of the instance.
         """
-        windows, asked, names = self._windows, 0, self._instance.graph.names
-        op, on = self._op.tolist(), self._device.data
-        windows.width = min(w, len(op))
+        windows, asked, names = self._windows, 0, tuple(self._instance.graph.names)
+        groups, on = [(names[i],) for i in self._op.tolist()], self._device.data
+        windows.width = min(w, len(groups))
         kernels.next_stage(windows)
         while windows.turn < windows.n_ops:
             first = windows.first
-            groups = tuple((names[i],) for i in op[first : first + windows.taken])
-            windows.answer = costs(on[first])(groups)
+            windows.answer = costs(on[first])(tuple(groups[first : first + windows.taken]))
             asked += 1
             kernels.next_stage(windows)
         return {"stages_tried": asked, "stages_merged": windows.n_merged, "stages_refused": windows.n_refused}
