@@ -87,7 +87,7 @@ STUDY = ss.Study(
       "device": {"launch": [0.0, 4.0]}, "links": {"latency": 5.0}}, {"file": "a40.json"}],
     seeds=(0, 3), seed=1,
     simulation={"jitter": [0.01, 0.02], "samples": 20, "events": "literal"},
-    execution={"time_limit": 20.0},
+    execution={"time_limit": 20.0, "memory_limit": 4_000_000_000},
     figure=[{"kind": "line", "x": "n_ops", "y": "makespan", "by": "scheduler", "where": {"gpus": 2}, "name": "one",
              "title": "t", "xlabel": "x", "ylabel": "y", "logx": True, "logy": False, "columns": 1, "scale": 2.0,
              "schedulers": ["lios"]}],

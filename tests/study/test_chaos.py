@@ -23,7 +23,9 @@ pytestmark = pytest.mark.chaos
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-CASES = ("forks", "forks_and_stays", "hangs", "exits", "allocates", "fails", "closes", "threads", "clock_set_back")
+CASES = (
+    "forks", "forks_and_stays", "hangs", "exits", "allocates", "grows", "fails", "closes", "threads", "clock_set_back",
+)  # fmt: skip
 WAYS = ("processes", "dask", "dask apart")
 SEEDS = 6
 # of a scheduler apart, as a study sets it for its own: the usual ones let a worker be silent for five minutes
@@ -38,7 +40,7 @@ schedulers = ["sequential", "lios", {", ".join(f'"study_cases:{name}"' for name 
 seeds = {SEEDS}
 workload = {{kind = "layered", n_ops = 30, n_layers = 5}}
 cluster = {{gpu = "a40", gpus = 2}}
-execution = {{time_limit = 1.0}}
+execution = {{time_limit = 1.0, memory_limit = 1_000_000_000}}
 """
 
 

@@ -7,8 +7,9 @@ import time
 from functools import partial
 
 import pytest
-from execution_cases import HANGS, LATE, hang, loop, run
+from execution_cases import HANGS, LATE, allocate, hang, loop, run
 
+from simsched.base.errors import StudyError
 from simsched.experiments.study.execution import TimeLimitReached, call_within, pool_of
 
 SOON = 0.05
@@ -103,6 +104,16 @@ def test_a_limit_that_was_lost_comes_again(monkeypatch):
 
     assert stopped(lose)
     assert ignored == [TimeLimitReached]
+
+
+@pytest.mark.parametrize("executor", ["processes", "dask"])
+def test_memory_has_a_limit(executor):
+    with pool_of(executor, 1, memory=2 * 10**9) as pool:
+        assert run([1], allocate, pool)[0] == [{"item": 1}]
+        with pytest.raises(MemoryError):
+            run([2], allocate, pool)
+    with pool_of(executor, 1, memory=10**7) as pool, pytest.raises((MemoryError, StudyError)):
+        run([1], allocate, pool)  # in a process that has more already
 
 
 @pytest.mark.parametrize("executor", ["processes", "dask"])

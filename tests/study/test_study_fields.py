@@ -126,6 +126,7 @@ def test_what_rows_depend_on():
             "[execution]\ntime_limit = 0\n[cluster]",
             "'time_limit' of .* must be in \\(0, 1e\\+07\\], not 0",
         ),
+        ("[cluster]", "[execution]\nmemory_limit = 1.5\n[cluster]", "'memory_limit' of .* must be a whole number"),
         ("[cluster]", "[cluster", "not valid TOML: .*line 10"),
         (MINIMAL, "name = 'x'\nschedulers = ['lios']\nworkload = 3\ncluster = []", "'workload' must be a table, "),
         (MINIMAL, "name = 'x'\nschedulers = ['lios']\nworkload = []\ncluster = []", "there is no \\[workload\\]; give"),

@@ -58,7 +58,7 @@ _SIMULATION: Final[Mapping[str, Kind]] = {
     "engine": Among(("compiled", "reference")), "jitter": kind_of(Amount), "samples": _SIZE,
     **{option: Among(known) for option, known in OPTIONS.items()}, "bound": kind_of(bool),
 }  # fmt: skip
-_LIMIT: Final = kind_of(Annotated[float, Range(0, 1e7, above=True)])  # s
+_LIMITS: Final = {"time_limit": kind_of(Annotated[float, Range(0, 1e7, above=True)]), "memory_limit": kind_of(Size)}
 _SEEDS: Final = kind_of(Size | Annotated[Sequence[Count], Filled()])
 
 
@@ -104,7 +104,8 @@ class Study:
     simulation
         ``engine``, ``jitter``, ``samples``, ``threads``, ``transfers``, ``events``, ``bound``; lists are swept.
     execution
-        ``time_limit`` of a row in s; no row depends on it, but for those that exceed it.
+        ``time_limit`` of a row in s, and ``memory_limit`` of a process that runs rows in bytes, all that it has
+        included; no row depends on them, but for those that exceed them. With ``executor="serial"`` memory has none.
     figure
         Tables that say what is drawn.
     source
@@ -333,9 +334,8 @@ def _simulation(given: Any) -> Table:
 
 def _execution(given: Any) -> Table:
     """Return the ``[execution]`` as checked."""
-    _require_table("execution", given, ("time_limit",))
-    limit = given.get("time_limit")
-    return {} if limit is None else {"time_limit": _taken("'time_limit' of [execution]", _LIMIT, limit)}
+    _require_table("execution", given, _LIMITS)
+    return {k: _taken(f"{k!r} of [execution]", _LIMITS[k], v) for k, v in given.items() if v is not None}
 
 
 def _checked(name: str, given: Mapping[str, Any], known: Mapping[str, Kind], inside: str = "") -> Table:

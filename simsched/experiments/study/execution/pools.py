@@ -40,6 +40,7 @@ from simsched.experiments.study.execution.limits import allow_exit
 _READY: Final = b""
 _FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
 _SHORT: Final = 0.2  # s
+_START: Final = 60.0  # s in which a process must be ready
 _PATIENCE: Final = 5.0  # s until a process that was killed must have ended
 _IDLE: Final = 60.0  # s after which a process ends that nobody asks for anything
 _END_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
@@ -52,7 +53,7 @@ _MOST_AT_A_TIME: Final = 10_000  # batches at a time
 
 
 def pool_of(
-    executor: str = "processes", workers: int | None = None, *, preload: Sequence[str] = ()
+    executor: str = "processes", workers: int | None = None, *, preload: Sequence[str] = (), memory: int | None = None
 ) -> AbstractContextManager[Pool]:
     """Make a pool, and close it at the end of the block: what is under way is ended.
 
@@ -65,6 +66,8 @@ def pool_of(
         How many; by default as many as this process may use cores. A Dask scheduler has as many as it has.
     preload
         Modules that are imported once for all processes, beside that of the function.
+    memory
+        Bytes that each process may have, None if as many as there are; ``"serial"`` starts none.
 
     Raises
     ------
@@ -86,9 +89,9 @@ def pool_of(
     if executor == "serial":
         return nullcontext(Here())
     if executor == "processes":
-        return closing(Processes(n_workers, preload))
+        return closing(Processes(n_workers, Workers(preload, memory)))
     if executor == "dask" or "://" in executor:
-        return dask_pool(executor, n_workers, tuple(preload))
+        return dask_pool(executor, n_workers, tuple(preload), memory)
     raise StudyError(
         f'executor {executor!r} is not known: "serial", "processes", "dask", or the address of a Dask scheduler '
         "(tcp://host:port)"
@@ -118,11 +121,11 @@ def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     os.register_at_fork(after_in_child=end_with_parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if memory is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     os.set_blocking(report.fileno(), False)
     allow_exit(report.fileno())
-    Thread(target=_watch, daemon=True).start()
+    Thread(target=_watch, daemon=True).start()  # before the limit: one that fails to begin hangs us
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     try:
         pipe.send_bytes(_READY)
         while pipe.poll(_IDLE):
@@ -150,11 +153,11 @@ class _Worker:
             report.close()
 
     def hear(self, asked: bytes | None = None) -> bytes | None:
-        """Return what it says next, to what it is asked if anything; None if it has died."""
+        """Return what it says next, to what it is asked if anything, else soon; None if it has died."""
         with suppress(EOFError, OSError):
             if asked is not None:
                 self._pipe.send_bytes(asked)
-            wait([self._pipe, self.process.sentinel])
+            wait([self._pipe, self.process.sentinel], _START if asked is None else None)
             if self._pipe.poll():
                 return cast(bytes, self._pipe.recv_bytes())
         return None
@@ -181,10 +184,10 @@ class Workers:
     preload
         Modules that are imported once for all processes.
     memory
-        Bytes that each may allocate, None if as many as there are.
+        Bytes that each may have, None if as many as there are.
     """
 
-    def __init__(self, preload: Sequence[str], memory: int | None = None) -> None:
+    def __init__(self, preload: Sequence[str], memory: int | None) -> None:
         self._memory = memory
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__, *preload])  # heard only before the first process of all
@@ -247,13 +250,13 @@ class Processes:
     ----------
     workers
         Most processes at a time.
-    preload
-        See `Workers`.
+    processes
+        They.
     """
 
-    def __init__(self, workers: int, preload: Sequence[str]) -> None:
+    def __init__(self, workers: int, processes: Workers) -> None:
         self.workers = workers + 1  # the next batch is there when one is done
-        self._threads, self._processes = ThreadPoolExecutor(workers), Workers(preload)
+        self._threads, self._processes = ThreadPoolExecutor(workers), processes
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
         """Begin some items; see `Pool`."""
@@ -266,7 +269,7 @@ class Processes:
 
 
 @contextmanager
-def dask_pool(address: str, workers: int, preload: tuple[str, ...]) -> Iterator[Pool]:
+def dask_pool(address: str, workers: int, *how: Any) -> Iterator[Pool]:
     """Make a pool of a Dask scheduler's workers.
 
     Parameters
@@ -275,8 +278,8 @@ def dask_pool(address: str, workers: int, preload: tuple[str, ...]) -> Iterator[
         Of the scheduler; ``"dask"`` for one in this process, closed at the end.
     workers
         How many that one has.
-    preload
-        See `Workers`.
+    how
+        What `Workers` take.
     """
     try:
         from distributed import Client
@@ -297,8 +300,8 @@ def dask_pool(address: str, workers: int, preload: tuple[str, ...]) -> Iterator[
         stack.callback(_close, client)
         if address == "dask":
             stack.callback(_processes.cache_clear)
-            stack.callback(_processes(preload, None).close)
-        pool = _Dask(client, f"the Dask scheduler at {address}", preload)
+            stack.callback(_processes(*how).close)
+        pool = _Dask(client, f"the Dask scheduler at {address}", how)
         stack.callback(pool.close)
         yield pool
 
@@ -316,20 +319,20 @@ def _processes(preload: tuple[str, ...], memory: int | None) -> Workers:
     return Workers(preload, memory)
 
 
-def run(data: bytes, preload: tuple[str, ...]) -> Outcome:
-    """Run a batch beside a worker of Dask, in an equal share of the memory that it may use."""
+def run(data: bytes, preload: tuple[str, ...], memory: int | None) -> Outcome:
+    """Run a batch beside a worker of Dask, in an equal share of the memory that it may use, or in less."""
     from distributed import get_worker
 
     worker = get_worker()
-    memory = worker.memory_manager.memory_limit
-    return _processes(preload, memory and memory // worker.state.nthreads).run(data)
+    share = (worker.memory_manager.memory_limit or 0) // worker.state.nthreads
+    return _processes(preload, min(filter(None, (memory, share)), default=None)).run(data)
 
 
 class _Dask:
     """The workers of a Dask scheduler; a thread waits for each batch."""
 
-    def __init__(self, client: Any, name: str, preload: tuple[str, ...]) -> None:
-        self._client, self._name, self._preload = client, name, preload
+    def __init__(self, client: Any, name: str, how: tuple[Any, ...]) -> None:
+        self._client, self._name, self._how = client, name, how
         self._threads = ThreadPoolExecutor(_MOST_AT_A_TIME)
         self._closed = False
         self._n_threads, self._count_at, self._seen = 1, 0.0, monotonic()
@@ -361,7 +364,7 @@ class _Dask:
         from distributed import TimeoutError as Late
 
         try:
-            future = self._client.submit(run, data, self._preload, pure=False)
+            future = self._client.submit(run, data, *self._how, pure=False)
             done = False
             while not done:
                 done = self._closed or future.status != "pending"
