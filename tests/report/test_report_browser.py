@@ -346,4 +346,5 @@ def test_nothing_is_cut_off_or_hidden(browser, page, width, scheme):
         controls = "[...document.querySelectorAll('nav, .tools, .theme, [role=tablist]')]"
         assert opened.ask(f"{controls}.every((each) => !each.offsetParent)")
         assert opened.ask("getComputedStyle(document.querySelector('section')).color") == "rgb(26, 31, 39)"
+        assert opened.ask("getComputedStyle(document.querySelector('.legend i')).printColorAdjust") == "exact"
     opened.context.close()
