@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from simsched.base.codec import Amount, Checked, Count, Document, write
 from simsched.base.errors import MissingDependencyError, SimulationError, WhatIfError
 from simsched.base.io import dump_json
+from simsched.base.numeric import is_number
 from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.units import MS
 
@@ -176,18 +177,17 @@ class Later(Mapping[str, T]):
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _column(values: Sequence[Any]) -> list[Any]:
-    """Return values as one kind: those of several kinds, such as numbers and texts, as texts."""
+    """Return values as one kind: those of several kinds, and whole numbers that no float reaches, as texts."""
     given = [value for value in values if value is not None]
     kinds = {type(value) for value in given}
-    if kinds == {int, float} or (kinds == {int} and any(abs(value) >= _LARGEST for value in given)):
+    wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= _LARGEST for value in given))
+    if wide and all(map(is_number, given)):
         return [None if value is None else float(value) for value in values]
-    if len(kinds) > 1:
+    if wide or len(kinds) > 1:
         return [None if value is None else _cell(value) for value in values]
     return list(values)
 

@@ -48,12 +48,17 @@ def test_columns(results):
 
 
 def test_parquet_of_columns_of_several_kinds():
-    """Whole numbers among floats are floats; numbers among texts are texts; too large ones are floats."""
-    rows = [{"key": "a", "x": 1, "y": 1.5, "z": 2**70}, {"key": "b", "x": "5:9", "y": 2}, {"key": "c", "z": 3}]
+    """Whole numbers among floats are floats, among texts texts; too large ones floats, or texts if none is so large."""
+    rows = [
+        {"key": "a", "x": 1, "y": 1.5, "z": 2**70, "w": 10**400},
+        {"key": "b", "x": "5:9", "y": 2},
+        {"key": "c", "z": 3, "w": 3},
+    ]
     table = pq.read_table(io.BytesIO(Results(STUDY, tuple(rows)).to_parquet()))
     assert table.column("x").to_pylist() == ["1", "5:9", None]
     assert table.column("y").to_pylist() == [1.5, 2.0, None]
     assert table.column("z").to_pylist() == [float(2**70), None, 3.0]
+    assert table.column("w").to_pylist() == [str(10**400), None, "3"]
 
 
 def test_parquet_without_pyarrow(results, tmp_path, monkeypatch):
