@@ -17,7 +17,6 @@ from simsched.base.shown import VIEWS, as_html, data_frame
 from simsched.base.units import MS
 
 WIDTH: Final = 160  # characters of a printed table
-_LARGEST: Final = 2**63
 T = TypeVar("T")
 
 
@@ -184,7 +183,7 @@ def _column(values: Sequence[Any]) -> list[Any]:
     """Return values as one kind: those of several kinds, and whole numbers that no float reaches, as texts."""
     given = [value for value in values if value is not None]
     kinds = {type(value) for value in given}
-    wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= _LARGEST for value in given))
+    wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= 2**63 for value in given))
     if wide and all(map(is_number, given)):
         return [None if value is None else float(value) for value in values]
     if wide or len(kinds) > 1:

@@ -30,6 +30,23 @@ if __name__ == "__main__":
     with pool_of("processes", 2) as pool:
         Batches(range(100_000), FUNCTION, pool, keep, None).run()
 """
+FORKED = """
+from multiprocessing import get_context
+from execution_cases import run, where
+from simsched.experiments.study.execution import pool_of
+
+def rows():
+    with pool_of("processes", 1) as pool:
+        assert len(run(range(3), where, pool)[0]) == 3
+
+if __name__ == "__main__":
+    rows()
+    child = get_context("fork").Process(target=rows, daemon=True)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+"""
+PATHS = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
 
 
 def alive(pid):
@@ -121,7 +138,7 @@ def script(tmp_path, request):
     (tmp_path / "script.py").write_text(SCRIPT.replace("FUNCTION", request.param))
     process = subprocess.Popen(
         [sys.executable, tmp_path / "script.py", rows], stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])},
+        env={**os.environ, "PYTHONPATH": PATHS},
     )  # fmt: skip
     yield process, lambda: [tuple(map(int, line.split())) for line in rows.read_text().splitlines()]
     if process.poll() is None:
@@ -152,3 +169,10 @@ def test_ctrl_c_keeps_what_is_done(script):
     assert soon(lambda: not any(alive(pid) for _, pid in rows()))
     items = sorted(item for item, _ in rows())
     assert 0 < len(set(items)) == len(items) < 100_000
+
+
+def test_a_process_forked_from_one_that_had_a_pool(tmp_path):
+    """It may not wait for children that are not its own, and a pool of multiprocessing lets its own start none."""
+    (tmp_path / "script.py").write_text(FORKED)
+    environment = {**os.environ, "PYTHONPATH": PATHS}
+    assert subprocess.run([sys.executable, tmp_path / "script.py"], env=environment, timeout=90).returncode == 0

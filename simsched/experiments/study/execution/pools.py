@@ -102,6 +102,8 @@ end_with_parent: Final[Callable[[], object]] = (  # made before anything forks
     partial(ctypes.CDLL(None).prctl, _END_WITH_PARENT, signal.SIGKILL) if sys.platform == "linux" else object
 )
 """Has the system kill this process when the thread that made it ends."""
+# a process that is forked from this one starts what is copied anew
+os.register_at_fork(after_in_child=forkserver._forkserver.__init__)  # type: ignore[misc]
 
 
 def start_forkserver() -> None:
@@ -189,6 +191,7 @@ class Workers:
 
     def __init__(self, preload: Sequence[str], memory: int | None) -> None:
         self._memory = memory
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may start none
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__, *preload])  # heard only before the first process of all
         self._lock = Lock()  # of processes that start and end: each start looks which others have ended
@@ -315,7 +318,6 @@ def _close(client: Any) -> None:
 @cache
 def _processes(preload: tuple[str, ...], memory: int | None) -> Workers:
     """Return the processes of this one: a worker of Dask, which what they run does not take with it."""
-    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may start none
     return Workers(preload, memory)
 
 
