@@ -1,5 +1,6 @@
 """Batches on this process and on processes: the same rows, each once, and errors in one line."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from execution_cases import forks, locked_rows, run, secret, squares, where, wrong_at_11
 
 from simsched.base.errors import MissingDependencyError, StudyError
-from simsched.experiments.study.execution import batch, pool_of
+from simsched.experiments.study.execution import batch, pool_of, pools
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = [row for item in range(100) for row in squares(item)]
@@ -83,6 +84,16 @@ def test_a_process_that_an_item_forks_ends_where_it_would_come_back():
     with pool_of("serial") as pool:
         kept, _ = run(range(3), forks, pool)
     assert [row["item"] for row in kept] == [0, 1, 2]
+
+
+def test_why_no_process_can_be_started_is_told(monkeypatch):
+    def no_room(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(pools, "_Worker", no_room)
+    monkeypatch.setattr(pools, "_SHORT", 0.0)
+    with pool_of("processes", 1) as pool, pytest.raises(StudyError, match="Too many open files"):
+        run(range(3), where, pool)
 
 
 def test_a_script_without_a_guard_is_told_so(tmp_path):

@@ -182,9 +182,8 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     row: Row = {name: getattr(results, name) for name in _RESULTS}
     row["bound_us"] = found.bound_us
     row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None
-    row["stages"] = None
-    if plan.execution == "stages":  # over all devices
-        row["stages"] = len(np.unique(plan.device * np.int64(2**31) + plan.stage))
+    # over all devices
+    row["stages"] = len(np.unique(plan.device * np.int64(2**31) + plan.stage)) if plan.execution == "stages" else None
     if drawn is not None:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}

@@ -220,7 +220,7 @@ class Workers:
 
     def _new(self) -> _Worker:
         """Return a process that is ready; give up after a few in succession that are not, and say why."""
-        code: int | None = -signal.SIGKILL
+        why = f"exit code {-signal.SIGKILL}"
         for _ in range(_FAILED_STARTS):
             try:
                 with self._lock:
@@ -228,15 +228,16 @@ class Workers:
                         raise CancelledError
                     start_forkserver()
                     worker = self._of[get_ident()] = _Worker(self._context, self._memory)
-            except (EOFError, ConnectionError):  # the process that is copied died
+            except (EOFError, OSError) as error:  # the process that is copied died, or there is no room for another
+                why = str(error) or why
                 sleep(_SHORT)  # it closes its end some time before the system takes it for dead
                 continue
             if worker.hear() == _READY:
                 return worker
             self._end(worker)
-            code = worker.process.exitcode
+            why = f"exit code {worker.process.exitcode}"
         raise StudyError(
-            f"worker processes end as they start (exit code {code}), {_FAILED_STARTS} in succession: too little "
+            f"worker processes end as they start ({why}), {_FAILED_STARTS} in succession: too little "
             "memory, somebody kills them, or, if they say so above, a script without `if __name__ == '__main__':`; "
             'what was done is kept: run again, or pass executor="serial"'
         )
