@@ -2,7 +2,7 @@
 
 from simsched.model.cluster import WARP, Cluster, Device, Link, footprint, occupancy
 from simsched.model.costmodel import CostModel, Target, default_cost, operator_times, roofline, times_by_device, upon
-from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, OpGraph
+from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, OpGraph, Work
 from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.model.program import BARRIER, COPY, EXECUTIONS, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.model.schedule import Placement, Schedule
@@ -10,6 +10,6 @@ from simsched.model.schedule import Placement, Schedule
 __all__ = [
     "BARRIER", "COPY", "DTYPE_NBYTES", "EXECUTIONS", "INTENSITIES", "LAUNCH", "RECORD", "SYNC", "WAIT", "WARP",
     "Cluster", "CostModel", "Device", "Edge", "Floats", "Indices", "Ints", "Kernel", "Link", "OpGraph", "Operator",
-    "Placement", "Program", "Schedule", "Target", "default_cost", "footprint", "occupancy", "operator_times",
+    "Placement", "Program", "Schedule", "Target", "Work", "default_cost", "footprint", "occupancy", "operator_times",
     "roofline", "times_by_device", "upon",
 ]  # fmt: skip

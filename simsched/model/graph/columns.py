@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from heapq import heappop, heappush
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from simsched.base.numeric import freeze, frozen, whole_numbers
 from simsched.model.graph.operator import Kernel
 from simsched.model.graph.views import Numbered
 
+T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[Any]
@@ -29,8 +30,8 @@ COSTS = tuple(_DEFAULTS)
 """Columns of numbers that an operator has."""
 KERNELS = tuple(f"kernel_{field.name}" for field in fields(Kernel))
 """Columns of numbers that a kernel has."""
-LABELS = ("kind", "dtype", "block")
-"""Columns of texts that an operator has."""
+LABELS = ("kind", "dtype", "block", "works")
+"""Columns of values that many operators share: texts, and the works that they consist of."""
 
 
 class Columnar:
@@ -88,9 +89,9 @@ def spread(values: npt.ArrayLike, n: int, name: str, subject: Callable[[int], st
     return np.broadcast_to(given, (n,))
 
 
-def encode(values: Iterable[str | None]) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
-    """Return texts as codes, and the text of each code, in order of first appearance."""
-    codes: dict[str | None, int] = {}
+def encode(values: Iterable[T]) -> tuple[npt.NDArray[np.int32], tuple[T, ...]]:
+    """Return values as codes, and the value of each code, in order of first appearance."""
+    codes: dict[T, int] = {}
     column = np.array([codes.setdefault(value, len(codes)) for value in values], np.int32)
     return column, tuple(codes)
 
@@ -109,7 +110,8 @@ def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int
 
 def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
     """Return kernels by columns."""
-    kinds = dict.fromkeys(KERNELS, np.int64) | dict.fromkeys(("kernel_share", "kernel_efficiency"), np.float64)
+    kinds = dict.fromkeys(KERNELS, np.int64)
+    kinds |= dict.fromkeys(("kernel_share", "kernel_efficiency", "kernel_chain"), np.float64)
     return {
         key: np.array([getattr(kernel, key.removeprefix("kernel_")) for kernel in kernels], kind)
         for key, kind in kinds.items()

@@ -10,7 +10,72 @@ from simsched.base.errors import GraphError
 
 INTENSITIES: Final = ("compute", "memory")
 DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+FAMILIES: Final = (
+    "product", "convolution", "elementwise", "batch_norm", "rows", "reduction", "gather", "attention", "recurrence",
+)  # fmt: skip
+"""Families of computations for which libraries have kernels of their own."""
 _SHARE_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Checked):
+    """One computation of an operator, described without a device: each device's libraries choose kernels for it.
+
+    What `rule`, `batch`, `rows`, `columns`, `inner`, `window` and `elements` mean depends on the family:
+
+    "product"
+        `batch` products of (rows, inner) by (inner, columns). `window` is 1.
+    "convolution"
+        `batch` groups of an implicit product: `rows` output pixels of all images by `columns` output channels of a
+        group, `inner` input channels of a group times taps; `window` taps; `elements` of the input image; `rule`
+        is "plain" where stride is 1, there is no padding and no dilation, else "strided".
+    "elementwise"
+        `rows` outputs, a thread or less each; `window` inputs for each output (a pool's window, else 1); `rule` is
+        "map" (contiguous inputs), "activation" (with transcendental functions), "channels" (a value per channel),
+        "pool", "upsample", "permute" or "copy".
+    "batch_norm"
+        `batch` images by `columns` channels, `rows` pixels of each.
+    "rows"
+        `rows` rows of `columns` elements; `rule` is "layer_norm", "rms_norm" or "softmax".
+    "reduction"
+        `rows` outputs, each of `columns` inputs; `rule` is "sum" or "argmax".
+    "gather"
+        `rows` rows of `columns` elements are read from a table, `window` of them are added up for each output.
+    "attention"
+        `batch` heads of all sequences, `rows` queries, `columns` keys, `inner` features of a head.
+    "recurrence"
+        `rows` steps one after the other of `batch` sequences, `columns` units, `inner` inputs, `window` gates.
+
+    Parameters
+    ----------
+    family
+        One of `FAMILIES`.
+    rule
+        Finer kind of the computation within its family.
+    flops
+        Floating-point operations.
+    reads, weights, writes
+        Bytes of activations read, of parameters read, and of activations written.
+    batch, rows, columns, inner, window, elements
+        Sizes, see above.
+    bias
+        Whether a value per output column is added.
+    """
+
+    SUBJECT, ERROR = "work {0.family!r}", GraphError
+    family: Annotated[str, Among(FAMILIES)]
+    rule: Name = brief("plain")
+    flops: Amount = brief(0.0)
+    reads: Amount = brief(0.0)
+    weights: Amount = brief(0.0)
+    writes: Amount = brief(0.0)
+    batch: Size = brief(1)
+    rows: Size = brief(1)
+    columns: Size = brief(1)
+    inner: Size = brief(1)
+    window: Size = brief(1)
+    elements: Count = brief(0)
+    bias: bool = brief(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +96,9 @@ class Kernel(Checked):
         Part of the operator's time that this kernel takes; an operator's shares add up to 1.
     efficiency
         Part of the FLOP rate of tuned kernels at which it can do the operator's work.
+    chain
+        Clock cycles that a block takes at least, however idle the device is: the length of its sequence of dependent
+        instructions. 0 if unknown.
     """
 
     SUBJECT, ERROR = "kernel", GraphError
@@ -40,6 +108,7 @@ class Kernel(Checked):
     shared_memory: Count = 0
     share: Share = brief(1.0)
     efficiency: Share = brief(1.0)
+    chain: Amount = brief(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +130,10 @@ class Operator(Checked):
     time
         Time alone on the device in us, or None to have it estimated from the rest.
     kernels
-        The kernels it launches, in order; empty if unknown.
+        The kernels that it launches on every device, in order, where they were measured or given; empty otherwise.
+    works
+        The computations that it consists of, in order. Where `kernels` is empty, the libraries of the device that
+        it runs on choose kernels for them (see `kernels_on`).
     utilization
         Share of the device it keeps busy when alone, in (0, 1]; for operators without kernels.
     intensity
@@ -91,6 +163,7 @@ class Operator(Checked):
     weight_nbytes: Amount = brief(0.0)
     time: Amount | None = brief(None)
     kernels: tuple[Kernel, ...] = brief(())
+    works: tuple[Work, ...] = brief(())
     utilization: Share | None = brief(None)
     intensity: Annotated[str, Among(INTENSITIES)] | None = brief(None)
     dtype: Annotated[str, Among(DTYPE_NBYTES)] = brief("fp32")

@@ -14,11 +14,11 @@ from simsched.base.numeric import frozen, twice
 from simsched.base.shown import as_html, frame_of
 from simsched.model.graph import columns as by
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, Ints, optional
-from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator
+from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, Work
 from simsched.model.graph.views import Numbered, Rows
 
-Labels = Mapping[str, tuple[npt.NDArray[np.int32], tuple[str | None, ...]]]
-"""Of each column of texts: a code of each operator, and the codes' texts."""
+Labels = Mapping[str, tuple[npt.NDArray[np.int32], tuple[Any, ...]]]
+"""A code of each operator and the codes' values, by column of `LABELS`."""
 Details = Mapping[int, tuple[Any, ...]]
 """Attributes, input shapes and output shape of those operators that have some."""
 
@@ -91,10 +91,11 @@ class OpGraph(by.Columnar, Document):
     kernel_shared_memory: Ints
     kernel_share: Floats
     kernel_efficiency: Floats
+    kernel_chain: Floats
     edge_nbytes: Floats
     edge_transfer: Floats
     order_index: Indices
-    _texts: Mapping[str, tuple[str | None, ...]]
+    _texts: Mapping[str, tuple[Any, ...]]
     _details: Details
     flops: Floats
     nbytes: Floats
@@ -140,6 +141,7 @@ class OpGraph(by.Columnar, Document):
         edge_nbytes: npt.ArrayLike = 0.0,
         edge_transfer: npt.ArrayLike = np.nan,
         kernels: tuple[npt.ArrayLike, Sequence[tuple[Kernel, ...]]] = ((), ()),
+        works: tuple[npt.ArrayLike, Sequence[tuple[Work, ...]]] = (0, ((),)),
         attributes: tuple[Sequence[int], Sequence[Mapping[str, Any]]] = ((), ()),
         **costs: npt.ArrayLike,
     ) -> "OpGraph":
@@ -155,8 +157,9 @@ class OpGraph(by.Columnar, Document):
             Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
         edge_nbytes, edge_transfer
             Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
-        kernels, attributes
-            A code of each operator, shape (n_ops,), and the codes' kernels or attributes; by default there are none.
+        kernels, works, attributes
+            A code of each operator, shape (n_ops,), and the codes' kernels, works or attributes; by default there are
+            none.
         **costs
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
         """
@@ -172,6 +175,7 @@ class OpGraph(by.Columnar, Document):
         labels = {
             "kind": (by.codes_of("kinds", codes, names, len(texts)), tuple(texts)),
             "dtype": (zeros, ("fp32",)), "block": (zeros, (None,)),
+            "works": (by.codes_of("works", works[0], names, len(works[1])), tuple(works[1])),
         }  # fmt: skip
         known = names if isinstance(names, Numbered) else tuple(names)
         return cls.of(name, known, columns, labels, by.shared_details(names, *attributes))
@@ -250,13 +254,19 @@ class OpGraph(by.Columnar, Document):
         src, dst = self.names[self.src[e]], self.names[self.dst[e]]
         return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
 
-    def label(self, column: str, i: int) -> str | None:
-        """Return the `kind`, `dtype` or `block` of operator number `i`."""
+    def label(self, column: str, i: int) -> Any:
+        """Return the `kind`, `dtype`, `block` or `works` of operator number `i`."""
         codes, texts = self.labels(column)
         return texts[int(codes[i])]
 
-    def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
-        """Return the `kind`, `dtype` or `block` of all operators: a code each, shape (n_ops,), and the codes' texts."""
+    def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[Any, ...]]:
+        """Return the `kind`, `dtype`, `block` or `works` of all operators.
+
+        Returns
+        -------
+        tuple
+            A code of each operator, shape (n_ops,), and the codes' values.
+        """
         return self.__dict__[f"{column}_code"], self._texts[column]
 
     @cached_property
