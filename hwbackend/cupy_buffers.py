@@ -173,11 +173,11 @@ class Buffers:
         self._api, self._launched, self._physical = api, launched, physical
         self._program = program
         self._stack = ExitStack()
-        of_launch = np.empty(len(program.graph.launch_op), np.int64)
+        of_launch = np.empty(len(program.launches), np.int64)
         launches = np.flatnonzero(program.action == LAUNCH)
         of_launch[program.argument[launches]] = program.device[launches]
         self.launch_device: list[int] = of_launch.tolist()
-        self.home: list[int] = of_launch[program.graph.launch_ptr[:-1]].tolist()
+        self.home: list[int] = of_launch[program.launches.ptr[:-1]].tolist()
         copies = program.copies
         self.copied: list[int] = [FLOAT_NBYTES * launched[op].size for op in copies.op.tolist()]
         self.padded: list[int] = [

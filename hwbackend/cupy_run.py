@@ -216,7 +216,7 @@ class Run:
             start, end = ((word - ahead[device] - zero) * _NS for word in (first, last))
             return max(0.0, start), max(0.0, start, end)
 
-        ops = program.graph.launch_op.tolist()
+        ops = program.launches.op.tolist()
         launches = [
             span(device, LAUNCH, row, op)
             for row, (device, op) in enumerate(zip(buffers.launch_device, ops, strict=True))

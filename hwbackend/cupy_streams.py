@@ -66,7 +66,7 @@ class Streams:
         self._stack = ExitStack()
         rows = zip(program.action.tolist(), program.device.tolist(), program.stream.tolist(), strict=True)
         found: dict[Lane, int | None] = {}
-        priority = program.priority[program.graph.launch_op].tolist()
+        priority = program.priority[program.launches.op].tolist()
         for (action, device, stream), argument in zip(rows, program.argument.tolist(), strict=True):
             if stream < 0:
                 continue
@@ -164,8 +164,8 @@ class Streams:
         traced: bool,
     ) -> Call:  # fmt: skip
         program, here = self._program, buffers.devices[lane[0]]
-        op = int(program.graph.launch_op[row])
-        launch = launched[op].launches[int(program.graph.launch_kernel[row])]
+        op = int(program.launches.op[row])
+        launch = launched[op].launches[int(program.launches.kernel[row])]
         stamps = here.stamps[LAUNCH, row] if traced else 0
         arguments = [here.address(op, argument, stamps) for argument in launch.arguments]
         function = functions[launch.kernel]

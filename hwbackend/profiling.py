@@ -94,7 +94,7 @@ def _from_times(op: Operator, name: str, times: Sequence[Floats]) -> MeasuredOpe
 
 def _kernel_times(run: Replay, i: int) -> Floats:
     """Return start and end in us of the kernels of operator `i`, shape (n_kernels, 2)."""
-    trace, ptr = run.trace, run.program.graph.launch_ptr
+    trace, ptr = run.trace, run.program.launches.ptr
     rows = np.flatnonzero((trace.kind == KERNEL) & (trace.op == i))
     times = np.zeros((int(ptr[i + 1] - ptr[i]), 2))
     times[trace.item[rows] - ptr[i]] = np.column_stack([trace.start[rows], trace.end[rows]])

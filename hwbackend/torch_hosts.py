@@ -353,7 +353,7 @@ def _streams(api: TorchCuda, program: Program) -> dict[Stream, Any]:
     for action, device, stream, argument in zip(*(column.tolist() for column in columns), strict=True):
         if action > max(COPY, WAIT):
             continue
-        wanted = int(program.priority[program.graph.launch_op[argument]]) if action == LAUNCH else 0
+        wanted = int(program.priority[program.launches.op[argument]]) if action == LAUNCH else 0
         known = priority.get((device, stream))
         priority[device, stream] = wanted if known is None else min(known, wanted)
     return {(device, stream): api.stream(device, found) for (device, stream), found in priority.items()}

@@ -187,7 +187,7 @@ class _Proof:
 
 def first_rows(program: Program) -> dict[int, int]:
     """Return the operators by the rows of their first launches: there they run, the rows behind do nothing more."""
-    ptr = program.graph.launch_ptr.tolist()
+    ptr = program.launches.ptr.tolist()
     return dict(zip(ptr[:-1], range(len(ptr) - 1), strict=True))
 
 
@@ -234,6 +234,6 @@ def devices_of(program: Program) -> list[int]:
     """Return the device that each operator runs on, -1 where it is never launched."""
     found = np.full(len(program.graph), -1)
     launched = np.flatnonzero(program.action == LAUNCH)
-    found[program.graph.launch_op[program.argument[launched]]] = program.device[launched]
+    found[program.launches.op[program.argument[launched]]] = program.device[launched]
     devices: list[int] = found.tolist()
     return devices

@@ -160,8 +160,8 @@ def spans_of(program: Program, ran: Ran) -> tuple[Floats, Floats]:
     its span, from the first start to the last end, is divided by the kernels' shares. One that launched nothing takes
     no time, at the end of what it reads.
     """
-    graph, ptr = program.graph, program.graph.launch_ptr.tolist()
-    launches = np.zeros((len(program.graph.launch_op), 2))
+    graph, ptr = program.graph, program.launches.ptr.tolist()
+    launches = np.zeros((len(program.launches), 2))
     end_of = np.zeros(len(graph))
     into, edges = graph.incoming
     for i in graph.order_index.tolist():
@@ -197,8 +197,8 @@ def divided(whole: Span, shares: Sequence[float]) -> Floats:
 
 def launch_spans(program: Program, operators: Floats) -> Floats:
     """Return start and end of each launch from those of the operators, shape (n_ops, 2), by the kernels' shares."""
-    found = np.repeat(operators, np.diff(program.graph.launch_ptr), axis=0)
-    ptr = program.graph.launch_ptr
+    found = np.repeat(operators, np.diff(program.launches.ptr), axis=0)
+    ptr = program.launches.ptr
     for i in np.flatnonzero(np.diff(ptr) > 1).tolist():
         shares = [kernel.share for kernel in program.graph.operator(i).kernels]
         found[ptr[i] : ptr[i + 1]] = divided((float(operators[i, 0]), float(operators[i, 1])), shares)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from simsched.base.units import TIE
 from simsched.model import WARP, Cluster, CostModel, OpGraph, Target, default_cost, operator_times, upon
 from simsched.model.graph.columns import Floats, Ints, distinct
+from simsched.model.launches import kernels_on
 from simsched.schedulers.listing import place_of, ways
 from simsched.simulator.contention import LATE, LATENESS
 from simsched.simulator.workload import demand_on
@@ -387,6 +388,7 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, s
     device = cluster.devices[d]
     solo = operator_times(graph, device, cost)
     asked = demand_on(graph, cluster, d, solo, refuse_unfit=False)
+    first = kernels_on(graph, device).ptr[:-1]
     runs = np.isfinite(asked["unit"])  # a kernel of which no block fits here has to run on another device
     launches = [asked["solo"], *[np.zeros(len(runs))] * _RESOURCES]
     if device.contention:
@@ -404,7 +406,7 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, s
             (asked["registers"], device.registers_per_sm), (asked["shared_memory"], device.shared_memory_per_sm),
         ):  # fmt: skip
             launches.append(one * whole / (most * device.sms))
-    rows = np.stack([np.add.reduceat(np.where(runs, row, inf), graph.launch_ptr[:-1]) for row in launches])
+    rows = np.stack([np.add.reduceat(np.where(runs, row, inf), first) for row in launches])
     rows[0] = np.where(single & np.isfinite(rows[0]), solo, rows[0])
     return rows
 

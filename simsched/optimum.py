@@ -19,6 +19,7 @@ from simsched.base.jit import running_time
 from simsched.base.numeric import grouped
 from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
+from simsched.model.launches import kernels_on
 from simsched.schedulers import schedule
 from simsched.schedulers.listing import place_of, ways
 from simsched.schedulers.protocol import Deadline, Rng, Seconds, taken
@@ -112,12 +113,17 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
         If an operator fits on no device.
     """
     times = np.stack(times_by_device(graph, cluster, cost))
-    if len(graph.kernel_blocks):
-        asked = [
-            demand_on(graph, cluster, cluster.index[kind.name], np.ones(len(graph)), refuse_unfit=False)["unit"]
-            for kind in cluster.kinds
-        ]
-        fits = np.logical_and.reduceat(np.isfinite(asked), graph.launch_ptr[:-1], axis=1)  # of every kernel a block
+    tables = [kernels_on(graph, kind) for kind in cluster.kinds]
+    if any(table.has_shape.any() for table in tables):
+        fits = np.array([
+            np.logical_and.reduceat(  # a block of every kernel
+                np.isfinite(
+                    demand_on(graph, cluster, cluster.index[kind.name], np.ones(len(graph)), refuse_unfit=False)["unit"]
+                ),
+                table.ptr[:-1],
+            )
+            for kind, table in zip(cluster.kinds, tables, strict=True)
+        ])
         times = np.where(fits[cluster.kind], times, inf)
         nowhere = np.flatnonzero(np.isinf(times).all(axis=0))
         if len(nowhere):

@@ -382,7 +382,7 @@ def _is_the_program(ran: _Ran) -> None:
 
 def _has_spans(ran: _Ran) -> None:
     trace, program = ran.run.trace, ran.run.program
-    counts = {KERNEL: len(program.graph.launch_op), COPY: len(program.copies.op)}
+    counts = {KERNEL: len(program.launches), COPY: len(program.copies.op)}
     for kind, count in counts.items():
         items = sorted(trace.item[trace.kind == kind].tolist())
         ran.require(items == list(range(count)), f"{len(items)} spans of {count} launches or copies")
@@ -396,7 +396,7 @@ def _keeps_edges(ran: _Ran) -> None:
     copies, operators = program.copies, ran.run.trace.operator_times()
     times, where = spans_of(ran.run.trace).copies, np.empty(len(program.graph), np.int64)
     rows = np.flatnonzero(program.action == LAUNCH)
-    where[program.graph.launch_op[program.argument[rows]]] = program.device[rows]
+    where[program.launches.op[program.argument[rows]]] = program.device[rows]
     for edge in program.graph.edges:
         src, dst = program.graph.index[edge.src], program.graph.index[edge.dst]
         ready = operators[edge.src][1]

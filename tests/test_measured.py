@@ -158,7 +158,7 @@ def test_the_critical_path_leads_back_through_what_ended_last():
     program, names = plan.lower(cluster), plan.graph.names
     launches = {"a": (0, 4), "b": (7, 17), "c": (4, 10), "d": (20, 22)}
     copies = {"a": (5, 7), "b": (18, 20)}
-    found = (launches, program.graph.launch_op), (copies, program.copies.op)
+    found = (launches, program.launches.op), (copies, program.copies.op)
     times = ([known[names[op]] for op in ops] for known, ops in found)
     trace = measured_trace(program, cluster, *times)
     chain, at = [], int(np.argmax(trace.end))

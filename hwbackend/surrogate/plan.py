@@ -33,7 +33,7 @@ class Plan:
     def __init__(self, program: Program, true: Truth) -> None:
         self.program, self.true = program, true
         self.devices = true.cluster.devices
-        graph, n = program.graph, len(program.graph.launch_op)
+        graph, n = program.graph, len(program.launches)
         self.action, self.device = program.action.tolist(), program.device.tolist()
         self.stream, self.argument = program.stream.tolist(), program.argument.tolist()
         place = {code: np.empty(count, np.int64) for code, count in ((LAUNCH, n), (COPY, len(program.copies.op)))}
@@ -67,7 +67,7 @@ class Plan:
                 raise BackendError(f"{op.name!r}: {error}") from error
         self.columns: dict[str, npt.ArrayLike] = {
             "device": device,
-            "priority": program.priority[program.graph.launch_op],
+            "priority": program.priority[program.launches.op],
             "warps": needs[0],
             "registers": needs[1],
             "shared": needs[2],
@@ -76,8 +76,8 @@ class Plan:
         }
         # launches of operators that do the same find each other's data in the cache
         alike: list[object] = [(op.kind, op.flops, op.nbytes, op.kernels) for op in graph.operators]
-        self.alike = [alike[op] for op in program.graph.launch_op.tolist()]
-        self.is_first: list[bool] = (program.graph.launch_kernel == 0).tolist()
+        self.alike = [alike[op] for op in program.launches.op.tolist()]
+        self.is_first: list[bool] = (program.launches.kernel == 0).tolist()
         self._find_routes()
         self._find_queues()
         if program.execution == "graph":

@@ -30,7 +30,7 @@ class Values:
         ptr, edges = graph.incoming
         sources = graph.src[edges].tolist()
         self._reads = [sources[a:b] for a, b in zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)]
-        self._home: list[int] = launched[program.graph.launch_ptr[:-1]].tolist()
+        self._home: list[int] = launched[program.launches.ptr[:-1]].tolist()
         copies = program.copies
         self._copies = list(zip(copies.op.tolist(), copied.tolist(), copies.device.tolist(), strict=True))
         self._expected = [nan] * len(graph)
@@ -51,7 +51,7 @@ class Values:
         BackendError
             If an operator or a copy read what had not been written; the message names both.
         """
-        ptr, n = self._program.graph.launch_ptr, len(self._reads)
+        ptr, n = self._program.launches.ptr, len(self._reads)
         spans = np.concatenate([np.column_stack([launches[ptr[:-1], 0], launches[ptr[1:] - 1, 1]]), copies])
         there: dict[tuple[int, int], tuple[float, float]] = {}  # since when, and the value; all else is poisoned
         for item in np.lexsort([spans[:, 1], spans[:, 0]]).tolist():

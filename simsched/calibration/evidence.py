@@ -12,6 +12,7 @@ from simsched.base.errors import CalibrationError, ProgramError
 from simsched.base.jit.tables import Array
 from simsched.base.numeric import frozen
 from simsched.model import EXECUTIONS, LAUNCH, Cluster, Floats, Ints, OpGraph, Program
+from simsched.model.launches import given_launches
 from simsched.model.profile import Replay
 from simsched.model.profile.measured import Times
 from simsched.model.program import Copies
@@ -172,7 +173,7 @@ class MeasuredRun(Checked):
             program = Program(graph, [device.name for device in cluster.devices], copies=copies, **told).check()
         except ValueError as error:
             raise self.refusal(str(error)) from None
-        for name, times, count in (("launches", self.launches, len(program.graph.launch_op)),
+        for name, times, count in (("launches", self.launches, len(program.launches)),
                                    ("copies", self.copies.times, len(program.copies.op))):  # fmt: skip
             if times.shape != (2 * count,):
                 raise self.refusal(f"{name} must hold start and end of {count} spans in us")
@@ -224,7 +225,7 @@ class MeasuredRun(Checked):
 
         Anything longer was spent waiting, for the host or for room on the device.
         """
-        op, launches = self.program.graph.launch_op, self.spans.launches
+        op, launches = self.program.launches.op, self.spans.launches
         rows = np.flatnonzero(op[1:] == op[:-1])  # of kernels that another one of their operator follows
         between = np.clip(launches[rows + 1, 0] - launches[rows, 1], 0.0, gap)
         return self.by_operator(self.spans) + np.bincount(op[rows], between, len(self.graph))
@@ -232,7 +233,7 @@ class MeasuredRun(Checked):
     def by_operator(self, spans: Spans) -> Floats:
         """Return the us that the kernels of each operator took, shape (n_ops,)."""
         took = spans.launches[:, 1] - spans.launches[:, 0]
-        return np.asarray(np.bincount(self.program.graph.launch_op, took, len(self.graph)), np.float64)
+        return np.asarray(np.bincount(self.program.launches.op, took, len(self.graph)), np.float64)
 
     @cached_property
     def overlap(self) -> Floats:
@@ -242,7 +243,7 @@ class MeasuredRun(Checked):
         together = np.minimum(end[:, None], end) - np.maximum(start[:, None], start)
         together[device[:, None] != device] = 0.0
         np.fill_diagonal(together, 0.0)
-        shared = np.bincount(self.program.graph.launch_op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
+        shared = np.bincount(self.program.launches.op, np.clip(together, 0.0, None).sum(axis=1), len(self.graph))
         return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.spans), 1e-12)))
 
     def simulated(self, cluster: Cluster, times: Floats) -> Spans:
@@ -264,7 +265,9 @@ class MeasuredRun(Checked):
         kept = self.__dict__.get(_KEPT)
         if kept is None or kept[0] is not times or kept[1] != asked:
             program, devices = self.program, launch_devices(self.program)
-            found = demand_of(self.graph, cluster, devices, times[program.graph.launch_op], priority=program.priority)
+            found = demand_of(
+                self.graph, program.launches, cluster, devices, times[program.launches.op], priority=program.priority
+            )
             kept = self.__dict__[_KEPT] = (times, asked, found)
         rows: Array = kept[2]
         return rows
@@ -274,7 +277,7 @@ def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:
     """Return a graph whose kernels have the shares of their operators' times that they took in runs of it."""
     if not (np.diff(graph.kernel_ptr) > 1).any():
         return graph
-    ptr = graph.launch_ptr
+    ptr = given_launches(graph).ptr
     operators = []
     for i, op in enumerate(graph.operators):
         if len(op.kernels) > 1:

@@ -71,7 +71,7 @@ class SimulatedRuns:
         self._kind = kind
         self._runs: list[tuple[MeasuredRun, Ints, Floats, Floats, Floats]] = []
         for run in runs:
-            rows = np.flatnonzero(_side_by_side(run)[run.program.graph.launch_op])
+            rows = np.flatnonzero(_side_by_side(run)[run.program.launches.op])
             if len(rows) or kind != "pair/":
                 measured, (first, rest) = self._read(run.spans, rows), _DEVIATIONS[kind]
                 deviation = np.array([first, *[rest] * (len(measured) - 1)])

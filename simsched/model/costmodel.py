@@ -6,23 +6,20 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, runtime_chec
 import numpy as np
 
 from simsched.base.errors import CostError
-from simsched.model.cluster import PRIORS, WARP, Cluster, Device
+from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices
+from simsched.model.launches import kernels_on, terms_on
 
 
 class Rates(NamedTuple):
-    """What the roofline takes for granted: see `PRIORS`, under these names.
+    """Factors of the terms of times alone that are not sure: see `PRIORS`, under these names."""
 
-    What tuned libraries reach of the datasheet rates, the time of a kernel that does nothing, and how many times the
-    warps that keep issue slots busy it takes to keep DRAM busy.
-    """
-
-    compute_efficiency: float = PRIORS["compute_efficiency"].value
-    tensor_efficiency: float = PRIORS["tensor_efficiency"].value
-    memory_efficiency: float = PRIORS["memory_efficiency"].value
-    shortest_kernel: float = PRIORS["shortest_kernel"].value
-    dram_warps: float = PRIORS["dram_warps"].value
+    start_factor: float = 1.0
+    chain_factor: float = 1.0
+    compute_factor: float = 1.0
+    tensor_factor: float = 1.0
+    memory_factor: float = 1.0
 
 
 USUAL: Final = Rates()
@@ -43,58 +40,33 @@ def default_cost(op: Operator, device: Device) -> float:
 
 
 def roofline(op: Operator, device: Device) -> float:
-    """Estimate the time of an operator alone on a device in us.
+    """Estimate the time of an operator alone on a device in us, whatever its own `time` is.
 
-    Each kernel takes its share of the flops and the bytes at the slower of two rates: peak FLOP rate of the dtype x 0.9
-    (x 0.6 if it is above that of fp32: tensor cores), and DRAM bandwidth x 0.8. A grid too small for the device gets
-    a part in proportion: w warps in all reach ``w / (SMs * saturating_warps)`` of the FLOP rate and
-    ``w / (2.5 * SMs * saturating_warps)`` of the bandwidth, at most all of them, and of the FLOP rate the
-    `efficiency` of the kernel. Each kernel adds 2 us.
+    Each kernel takes ``start + max(chain, compute, memory) + tail``: the time to start and end it; the longest of the
+    sequence of its blocks one after the other, its whole tiles and whole blocks on each SM at the peak rate, and its
+    bytes at the rate of DRAM or of the L2 cache; and the time to fill each wave of blocks. Kernels that were measured
+    or given stand; for its works the libraries of the device choose some. The parameters of the operator are found in
+    the L2 cache if they take at most 0.6 of it. `simsched.model.libraries` has the rules.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
     314.5
     """
-    compute, memory = op.flops / _flop_rate(device, op.dtype), op.nbytes / (device.bandwidth * USUAL.memory_efficiency)
-    if not op.kernels:
-        return USUAL.shortest_kernel + max(compute, memory)
-    total, full = 0.0, device.sms * device.saturating_warps
-    for kernel in op.kernels:
-        part = kernel.blocks * -(-kernel.threads // WARP) / full
-        total += USUAL.shortest_kernel + kernel.share * max(
-            compute / kernel.efficiency / min(1.0, part), memory / min(1.0, part / USUAL.dram_warps)
-        )
-    return total
-
-
-def _flop_rate(device: Device, dtype: str, rates: Rates = USUAL) -> float:
-    """Return the FLOP per us that tuned libraries reach where the grid is large enough."""
-    peak = device.peak_rate(dtype)
-    return peak * (rates.tensor_efficiency if peak > device.peak["fp32"] else rates.compute_efficiency)
+    return float(rooflines(OpGraph([op]), np.zeros(1, np.int64), device)[0])
 
 
 def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL) -> Floats:
-    """Return `roofline` of some operators of a graph, shape of `ops`, at the usual rates or at others."""
-    codes, texts = graph.labels("dtype")
-    rate = np.array([_flop_rate(device, text or "fp32", rates) for text in texts])[codes[ops]]
+    """Return `roofline` of some operators of a graph, shape of `ops`, at the usual rates or at others.
+
+    Parameters are found in the L2 cache if those of the whole graph take at most 0.6 of it.
+    """
+    terms, ptr = terms_on(graph, device), kernels_on(graph, device).ptr
     with np.errstate(over="ignore"):
-        compute: Floats = graph.flops[ops] / rate
-        memory: Floats = graph.nbytes[ops] / (device.bandwidth * rates.memory_efficiency)
-        first, n_kernels = graph.kernel_ptr[ops], graph.kernel_ptr[ops + 1] - graph.kernel_ptr[ops]
-        row = np.repeat(np.arange(len(ops)), np.maximum(1, n_kernels))
-        k = first[row] + np.arange(len(row)) - np.searchsorted(row, row)
-        known = n_kernels[row] > 0
-        k = k[known]
-        compute, memory = compute[row], memory[row]
-        share, part = np.ones(len(row)), np.full(len(row), np.inf)  # of the warps that fill the device
-        share[known] = graph.kernel_share[k]
-        compute[known] /= graph.kernel_efficiency[k]
-        warps = graph.kernel_blocks[k] * -(-graph.kernel_threads[k] // WARP)
-        part[known] = warps / (device.sms * device.saturating_warps)
-        times = np.zeros(len(ops))
-        longer = np.maximum(compute / np.minimum(1.0, part), memory / np.minimum(1.0, part / rates.dram_warps))
-        np.add.at(times, row, rates.shortest_kernel + share * longer)
-    return times
+        compute = terms.compute * np.where(terms.tensor, rates.tensor_factor, rates.compute_factor)
+        longest = np.maximum(np.maximum(terms.chained * rates.chain_factor, compute), terms.memory * rates.memory_factor)
+        times = terms.start * rates.start_factor + longest + terms.tail
+        found: Floats = np.add.reduceat(times, ptr[:-1])[ops]
+    return found
 
 
 def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None, ops: Indices | None = None) -> Floats:

@@ -13,9 +13,11 @@ from simsched.base.codec import Among, Amount, Checked, Count, Document, Range, 
 from simsched.base.errors import ProgramError
 from simsched.base.io import naming
 from simsched.base.numeric import freeze, same_columns, twice
+from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
+from simsched.model.launches import Launches, choices_of, given_launches, has_choices, launches_on, relaunched
 
 Small = npt.NDArray[np.int32]
 EXECUTIONS: Final = ("stages", "events", "graph")
@@ -178,6 +180,12 @@ class Program(Columnar, Document):
         own. A captured graph has neither.
     checked
         Whether it is known to pass `check`.
+    launches
+        The kernels that operators launch where they are placed; a launch instruction refers to them by row. None:
+        those of the graph.
+    open
+        Whether the kernels that libraries choose are not chosen yet, as in a program that was read from a file:
+        `launches` then has their number alone, and `on` chooses them.
 
     Raises
     ------
@@ -186,10 +194,8 @@ class Program(Columnar, Document):
 
     Notes
     -----
-    Columns are contiguous: `action` of 8 bits, `thread_ptr` of 64, the others of 32. Row l of the
-    launches is kernel ``launch_kernel[l]`` of operator ``launch_op[l]`` of the graph; those of
-    operator i are rows ``launch_ptr[i]`` to ``launch_ptr[i + 1]``, one if it has no kernels. `check`
-    is called by whoever makes a program.
+    Columns are contiguous: `action` of 8 bits, `thread_ptr` of 64, the others of 32. `check` is called by whoever
+    makes a program.
     """
 
     FORMAT, FILE, CACHED = "simsched.program", _File, ("_plan",)
@@ -212,6 +218,8 @@ class Program(Columnar, Document):
         lead: npt.ArrayLike | None = None,
         own: npt.ArrayLike | None = None,
         checked: bool = False,
+        launches: Launches | None = None,
+        open: bool | None = None,
     ) -> None:
         self.graph, self.devices, self.execution, self.n_events = graph, tuple(devices), execution, n_events
         self.thread_ptr = np.array(thread_ptr, np.int64)
@@ -225,6 +233,8 @@ class Program(Columnar, Document):
         self.lead = None if lead is None else np.array(lead, np.float64)
         self.own = None if own is None else np.array(own, np.float64)
         self.checked = checked
+        self.launches = given_launches(graph) if launches is None else launches
+        self.open = (launches is None and has_choices(graph)) if open is None else open
         self._freeze()
 
     def over(self, graph: OpGraph) -> "Program":
@@ -237,9 +247,39 @@ class Program(Columnar, Document):
         """
         if graph is self.graph:
             return self
-        if graph.names != self.graph.names or not np.array_equal(graph.launch_ptr, self.graph.launch_ptr):
+        launches = relaunched(self.launches, graph) if graph.names == self.graph.names else None
+        if launches is None:
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
-        return Program(**self._parts | {"graph": graph})
+        return Program(**self._parts | {"graph": graph, "launches": launches})
+
+    def on(self, cluster: Cluster) -> "Program":
+        """Return the program with the kernels that the devices of a cluster choose where it is open, or itself.
+
+        Raises
+        ------
+        ProgramError
+            If an operator launches another number of kernels there.
+        """
+        if not self.open:
+            return self
+        launches = launches_on(self.graph, cluster, self.home)
+        differs = np.flatnonzero(np.diff(launches.ptr) != np.diff(self.launches.ptr))
+        if len(differs):
+            i = int(differs[0])
+            here, there = (int(np.diff(table.ptr)[i]) for table in (self.launches, launches))
+            raise ProgramError(
+                f"operator {self.graph.names[i]!r} launches {here} kernels in the program, but {there} on "
+                f"{cluster.devices[self.home[i]].model}: lower the schedule for that cluster"
+            )
+        return Program(**self._parts | {"launches": launches, "open": False})
+
+    @property
+    def home(self) -> Ints:
+        """Position of the device of each operator, shape (n_ops,)."""
+        found = np.zeros(len(self.graph), np.int64)
+        rows = np.flatnonzero(self.action == LAUNCH)
+        found[self.launches.op[self.argument[rows]]] = self.device[rows]
+        return found
 
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""
@@ -263,6 +303,7 @@ class Program(Columnar, Document):
         mine, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
         columns = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
         alike = mine == theirs and self.graph == other.graph and same_columns(self, other, columns)
+        alike = alike and np.array_equal(self.launches.ptr, other.launches.ptr)
         return alike and same_columns(self.copies, other.copies, Copies._fields)
 
     def __repr__(self) -> str:
@@ -283,8 +324,8 @@ class Program(Columnar, Document):
         do, k, names = ACTIONS[self.action[i]], int(self.argument[i]), self.graph.names
         known: dict[str, Any] = {}
         if do == "launch":
-            op = self.graph.launch_op[k]
-            known = {"op": names[op], "kernel": int(self.graph.launch_kernel[k]), "priority": int(self.priority[op])}
+            op, kernel = int(self.launches.op[k]), int(self.launches.kernel[k])
+            known = {"op": names[op], "kernel": kernel, "priority": int(self.priority[op])}
         elif do == "copy":
             op, to, nbytes, transfer = (column[k] for column in self.copies)
             known = {"op": names[op], "to": self.devices[to], "nbytes": float(nbytes), "transfer": optional(transfer)}
@@ -316,7 +357,7 @@ class Program(Columnar, Document):
         if self.checked:
             return self
         self._check_columns()
-        op, place = self.graph.launch_op, self._places(LAUNCH, len(self.graph.launch_op))
+        op, place = self.launches.op, self._places(LAUNCH, len(self.launches))
         self._places(COPY, len(self.copies.op))
         swapped = np.flatnonzero((place[1:] < place[:-1]) & (op[1:] == op[:-1]))
         if len(swapped):
@@ -344,7 +385,7 @@ class Program(Columnar, Document):
             row = int(np.argmax(wrong))
             if code == RECORD:
                 raise ProgramError(f"event {row} is recorded twice")
-            name = self.graph.names[(self.graph.launch_op if code == LAUNCH else self.copies.op)[row]]
+            name = self.graph.names[(self.launches.op if code == LAUNCH else self.copies.op)[row]]
             raise ProgramError(f"{ACTIONS[code]} of {name!r} stands {'twice' if times[row] > 1 else 'nowhere'}")
         found = np.full(count, -1, np.int32)
         found[rows] = places
@@ -400,10 +441,16 @@ class Program(Columnar, Document):
         number = {name: i for i, name in enumerate(devices)}
         every, arguments, priority = [row for t in threads for row in t], list[int](), np.zeros(len(graph), np.int64)
         copies: list[tuple[float, ...]] = []
+        counts = np.zeros(len(graph), np.int64)
+        for row in every:
+            if row.do == "launch" and row.op in graph.index:
+                i = graph.index[row.op]
+                counts[i] = max(counts[i], 1 + (row.kernel or 0))
+        launches = given_launches(graph, np.where(choices_of(graph), counts, 1))
         for t, thread in enumerate(threads):
             for i, row in enumerate(thread):
                 with naming(f"threads[{t}][{i}]"):
-                    arguments.append(_argument(row, graph, number, copies, priority))
+                    arguments.append(_argument(row, graph, launches, number, copies, priority))
         ends = np.array(copies, np.float64).reshape(-1, 4).T
         return cls(
             graph, devices, issued.execution, np.cumsum([0, *map(len, threads)]),
@@ -413,12 +460,14 @@ class Program(Columnar, Document):
             n_events=issued.events, priority=priority,
             lead=[row.lead for row in every] if any(row.lead for row in every) else None,
             own=column_of(row.own for row in every) if any(row.own is not None for row in every) else None,
+            launches=launches, open=has_choices(graph),
         ).check()  # fmt: skip
 
 
 def _argument(
-    row: Instruction, graph: OpGraph, number: Mapping[str, int], copies: list[tuple[float, ...]], priority: Ints
-) -> int:
+    row: Instruction, graph: OpGraph, launches: Launches, number: Mapping[str, int],
+    copies: list[tuple[float, ...]], priority: Ints,
+) -> int:  # fmt: skip
     """Return the argument of an instruction as a number; add what it copies, and note the priority of what it launches.
 
     Devices, operators and kernels that are not there are refused.
@@ -436,10 +485,10 @@ def _argument(
     if row.do == "copy":
         copies.append((op, number[str(row.to)], row.nbytes or 0.0, np.nan if row.transfer is None else row.transfer))
         return len(copies) - 1
-    if kernel >= graph.launch_ptr[op + 1] - graph.launch_ptr[op]:
+    if kernel >= launches.ptr[op + 1] - launches.ptr[op]:
         raise ProgramError(f"operator {row.op!r} has no kernel {kernel}")
     priority[op] = row.priority or 0
-    return int(graph.launch_ptr[op]) + kernel
+    return int(launches.ptr[op]) + kernel
 
 
 def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:

@@ -362,7 +362,7 @@ class Schedule(Columnar, Document):
             return self._lowered[2]
         _prove(self, on, one_thread=threads == "one")
         device = np.array([on.index.get(name, -1) for name in self.devices], np.int32)[self.device]
-        lowering = Lowering(self.graph, tuple(on.index), self.execution, **options)
+        lowering = Lowering(self.graph, on, self.execution, **options)
         program = lowering.program(self.op, device, self.stream, self.stage, self.priority)
         program.__dict__["scheduler"] = self.scheduler
         self.__dict__["_lowered"] = (on, options, program)

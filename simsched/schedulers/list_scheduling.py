@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
+from simsched.model.launches import kernels_on
 from simsched.schedulers.listing import Edge, Instance, place_of, require_finite, transfer
 
 _AT_A_TIME: Final = 10_000
@@ -171,7 +172,7 @@ def charged_start(s: Lists, i: int, slot: int) -> float:
                 issued += s.wait
                 if not producer.waited_for:
                     issued += s.record
-    s.tried = issued + s.launch * float(max(1, s.kernels[i]))
+    s.tried = issued + s.launch * float(s.kernels[i])
     return max(issued + s.launch, s.streams[slot].free + s.gap, latest)
 
 
@@ -318,7 +319,7 @@ class Draft(Instance):
         table = Lists(
             n_ops=n, n_devices=len(self.devices), n_streams=self.streams, insertion=insertion, in_turn=in_turn,
             charged=overheads, in_ptr=in_ptr, inputs=inputs, out_ptr=graph.outgoing[0],
-            readers=readers, kernels=np.diff(graph.kernel_ptr).astype(np.int32),
+            readers=readers, kernels=self._n_launches(),
             time=self.times, latency=self.latency, bandwidth=self.bandwidth, ahead=ahead, key=-priority,
             turn=place_of(graph.order_index).astype(np.int32), draw_op=draw_op, draw_stream=draw_stream, ops=self.ops,
         )  # fmt: skip
@@ -332,6 +333,10 @@ class Draft(Instance):
             table.limit = min(n, table.n_placed + _AT_A_TIME)
             place(table)
         return table["placed"]
+
+    def _n_launches(self) -> npt.NDArray[np.int32]:
+        """Return the launches of each operator on the first device, shape (n_ops,); overheads count on it alone."""
+        return np.diff(kernels_on(self.graph, self.cluster.devices[self.devices[0]]).ptr).astype(np.int32)
 
     def schedule(self, order: npt.NDArray[np.int32] | None = None) -> Schedule:
         """Return the schedule, launched in a given order, or by start times.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
+from simsched.model.launches import Launches, kernels_on
 from simsched.schedulers.listing import captured, turns
 from simsched.schedulers.protocol import Mode
 
@@ -47,12 +48,14 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
     SchedulerError
         If no operator has what the metric reads, and not all of them take no time.
     """
+    launches = kernels_on(graph, device)
     used = metric
     if used is None:
         by_kernel = "shared_memory" if released else "max"
-        used = by_kernel if len(graph.kernel_blocks) else "utilization"
-    ptr, reads = graph.kernel_ptr, f"Operator({'utilization' if used == 'utilization' else 'kernels'}=...)"
-    known = np.isfinite(graph.utilization) if used == "utilization" else ptr[1:] > ptr[:-1]
+        used = by_kernel if launches.has_shape.any() else "utilization"
+    first = launches.ptr[:-1]
+    reads = f"Operator({'utilization' if used == 'utilization' else 'kernels'}=...)"
+    known = np.isfinite(graph.utilization) if used == "utilization" else launches.has_shape[first]
     if not known.any() and (graph.time != 0).any():
         raise SchedulerError(
             f"opara: no operator of graph {graph.name!r} has what metric={used!r} reads, {reads}; give that, another "
@@ -63,8 +66,8 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
         share = np.nan_to_num(graph.utilization)
     elif known.any():
         limit = SHARED_MEMORY_PER_BLOCK if released else device.shared_memory_per_block
-        kernels, starts = _of_kernels(used, graph, device, limit), ptr[:-1][known]
-        share[known] = kernels[starts] if released else np.maximum.reduceat(kernels, starts)
+        kernels = _of_kernels(used, launches, device, limit)
+        share[known] = (kernels[first] if released else np.maximum.reduceat(kernels, first))[known]
     return (np.where(known & (share < _FIRST), share, np.inf) if released else share), used
 
 
@@ -103,24 +106,30 @@ def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: b
     return np.asarray(graph.intensity == INTENSITIES.index("memory"))
 
 
-def _of_kernels(metric: str, graph: OpGraph, device: Device, shared_memory: int) -> Floats:
-    """Return what each kernel needs, as a part of a limit; `shared_memory` is that of a block in bytes."""
-    threads = graph.kernel_threads
+def _of_kernels(metric: str, launches: Launches, device: Device, shared_memory: int) -> Floats:
+    """Return the need of each launch as a part of a limit, 0 without a shape.
+
+    Parameters
+    ----------
+    shared_memory
+        Limit of the shared memory of a block in bytes.
+    """
+    threads = launches.threads
     per_block: dict[str, Floats] = {
-        "shared_memory": graph.kernel_shared_memory / shared_memory,
+        "shared_memory": launches.shared_memory / shared_memory,
         "threads": threads / _THREADS_PER_BLOCK,
-        "registers": graph.kernel_registers * threads / device.max_registers_per_block,
+        "registers": launches.registers * threads / device.max_registers_per_block,
     }
     if metric in per_block:
         return per_block[metric]
     if metric == "max":
         return np.asarray(np.maximum.reduce(list(per_block.values())))
     if metric == "blocks":
-        return graph.kernel_blocks / (device.sms * device.blocks_per_sm)
-    shapes = np.stack([threads, graph.kernel_registers, graph.kernel_shared_memory], axis=1)
+        return launches.blocks / (device.sms * device.blocks_per_sm)
+    shapes = np.stack([threads, launches.registers, launches.shared_memory], axis=1)
     distinct, at = np.unique(shapes, axis=0, return_inverse=True)
-    held = [occupancy(device, Kernel(1, *shape)).blocks for shape in distinct.tolist()]
-    blocks = np.minimum(np.array(held)[at.ravel()], graph.kernel_blocks / device.sms)
+    held = [occupancy(device, Kernel(1, *shape)).blocks if shape[0] else 0 for shape in distinct.tolist()]
+    blocks = np.minimum(np.array(held)[at.ravel()], launches.blocks / device.sms)
     return np.asarray(blocks * -(-threads // WARP) / (device.threads_per_sm // WARP))
 
 

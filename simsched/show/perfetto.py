@@ -117,8 +117,8 @@ def _arguments(trace: Trace, i: int) -> dict[str, Any]:
     if op >= 0:
         found["operator"] = graph.names[op]
     if kind == KERNEL:
-        if 0 <= row < len(graph.launch_kernel):
-            found["kernel"] = int(graph.launch_kernel[row])
+        if 0 <= row < len(trace.program.launches):
+            found["kernel"] = int(trace.program.launches.kernel[row])
         found |= {"kind": graph.label("kind", op), "flops": float(graph.flops[op]),
                   "nbytes": float(graph.nbytes[op]), "block": graph.label("block", op)}  # fmt: skip
     elif kind == COPY:

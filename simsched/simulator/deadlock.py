@@ -43,7 +43,7 @@ def _next_launch(program: Program, i: int, who: str) -> str:
     """Return who waits: the operator that is launched next by the same thread, else `who`."""
     end = program.thread_ptr[np.searchsorted(program.thread_ptr, i, side="right")]
     launches = i + np.flatnonzero(program.action[i:end] == LAUNCH)
-    return repr(program.graph.names[program.graph.launch_op[program.argument[launches[0]]]]) if len(launches) else who
+    return repr(program.graph.names[program.launches.op[program.argument[launches[0]]]]) if len(launches) else who
 
 
 def _event(program: Program, event: int, issued: Sequence[bool]) -> str:
@@ -57,6 +57,6 @@ def _event(program: Program, event: int, issued: Sequence[bool]) -> str:
     behind = ""
     if len(before):
         is_copy = program.action[before[-1]] == COPY
-        op = (program.copies.op if is_copy else program.graph.launch_op)[program.argument[before[-1]]]
+        op = (program.copies.op if is_copy else program.launches.op)[program.argument[before[-1]]]
         behind = f" behind {'the copy of ' if is_copy else ''}{program.graph.names[op]!r}"
     return f"event {event}{behind}{'' if issued[event] else ', whose record has not been issued'}"

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.model import CostModel, Program, Schedule, Target, default_cost, operator_times, upon
+from simsched.model.launches import kernels_on
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
 from simsched.simulator.compiled import OVER
@@ -60,7 +61,7 @@ class Evaluator:
         schedule.check(cluster)
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
         self._events, names = schedule.events, tuple(device.name for device in cluster.devices)
-        self._lowering = Lowering(self.graph, names, self.execution, events=self._events)
+        self._lowering = Lowering(self.graph, cluster, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
         self._cost = None if cost is default_cost else cost
         self._alike = cluster.kind if self._cost is None else np.arange(len(cluster))  # to the default cost model
@@ -173,7 +174,7 @@ class Evaluator:
 
     def _simulate(self, columns: Columns) -> float:
         program = self._program(columns)
-        launches = self._launches(columns) if self._runs(columns) else None
+        launches = self._launches(program, columns) if self._runs(columns) else None
         if launches is not None:
             with suppress(ClusterError):  # a copy without a way to its destination
                 run = Plan(program, self.cluster).take()
@@ -202,7 +203,7 @@ class Evaluator:
         beside = (stage[src] == stage[dst]) & (stream[src] != stream[dst])  # in two groups of a stage
         return not (together & beside).any()
 
-    def _launches(self, columns: Columns) -> npt.NDArray[Any] | None:
+    def _launches(self, program: Program, columns: Columns) -> npt.NDArray[Any] | None:
         """Return what the launches ask for on their devices, or None if one does not fit there."""
         alike = self._alike[columns[_DEVICE]]
         numbers = np.unique(alike).tolist()
@@ -215,6 +216,10 @@ class Evaluator:
         if len(numbers) > 1:
             home = np.empty(len(self.graph), np.int64)
             home[columns[_OP]] = alike
-            which = np.searchsorted(numbers, np.repeat(home, np.diff(self.graph.launch_ptr)))
-            rows = np.stack([self._rows[number] for number in numbers])[which, np.arange(len(which))]
+            op, kernel = program.launches.op, program.launches.kernel
+            which = np.searchsorted(numbers, home[op])
+            tables = [self._rows[number] for number in numbers]
+            base = np.cumsum([0, *map(len, tables)])
+            first = [kernels_on(self.graph, self.cluster.devices[int(np.argmax(self._alike == n))]).ptr for n in numbers]
+            rows = np.concatenate(tables)[base[which] + np.stack(first)[which, op] + kernel]
         return rows if np.isfinite(rows["unit"]).all() else None

@@ -225,7 +225,7 @@ class Plan:
         self._values: dict[str, Any] = values | {
             "captured": program.execution == "graph", "ahead": found.ahead, "thread_ptr": program.thread_ptr,
             "action": program.action, "argument": program.argument, "place": program.device,
-            "lane_of": found["lane_of"], "launch_op": program.graph.launch_op, "copy_op": copies.op,
+            "lane_of": found["lane_of"], "launch_op": program.launches.op, "copy_op": copies.op,
             "copy_device": copies.device, "copy_nbytes": copies.nbytes, "copy_exact": copies.transfer,
             "copy_route": self._way, "n_instructions": len(program), "n_ops": len(program.graph),
             "n_events": program.n_events, "n_lanes": len(self._lanes),

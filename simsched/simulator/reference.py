@@ -179,7 +179,7 @@ class Reference:
         self._argument: list[int] = program.argument.tolist()
         self._device: list[int] = program.device.tolist()
         self._lane_of: list[int] = s["lane_of"].tolist()
-        self._op_of: list[int] = program.graph.launch_op.tolist()
+        self._op_of: list[int] = program.launches.op.tolist()
         self._rows: list[SpanRow] = []
         devices = range(s.n_devices)
         self._timers = [Alarm(env, COMPLETE, partial(self._end_blocks, d)) for d in devices]

@@ -9,6 +9,7 @@ import numpy as np
 from simsched.base.errors import SimulationError, UnknownNameError
 from simsched.base.numeric import twice
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
+from simsched.model.launches import kernels_on
 from simsched.simulator.compiled import NEW
 from simsched.simulator.prepared import begin, finish, platform_of
 from simsched.simulator.state import Connection, Lane, State
@@ -59,7 +60,8 @@ class StageLatency:
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
         rows = demand_on(graph, alone, 0, operator_times(graph, alone.devices[0], cost))
-        ranges = map(range, graph.launch_ptr[:-1].tolist(), graph.launch_ptr[1:].tolist())
+        ptr = kernels_on(graph, alone.devices[0]).ptr.tolist()
+        ranges = map(range, ptr[:-1], ptr[1:])
         self._launches_of = dict(zip(graph.names, ranges, strict=True))
         platform, n = platform_of(alone), len(rows)
         self._state = state = State(

@@ -14,6 +14,7 @@ from simsched.model.cluster import footprint, occupancy
 from simsched.model.costmodel import placed_times
 from simsched.model.graph.columns import Indices, Ints
 from simsched.model.graph.opgraph import with_times
+from simsched.model.launches import Launches, kernels_on
 from simsched.simulator.contention import Solo, find_units
 from simsched.simulator.state import Launch
 
@@ -34,21 +35,23 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     kernels loads the SMs by its `utilization` and is sensitive to nothing else; one without
     either loads nothing.
     """
+    program = program.on(cluster)
     graph, device = program.graph, launch_devices(program)
-    times = placed_times(graph, cluster, program.graph.launch_op, device, cost)
-    return demand_of(graph, cluster, device, times, priority=program.priority)
+    times = placed_times(graph, cluster, program.launches.op, device, cost)
+    return demand_of(graph, program.launches, cluster, device, times, priority=program.priority)
 
 
 def launch_devices(program: Program) -> Ints:
     """Return the position of the device of each launch, shape (n_launches,); -1 where none is in the program."""
     launches = program.action == LAUNCH
-    device = np.full(len(program.graph.launch_op), -1, np.int64)
+    device = np.full(len(program.launches), -1, np.int64)
     device[program.argument[launches]] = program.device[launches]
     return device
 
 
 def demand_of(
     graph: OpGraph,
+    launches: Launches,
     cluster: Cluster,
     device: Ints,
     times: Floats,
@@ -60,6 +63,8 @@ def demand_of(
 
     Parameters
     ----------
+    launches
+        Kernels of the operators, on the devices that they run on.
     device
         Position in the cluster, per launch.
     times
@@ -69,35 +74,36 @@ def demand_of(
     refuse_unfit
         Whether a kernel of which no block fits on an SM is an error; else it has residency 0.
     """
-    kernels, op = np.diff(graph.kernel_ptr), graph.launch_op
+    op = launches.op
     asked = np.zeros(len(op), Launch.dtype)
     asked["follows"][1:] = op[1:] == op[:-1]
     asked["priority"] = 0 if priority is None else priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
     asked["sm_share"], asked["alpha"], asked["kind"] = utilization, utilization > 0, graph.intensity[op]
     asked["solo"] = times
-    rows = np.flatnonzero(kernels[op])  # one per kernel, in their order in the graph
-    asked["solo"][rows] *= graph.kernel_share
+    asked["solo"] *= launches.share
     asked["unit"] = asked["solo"]
+    rows = np.flatnonzero(launches.has_shape)
     if not len(rows):
         return asked
-    shapes = _blocks(graph, cluster, op[rows], device[rows], refuse_unfit)
+    shapes = _blocks(graph, launches, cluster, rows, device[rows], refuse_unfit)
     fits = shapes["residency"] > 0
     asked["unit"][rows[~fits]] = np.inf
     rows = rows[fits]
     found, at = asked[rows], cluster.kind[device[rows]]
-    found["blocks"] = graph.kernel_blocks[fits]
+    found["blocks"] = launches.blocks[rows]
     for name, column in shapes.items():
         found[name] = column[fits]
-    _add_loads(found, graph, cluster, op[rows], at, graph.kernel_share[fits])
+    _add_loads(found, graph, launches, cluster, rows, at)
     asked[rows] = found
     return asked
 
 
 def demand_on(graph: OpGraph, cluster: Cluster, d: int, times: Floats, **options: Any) -> Column:
     """Return what launches ask for if all operators run on device `d`, in these times alone in us (see `demand_of`)."""
-    op = graph.launch_op
-    return demand_of(graph, cluster, np.broadcast_to(np.int64(d), len(op)), times[op], **options)
+    launches = kernels_on(graph, cluster.devices[d])
+    device = np.broadcast_to(np.int64(d), len(launches))
+    return demand_of(graph, launches, cluster, device, times[launches.op], **options)
 
 
 def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column, spread: Column) -> Floats:
@@ -120,19 +126,22 @@ def solo_units(blocks: Column, residency: Column, sms: Column, sm_share: Column,
     return units
 
 
-def _blocks(graph: OpGraph, cluster: Cluster, op: Indices, device: Ints, refuse_unfit: bool) -> dict[str, Ints]:
-    """Return what a block of each kernel takes and how many the device holds, columns of shape (n_kernels,)."""
-    columns = (cluster.kind[device], graph.kernel_threads, graph.kernel_registers, graph.kernel_shared_memory)
+def _blocks(
+    graph: OpGraph, launches: Launches, cluster: Cluster, rows: Indices, device: Ints, refuse_unfit: bool
+) -> dict[str, Ints]:
+    """Return what a block of some kernels takes and how many the device holds, columns of the shape of `rows`."""
+    shapes = (launches.threads[rows], launches.registers[rows], launches.shared_memory[rows])
+    columns = (cluster.kind[device], *shapes)
     numbers: dict[tuple[int, ...], int] = {}
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    number = [numbers.setdefault(row, len(numbers)) for row in rows]
+    keys = zip(*(column.tolist() for column in columns), strict=True)
+    number = [numbers.setdefault(key, len(numbers)) for key in keys]
     found: list[tuple[int, int, int, int]] = []
     for kind, *shape in numbers:
         try:
             found.append(_block(cluster.kinds[kind], *shape))
         except ClusterError as error:
             if refuse_unfit:
-                raise ClusterError(f"operator {graph.names[op[number.index(len(found))]]!r}: {error}") from None
+                raise ClusterError(f"operator {graph.names[launches.op[rows[number.index(len(found))]]]!r}: {error}") from None
             found.append((0, 0, 0, 0))
     blocks = np.array(found, np.int64)[number].T
     return dict(zip(("warps", "registers", "shared_memory", "residency"), blocks, strict=True))
@@ -146,8 +155,9 @@ def _block(device: Device, threads: int, registers: int, shared_memory: int) -> 
     return need.warps, need.registers, need.shared_memory, fits * device.sms
 
 
-def _add_loads(found: Column, graph: OpGraph, cluster: Cluster, op: Indices, at: Ints, share: Floats) -> None:
+def _add_loads(found: Column, graph: OpGraph, launches: Launches, cluster: Cluster, rows: Ints, at: Ints) -> None:
     """Add to rows of kernels that fit what they load, and how they run by themselves."""
+    op = launches.op[rows]
     latency, bandwidth, saturating, least, spread, sms = (
         np.array([getattr(kind, key) for kind in cluster.kinds], np.float64)[at]
         for key in ("kernel_latency", "bandwidth", "saturating_warps", "least_sm_share", "block_spread", "sms")
@@ -157,7 +167,8 @@ def _add_loads(found: Column, graph: OpGraph, cluster: Cluster, op: Indices, at:
     peak = np.array([[kind.peak_rate(text or "fp32") for text in texts] for kind in cluster.kinds])[at, codes[op]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         # roofline times of SMs and DRAM, and relative to the larger of them
-        calculating, moving = share * graph.flops[op] / peak, share * graph.nbytes[op] / bandwidth
+        calculating = launches.flops[rows] / peak
+        moving = launches.nbytes[rows] / bandwidth
         longer = np.maximum(calculating, moving)
         kind = np.where(found["kind"] >= 0, found["kind"], moving > calculating)
         compute = np.where(longer > 0, calculating / longer, kind == 0)  # of unknown work that is bound by DRAM: none
@@ -220,7 +231,7 @@ def placed_operator_times(runs: Schedule | Program, cluster: Cluster, cost: Cost
     A program is one of the devices of the cluster, in their order.
     """
     if isinstance(runs, Program):
-        op, device = np.arange(len(runs.graph)), launch_devices(runs)[runs.graph.launch_ptr[:-1]]
+        op, device = np.arange(len(runs.graph)), launch_devices(runs)[runs.launches.ptr[:-1]]
     else:
         op, device = runs.op, np.array([cluster.index.get(name, -1) for name in runs.devices])[runs.device]
     times = np.empty(len(runs.graph))

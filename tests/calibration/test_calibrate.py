@@ -141,7 +141,7 @@ def test_a_fit_leaves_a_plateau(microbenchmarks):
 def test_what_no_value_explains_is_contradicted(microbenchmarks):
     """The same two kernels, said to have taken 8 times as long as one."""
     run = next(run for run in microbenchmarks.runs if run.name == PAIR)
-    together = np.array([not name.startswith("alone") for name in run.program.graph.names])[run.program.graph.launch_op]
+    together = np.array([not name.startswith("alone") for name in run.program.graph.names])[run.program.launches.op]
     launches, _ = spans_of(run.trace)
     launches[together, 1] += 7 * np.diff(launches[~together]).mean()
     slow = replace(run, trace=measured_trace(run.program, PRIOR, launches))

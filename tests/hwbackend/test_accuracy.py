@@ -116,7 +116,7 @@ def test_a_schedule_that_a_fit_has_seen_is_not_held_out(graph, at_once):
 
     def copies(graph, cluster, cost):
         program = next(program for program in backend.ran if program.graph.name == graph.name)
-        order = list(dict.fromkeys(program.graph.launch_op[program.argument[program.action == LAUNCH]].tolist()))
+        order = list(dict.fromkeys(program.launches.op[program.argument[program.action == LAUNCH]].tolist()))
         return Schedule.from_columns(graph, order, [device.name for device in cluster.devices])
 
     found = validate(graph, backend, [copies, "heft"], **QUICK)

@@ -149,4 +149,4 @@ def test_a_layered_graph_of_thousands(name):
     cluster = Cluster.preset("a100", 4)
     plan = schedule(graph, cluster, name)
     assert len(plan) == n
-    assert len(plan.lower(cluster).graph.launch_op) == n
+    assert len(plan.lower(cluster).launches) == n

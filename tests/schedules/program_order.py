@@ -67,7 +67,7 @@ def broken(program, without=None):
         after[node] = set().union(*({other} | after[other] for other in order.successors(node)))
     launches = {}
     for i in np.flatnonzero(program.action == LAUNCH).tolist():
-        launches.setdefault(program.graph.names[program.graph.launch_op[program.argument[i]]], []).append(("run", i))
+        launches.setdefault(program.graph.names[program.launches.op[program.argument[i]]], []).append(("run", i))
     where = {name: int(program.device[rows[0][1]]) for name, rows in launches.items()}
     found = []
     for edge in program.graph.edges:

@@ -92,7 +92,7 @@ def test_kernels_of_an_operator_are_launched_in_order():
     graph = OpGraph([Operator("a", time=1.0, kernels=twice), Operator("b", time=1.0, kernels=twice)], [Edge("a", "b")])
     program = plan(graph, "a 0 0, b 0 1").lower(Cluster.preset("a100"))
     assert listing(program) == ["a@0.0 a@0.0 +0@0.0 ?0@0.1 b@0.1 b@0.1"]
-    assert program.graph.launch_kernel.tolist() == [0, 1, 0, 1]
+    assert program.launches.kernel.tolist() == [0, 1, 0, 1]
 
 
 def test_priorities_go_along():

@@ -323,8 +323,8 @@ def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
     row_of = np.empty(len(rows), np.int64)  # by launch
     row_of[program.argument[rows]] = rows
     reads, is_read = (np.bincount(column, minlength=len(graph)) > 0 for column in (graph.dst, graph.src))
-    begin = np.sort(row_of[program.graph.launch_ptr[:-1][~reads]])
-    end = np.sort(row_of[program.graph.launch_ptr[1:][~is_read] - 1])[::-1]
+    begin = np.sort(row_of[program.launches.ptr[:-1][~reads]])
+    end = np.sort(row_of[program.launches.ptr[1:][~is_read] - 1])[::-1]
 
     def places(at: Ints) -> list[Place]:
         return list(dict.fromkeys(zip(program.device[at].tolist(), program.stream[at].tolist(), strict=True)))
@@ -339,7 +339,7 @@ def _joins(
     begin, (*others, last) = _outer_streams(program)
     waiting = [place for place in begin if place != last]
     here = int(program.device[0])
-    free, launch = slots * width[here], requests * len(program.graph.launch_op)  # behind those of all requests
+    free, launch = slots * width[here], requests * len(program.launches)  # behind those of all requests
     gathered, done = program.n_events, program.n_events + len(others)
     launched = done + bool(waiting)
     n_events = launched + captured
@@ -370,7 +370,7 @@ def _body(program: Program, width: Ints, n_events: int) -> Any:
     for name in ("action", "device", "stream", "argument"):
         table[name] = getattr(program, name)
     strides = np.full(len(ACTIONS), n_events)
-    strides[LAUNCH], strides[COPY] = len(program.graph.launch_op), len(program.copies.op)
+    strides[LAUNCH], strides[COPY] = len(program.launches), len(program.copies.op)
     table["stride"] = np.where(table["argument"] < 0, 0, strides[table["action"]])
     table["step"] = np.where(table["stream"] < 0, 0, width[table["device"]])
     table["row"] = np.arange(len(program))

@@ -76,7 +76,7 @@ class OpGraph(by.Columnar, Document):
     """
 
     FORMAT, FILE = "simsched.graph", _File
-    CACHED = ("index", "outgoing", "incoming", "launch_ptr", "launch_op", "launch_kernel")
+    CACHED = ("index", "outgoing", "incoming", "_launches")
 
     # Filled by `of`.
     name: str
@@ -291,22 +291,6 @@ class OpGraph(by.Columnar, Document):
     def incoming(self) -> tuple[Ints, Indices]:
         """Edges by consumer, in argument order (see `outgoing`)."""
         return by.grouped(self.dst, len(self))
-
-    @cached_property
-    def launch_ptr(self) -> Ints:
-        """Where the launches of each operator begin, shape (n_ops + 1,): one per kernel, at least one."""
-        return frozen(np.concatenate([[0], np.cumsum(np.maximum(1, np.diff(self.kernel_ptr)))]))
-
-    @cached_property
-    def launch_op(self) -> npt.NDArray[np.int32]:
-        """The operator of each launch."""
-        return frozen(np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.launch_ptr)))
-
-    @cached_property
-    def launch_kernel(self) -> npt.NDArray[np.int32]:
-        """Which kernel of its operator each launch is."""
-        first = self.launch_ptr[:-1].astype(np.int32)
-        return frozen(np.arange(self.launch_ptr[-1], dtype=np.int32) - first[self.launch_op])
 
     @cached_property
     def output_nbytes(self) -> Floats:

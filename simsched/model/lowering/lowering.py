@@ -1,13 +1,14 @@
 """From a `Schedule` to the `Program` that runs it."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ScheduleError
+from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
+from simsched.model.launches import Launches, has_choices, kernels_on, launches_on
 from simsched.model.lowering.kernels import Candidate, Clock, plan, write
 from simsched.model.program import EVENT_PLANS, LAUNCH, Copies, Program, barrier_before
 
@@ -24,8 +25,8 @@ class Lowering:
     ----------
     graph
         The graph that every candidate schedules.
-    devices
-        Names of the cluster's devices, in its order.
+    cluster
+        Where candidates run: its devices choose the kernels that operators launch.
     execution
         As in `Schedule`.
     threads, transfers, events
@@ -41,25 +42,27 @@ class Lowering:
     def __init__(
         self,
         graph: OpGraph,
-        devices: Sequence[str],
+        cluster: Cluster,
         execution: str = "events",
         *,
         threads: str = "device",
         transfers: str = "async",
         events: str = "minimal",
     ) -> None:
-        self.graph, self.devices, self.execution = graph, tuple(devices), execution
+        self.graph, self.cluster, self.execution = graph, cluster, execution
+        self.devices = tuple(cluster.index)
         n, one_thread = len(graph), threads == "one" or execution == "graph"
         (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
         self._threads = 1 if one_thread else len(self.devices)
         self._table = table = Candidate(
             n_ops=n, n_edges=len(graph.src), n_devices=len(self.devices), one_thread=one_thread,
             blocking=transfers == "blocking", minimal=events == "minimal", staged=execution == "stages",
-            src=_small(graph.src), dst=_small(graph.dst), launch_ptr=graph.launch_ptr,
+            src=_small(graph.src), dst=_small(graph.dst),
             out_ptr=out_ptr, out_edge=_small(out_edge), in_ptr=in_ptr, in_edge=_small(in_edge),
             bits=len(graph.src).bit_length(), room=room, clocks=np.empty(room, Clock.dtype),
         )  # fmt: skip
         table["size"][:], table.n_sizes = _sizes(graph)
+        self._launches = None if len(cluster.kinds) > 1 and has_choices(graph) else kernels_on(graph, cluster.kinds[0])
         self._has_host = execution != "graph" and bool(graph.host.any())
 
     def program(
@@ -95,6 +98,8 @@ class Lowering:
         table["by_lane"][:] = ((homes.astype(np.int64) << 32) + lanes).argsort(kind="stable")
         if self.execution == "stages":
             table["barrier"][:] = barrier_before(homes, np.full(len(self.graph), stage), lanes)
+        launches = self._launches or self._choose(table["op"], homes)
+        table["launch_ptr"] = launches.ptr
         self._plan()
         n_copies, n_rows = table.n_copies, table.n_rows
         table["thread_ptr"] = thread_ptr = np.zeros(self._threads + 1, np.int64)
@@ -107,15 +112,22 @@ class Lowering:
         copies = Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge])
         lead = None
         if self._has_host:  # that of an operator passes before its first launch
-            before = np.zeros(self.graph.launch_ptr[-1])
-            before[self.graph.launch_ptr[:-1]] = self.graph.host
+            before = np.zeros(len(launches))
+            before[launches.ptr[:-1]] = self.graph.host
             lead = np.where(action == LAUNCH, before[np.where(action == LAUNCH, place[2], 0)], 0.0)
         by_operator = np.empty(len(self.graph), np.int64)
         by_operator[table["op"]] = priority
         return Program(
             self.graph, self.devices, self.execution, thread_ptr, action, place[0], place[1], place[2], copies,
-            table.n_op_events + n_copies, by_operator, lead, checked=True,
+            table.n_op_events + n_copies, by_operator, lead, checked=True, launches=launches,
         )  # fmt: skip
+
+    def _choose(self, op: npt.NDArray[np.int32], device: npt.NDArray[np.int32]) -> Launches:
+        """Return the kernels that operators launch where a candidate places them; one that does not is refused later."""
+        home = np.zeros(len(self.graph), np.int64)
+        placed = (op >= 0) & (op < len(home)) & (device >= 0) & (device < len(self.devices))
+        home[op[placed]] = device[placed]
+        return launches_on(self.graph, self.cluster, home)
 
     def _plan(self) -> None:
         """Find what the program has, with more room for clocks where they need it."""

@@ -301,7 +301,7 @@ def spans_of(trace: Trace) -> Spans:
 
 def spans_in(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Spans:
     """Return when the launches and copies of a program ran, given columns of a trace."""
-    found = Spans(np.zeros((len(program.graph.launch_op), 2)), np.zeros((len(program.copies.op), 2)))
+    found = Spans(np.zeros((len(program.launches), 2)), np.zeros((len(program.copies.op), 2)))
     for kind, spans in zip((KERNEL, COPY), found, strict=True):
         rows = np.flatnonzero(columns["kind"] == kind)
         spans[columns["item"][rows]] = np.column_stack([columns["start"][rows], columns["end"][rows]])
@@ -332,7 +332,7 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
     """
     graph, spans = program.graph, list[SpanRow]()
     for kind, action, what, times, ops in (
-        (KERNEL, LAUNCH, "launches", launches, graph.launch_op), (COPY, DO_COPY, "copies", copies, program.copies.op)
+        (KERNEL, LAUNCH, "launches", launches, program.launches.op), (COPY, DO_COPY, "copies", copies, program.copies.op)
     ):  # fmt: skip
         given = np.asarray(times, np.float64).reshape(-1, 2)
         if len(given) != len(ops):

@@ -13,6 +13,7 @@ import numpy as np
 from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, occupancy, times_by_device
+from simsched.model.launches import kernels_on
 from simsched.schedulers.listing import Edge, transfer, ways
 
 
@@ -365,9 +366,9 @@ class Walk:
     ) -> None:
         n, n_devices, times = len(graph), len(cluster), times_by_device(graph, cluster, cost)
         costs, devices = np.zeros((n_devices, n), Cost.dtype), np.zeros(n_devices, Place.dtype)
-        launches = np.maximum(1, np.diff(graph.kernel_ptr))
         for row, place, device, alone in zip(costs, devices, cluster.devices, times, strict=True):
             loads = _loads(graph, device)
+            launches = np.diff(kernels_on(graph, device).ptr)
             place["gap"], place["hop"] = (device.graph_node,) * 2 if captured else (device.gap, device.hop)
             row["time"] = np.where(np.isnan(loads), np.inf, alone) + (launches - 1) * place["gap"]  # inf: does not fit
             row["load"] = np.nan_to_num(loads)
@@ -437,12 +438,14 @@ def _loads(graph: OpGraph, device: Device) -> Floats:
         except ClusterError:
             return np.nan
 
-    if len(graph.kernel_blocks):
-        shapes = zip(graph.kernel_threads.tolist(), graph.kernel_registers.tolist(),
-                     graph.kernel_shared_memory.tolist(), strict=True)  # fmt: skip
+    launches = kernels_on(graph, device)
+    rows = np.flatnonzero(launches.has_shape)
+    if len(rows):
+        columns = (launches.threads, launches.registers, launches.shared_memory)
+        shapes = zip(*(column[rows].tolist() for column in columns), strict=True)
         room = np.array([held(*shape) for shape in shapes])
-        filled = graph.kernel_share * np.minimum(1.0, graph.kernel_blocks / room) * device.contention
-        op = np.repeat(np.arange(len(graph)), np.diff(graph.kernel_ptr))
+        filled = launches.share[rows] * np.minimum(1.0, launches.blocks[rows] / room) * device.contention
+        op = launches.op[rows]
         loads[op] = 0.0
         np.add.at(loads, op, filled)
     return loads

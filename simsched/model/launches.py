@@ -1,0 +1,336 @@
+"""The kernels that operators launch on a device: those that were measured or given, or those that its libraries choose.
+
+A graph says what is computed; launch shapes belong to an operator on a device. `kernels_on` brings both together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.numeric import freeze, frozen
+from simsched.model.cluster import Cluster, Device
+from simsched.model.cluster.device import OVERHEADS
+from simsched.model.graph import Kernel, OpGraph
+from simsched.model.graph.columns import Floats, Indices, Ints
+from simsched.base.errors import GraphError
+from simsched.model.libraries import Kernels, Launch, choose, given, unshaped
+
+WEIGHTS_CACHED: Final = 0.6
+"""Part of the L2 cache up to which the parameters of a graph stay in it from one run to the next."""
+
+_SHAPE: Final = ("blocks", "threads", "registers", "shared_memory")
+_SHARED: Final = ("share", "efficiency", "chain")
+_WORK: Final = ("flops", "nbytes")
+
+
+@dataclass(frozen=True, eq=False)
+class Launches:
+    """Kernels of operators by columns, one row for each launch.
+
+    Parameters
+    ----------
+    ptr
+        Launches of operator i are rows ``ptr[i]`` to ``ptr[i + 1]``, at least one; shape (n_ops + 1,).
+    blocks, threads, registers, shared_memory
+        As in `Kernel`; `blocks` is 0 where an operator has no kernel that is known, and its only launch has no shape.
+    share
+        Part of the operator's time that the launch takes; those of an operator add up to 1.
+    efficiency, chain
+        As in `Kernel`.
+    flops, nbytes
+        FLOP, and bytes moved from and to DRAM.
+    """
+
+    ptr: Ints
+    blocks: Ints
+    threads: Ints
+    registers: Ints
+    shared_memory: Ints
+    share: Floats
+    efficiency: Floats
+    chain: Floats
+    flops: Floats
+    nbytes: Floats
+
+    def __post_init__(self) -> None:
+        freeze(self.__dict__)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    @cached_property
+    def op(self) -> npt.NDArray[np.int32]:
+        """The operator of each launch."""
+        return frozen(np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr)))
+
+    @cached_property
+    def kernel(self) -> npt.NDArray[np.int32]:
+        """The position of each launch among those of its operator."""
+        first = self.ptr[:-1].astype(np.int32)
+        return frozen(np.arange(len(self), dtype=np.int32) - first[self.op])
+
+    @cached_property
+    def has_shape(self) -> npt.NDArray[np.bool_]:
+        """Whether the kernel of each launch is known."""
+        return frozen(self.blocks > 0)
+
+    def kernels(self, i: int) -> tuple[Kernel, ...]:
+        """Return the kernels of operator number `i`; none if they are not known."""
+        rows = range(self.ptr[i], self.ptr[i + 1])
+        return tuple(
+            Kernel(**{key: getattr(self, key)[row].item() for key in (*_SHAPE, *_SHARED)})
+            for row in rows
+            if self.blocks[row]
+        )
+
+
+class Terms(NamedTuple):
+    """The terms of the time of each launch alone, in us (see `simsched.model.libraries.Launch`).
+
+    Parameters
+    ----------
+    tensor
+        Whether tensor cores compute it.
+    """
+
+    start: Floats
+    chained: Floats
+    compute: Floats
+    memory: Floats
+    tail: Floats
+    tensor: npt.NDArray[np.bool_]
+
+
+def kernels_on(graph: OpGraph, device: Device) -> Launches:
+    """Return the kernels that the operators of a graph launch on a device.
+
+    Kernels of the graph stand: they were measured or given. For an operator that has none but says which works it
+    consists of, the libraries of the device choose. An operator with neither is one launch without a shape.
+
+    Raises
+    ------
+    GraphError
+        If a work needs a grid that is larger than a grid can be.
+
+    Notes
+    -----
+    Found once for a graph and a device, O(V) and once for each distinct work.
+    """
+    return _on(graph, device)[0]
+
+
+def terms_on(graph: OpGraph, device: Device) -> Terms:
+    """Return the terms of the time alone of each launch of `kernels_on`, shape (n_launches,) each."""
+    return _on(graph, device)[1]
+
+
+def launches_on(graph: OpGraph, cluster: Cluster, home: Indices) -> Launches:
+    """Return the kernels that operators launch where they are placed.
+
+    Parameters
+    ----------
+    home
+        Position in the cluster of the device of each operator, shape (n_ops,).
+    """
+    kinds = cluster.kind[home]
+    used = np.unique(kinds).tolist()
+    tables = [kernels_on(graph, cluster.kinds[kind]) for kind in used]
+    if len(tables) == 1:
+        return tables[0]
+    which = np.searchsorted(used, kinds)
+    ops = np.arange(len(graph))
+    sizes = np.stack([np.diff(table.ptr) for table in tables])[which, ops]
+    base = np.cumsum([0, *(len(table) for table in tables)])
+    starts = np.stack([table.ptr[:-1] + first for table, first in zip(tables, base, strict=False)])[which, ops]
+    return _gather(tables, starts, sizes)
+
+
+def given_launches(graph: OpGraph, counts: Ints | None = None) -> Launches:
+    """Return the launches of a graph on no device in particular: kernels that were given, and launches without a shape.
+
+    Parameters
+    ----------
+    counts
+        Launches of each operator that has no kernels, shape (n_ops,); None for one each.
+    """
+    n_given = np.diff(graph.kernel_ptr)
+    size = np.where(n_given > 0, n_given, 1 if counts is None else np.maximum(1, counts))
+    ptr = np.concatenate([[0], np.cumsum(size)])
+    op = np.repeat(np.arange(len(graph)), size)
+    is_given = n_given[op] > 0
+    share = 1.0 / size[op]
+    columns: dict[str, npt.NDArray[Any]] = {key: np.zeros(len(op), np.int64) for key in _SHAPE}
+    columns |= {"share": share, "efficiency": np.ones(len(op)), "chain": np.zeros(len(op))}
+    for key, values in columns.items():
+        values[is_given] = getattr(graph, f"kernel_{key}")
+    columns |= {key: share * getattr(graph, key)[op] for key in _WORK}
+    return Launches(ptr=ptr, **columns)
+
+
+def relaunched(launches: Launches, graph: OpGraph) -> Launches | None:
+    """Return the launches of a graph that differs from another one in what its operators cost.
+
+    Parameters
+    ----------
+    launches
+        Those of the other graph: they stand where the graph has works, but no kernels.
+
+    Returns
+    -------
+    Launches or None
+        None if an operator launches another number of kernels.
+    """
+    is_chosen = choices_of(graph)
+    sizes = np.diff(launches.ptr)
+    own = given_launches(graph, np.where(is_chosen, sizes, 1))
+    if not np.array_equal(own.ptr, launches.ptr):
+        return None
+    if not is_chosen.any():
+        return own
+    which = np.where(is_chosen, launches.ptr[:-1], len(launches) + own.ptr[:-1])
+    return _gather([launches, own], which, sizes)
+
+
+def choices_of(graph: OpGraph) -> npt.NDArray[np.bool_]:
+    """Return for which operators of a graph libraries choose kernels, shape (n_ops,)."""
+    codes, works = graph.labels("works")
+    if not any(works):
+        return np.zeros(len(graph), np.bool_)
+    chosen: npt.NDArray[np.bool_] = np.array([bool(each) for each in works])[codes] & (np.diff(graph.kernel_ptr) == 0)
+    return chosen
+
+
+def has_choices(graph: OpGraph) -> bool:
+    """Return whether libraries choose kernels for an operator of a graph."""
+    return bool(choices_of(graph).any())
+
+
+def _gather(tables: Sequence[Launches], starts: Ints, sizes: Ints) -> Launches:
+    """Return the launches of operators, each so many rows from a place on in tables one after the other."""
+    ptr = np.concatenate([[0], np.cumsum(sizes)])
+    rows = np.repeat(starts - ptr[:-1], sizes) + np.arange(ptr[-1])
+    columns = {
+        field.name: np.concatenate([getattr(table, field.name) for table in tables])[rows]
+        for field in fields(Launches)
+        if field.name != "ptr"
+    }
+    return Launches(ptr=ptr, **columns)
+
+
+def with_kernels(graph: OpGraph, device: Device) -> OpGraph:
+    """Return a graph in which the kernels that are chosen for a device are given ones; the graph itself if none are."""
+    if not has_choices(graph):
+        return graph
+    launches = kernels_on(graph, device)
+    operators = [
+        replace(op, kernels=launches.kernels(i), works=()) if op.works and not op.kernels else op
+        for i, op in enumerate(graph.operators)
+    ]
+    return OpGraph(operators, graph.edges, graph.name)
+
+
+_IRRELEVANT: Final = (*OVERHEADS, "copy_rate", "interleave", "least_sm_share", "kernel_latency", "memory")
+_MEMO: Final = "_launches"
+
+
+def _basis(device: Device) -> Device:
+    """Return a device that differs in nothing that a choice of kernels or a time alone depends on."""
+    same = dict.fromkeys(_IRRELEVANT, 1.0) | {"interleave": 0.0, "copy_rate": np.inf}
+    return replace(
+        device, name="device", resident_kernels=128, connections=32, interference=((0.0, 0.0), (0.0, 0.0)),
+        block_spread=0.0, contention=True, copy_engines=1, **same,
+    )  # fmt: skip
+
+
+def _on(graph: OpGraph, device: Device) -> tuple[Launches, Terms]:
+    memo: dict[Device, tuple[Launches, Terms]] = graph.__dict__.setdefault(_MEMO, {})
+    basis = _basis(device)
+    if basis not in memo:
+        memo[basis] = _choose_all(graph, basis)
+    return memo[basis]
+
+
+def _choose_all(graph: OpGraph, device: Device) -> tuple[Launches, Terms]:
+    codes, _ = graph.labels("works")
+    formats, dtypes = graph.labels("dtype")
+    n_given = np.diff(graph.kernel_ptr)
+    groups: dict[tuple[int, int], tuple[int, int]] = {}  # first row and rows of each pair of works and number format
+    chosen: list[Launch] = []
+    shares: list[float] = []
+    size = np.maximum(1, n_given)
+    start = np.zeros(len(graph), np.int64)
+    has_works = choices_of(graph)
+    if has_works.any():
+        cached = bool(graph.weight_nbytes.sum() <= WEIGHTS_CACHED * device.l2)
+        for i in np.flatnonzero(has_works).tolist():
+            pair = int(codes[i]), int(formats[i])
+            if pair not in groups:
+                launches = _choose(graph, i, device, cached)
+                groups[pair] = len(chosen), len(launches)
+                chosen += launches
+                total = sum(launch.time for launch in launches)
+                shares += [launch.time / total for launch in launches]
+            start[i], size[i] = groups[pair]
+    start[~has_works] = len(chosen)
+    start[n_given > 0] = len(chosen) + 1 + graph.kernel_ptr[:-1][n_given > 0]
+    ptr = np.concatenate([[0], np.cumsum(size)])
+    rows = np.repeat(start - ptr[:-1], size) + np.arange(ptr[-1])
+    op = np.repeat(np.arange(len(graph)), size)
+
+    def column(own: Sequence[Any], unknown: float, given: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if not own and not len(given):
+            return np.broadcast_to(np.array(unknown, given.dtype), len(rows))
+        return np.concatenate([np.array(own, given.dtype), np.array([unknown], given.dtype), given])[rows]
+
+    columns = {key: column([getattr(row, key) for row in chosen], 0, getattr(graph, f"kernel_{key}")) for key in _SHAPE}
+    columns["share"] = share = column(shares, 1.0, graph.kernel_share)
+    columns["efficiency"] = column([row.efficiency for row in chosen], 1.0, graph.kernel_efficiency)
+    columns["chain"] = column([row.chain for row in chosen], 0.0, graph.kernel_chain)
+    is_chosen = rows < len(chosen)
+    for key, field in (("flops", "flops"), ("nbytes", "traffic")):
+        values = share * getattr(graph, key)[op]
+        if chosen:
+            own = np.array([getattr(row, field) for row in chosen])
+            values[is_chosen] = own[rows[is_chosen]]
+        columns[key] = values
+    launches = Launches(ptr=ptr, **columns)
+    return launches, _terms(launches, chosen, rows, formats[op], dtypes, device)
+
+
+def _choose(graph: OpGraph, i: int, device: Device, weights_cached: bool) -> list[Launch]:
+    """Return the launches of the works of an operator."""
+    dtype = graph.label("dtype", i)
+    try:
+        return [
+            launch
+            for work in graph.label("works", i)
+            for launch in choose(work, dtype, device, weights_cached=weights_cached)
+        ]
+    except GraphError as error:
+        raise GraphError(f"operator {graph.names[i]!r}: {error}") from None
+
+
+def _terms(
+    launches: Launches, chosen: Sequence[Launch], rows: Ints, formats: Ints, dtypes: Sequence[str], device: Device
+) -> Terms:
+    """Return the terms of chosen kernels as they were chosen, and of others by their shape, FLOP and bytes."""
+    found = np.zeros((len(Terms._fields), len(launches)))
+    for k, dtype in enumerate(dtypes):
+        here = formats == k
+        which = np.flatnonzero(here & launches.has_shape)
+        if len(which):
+            kernel = Kernels(*(getattr(launches, key)[which] for key in Kernels._fields))
+            found[:, which] = given(kernel, launches.flops[which], launches.nbytes[which], dtype, device)
+        which = np.flatnonzero(here & ~launches.has_shape)
+        if len(which):
+            found[:, which] = unshaped(launches.flops[which], launches.nbytes[which], dtype, device)
+    if chosen:
+        is_chosen = rows < len(chosen)
+        own = np.array([[getattr(row, key) for row in chosen] for key in Terms._fields], np.float64)
+        found[:, is_chosen] = own[:, rows[is_chosen]]
+    *times, tensor = found
+    return Terms(*times, tensor > 0)
