@@ -1,12 +1,13 @@
 """A GPU and a link, as the simulator sees them, and how many blocks of a kernel a GPU can hold."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Annotated, Final, NamedTuple
 
 from simsched.base.codec import Amount, Bytes, Checked, Fraction, Name, Part, Range, Rate, Size
-from simsched.base.errors import ClusterError
+from simsched.base.errors import ClusterError, shown
 from simsched.model.graph import Kernel
 
 WARP: Final = 32
@@ -81,6 +82,9 @@ class Device(Checked):
         False lets every kernel run at its solo rate, without residency limits.
     max_registers_per_block
         Most registers that the threads of a block may have together.
+    capability
+        Compute capability, such as ``"9.0"``: it says which kernels libraries have for the device. Empty if unknown;
+        then that of the preset with limits most like these is taken.
     """
 
     SUBJECT, ERROR = "device {0.name!r}", ClusterError
@@ -122,9 +126,12 @@ class Device(Checked):
     kernel_latency: Amount = 0.0
     contention: bool = True
     max_registers_per_block: Size = field(default=65536)
+    capability: str = ""
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
+        if self.capability and not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}", self.capability):
+            raise self.refusal(f"capability must be major.minor, such as 9.0, not {shown(self.capability)}")
         if "fp32" not in self.peak:
             raise self.refusal(f"peak must name fp32, not {', '.join(self.peak) or 'nothing'}")
 

@@ -40,6 +40,11 @@ PRIORS: Final[Mapping[str, Prior]] = {
     "dram_warps": Prior(
         2.5, 0.6, 3.0, "900 GB/s at 450 ns (prior), 4 bytes a thread: 40 warps an SM of a V100; fitted 2 to 3; "
         "low: 16 bytes a thread, the widest load"),
+    "start_factor": Prior(1.0, 0.8, 1.25, "start and end of a kernel, over those of an H100"),
+    "chain_factor": Prior(1.0, 0.8, 1.25, "sequence of a block, over that of an H100"),
+    "compute_factor": Prior(1.0, 0.75, 1.3, "compute without tensor cores"),
+    "tensor_factor": Prior(1.0, 0.8, 1.3, "compute by tensor cores"),
+    "memory_factor": Prior(1.0, 0.85, 1.2, "DRAM and L2"),
     "operator": Prior(
         1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
         "that do the same: prior"),
@@ -94,6 +99,7 @@ def _gpu(
         "copy_engines": engines, "launch": launch, "launch_latency": latency,
         # a result of each lane is on its way for so many cycles; at most what an SM holds
         "saturating_warps": float(min(cycles * lanes / WARP, _CAPABILITY[cc][0] / WARP)),
+        "capability": cc,
     }  # fmt: skip
 
 

@@ -21,14 +21,15 @@ _SHARE_TOLERANCE = 1e-9
 class Work(Checked):
     """One computation of an operator, described without a device: each device's libraries choose kernels for it.
 
-    What `rule`, `batch`, `rows`, `columns`, `inner`, `window` and `elements` mean depends on the family:
+    What `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` mean depends on the family:
 
     "product"
         `batch` products of (rows, inner) by (inner, columns). `window` is 1.
     "convolution"
         `batch` groups of an implicit product: `rows` output pixels of all images by `columns` output channels of a
-        group, `inner` input channels of a group times taps; `window` taps; `elements` of the input image; `rule`
-        is "plain" where stride is 1, there is no padding and no dilation, else "strided".
+        group, `inner` input channels of a group times taps; `window` taps; `images` images, `elements` of all of them
+        together before the convolution; `rule` is "plain" where stride is 1, there is no padding and no dilation,
+        "channels_last" where tensors lie so in memory, else "strided".
     "elementwise"
         `rows` outputs, a thread or less each; `window` inputs for each output (a pool's window, else 1); `rule` is
         "map" (contiguous inputs), "activation" (with transcendental functions), "channels" (a value per channel),
@@ -56,10 +57,11 @@ class Work(Checked):
         Floating-point operations.
     reads, weights, writes
         Bytes of activations read, of parameters read, and of activations written.
-    batch, rows, columns, inner, window, elements
+    batch, rows, columns, inner, window, elements, images
         Sizes, see above.
     bias
-        Whether a value per output column is added.
+        Whether a value per output column is added by a kernel of its own, or by the end of the product's kernel; not
+        where the bias is part of a fused operator.
     """
 
     SUBJECT, ERROR = "work {0.family!r}", GraphError
@@ -75,6 +77,7 @@ class Work(Checked):
     inner: Size = brief(1)
     window: Size = brief(1)
     elements: Count = brief(0)
+    images: Size = brief(1)
     bias: bool = brief(False)
 
 

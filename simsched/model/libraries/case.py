@@ -1,0 +1,90 @@
+"""One work on one device: the bytes that it moves, and the plain kernels that most families share."""
+
+from typing import NamedTuple
+
+from simsched.model.graph import DTYPE_NBYTES, Work
+from simsched.model.libraries.chip import STREAMED, Chip, counted, parts
+from simsched.model.libraries.launch import Launch
+
+
+class Case(NamedTuple):
+    """A work in a number format on a device.
+
+    Parameters
+    ----------
+    cached
+        Part of the work's parameters that is found in L2.
+    cold
+        Whether nothing at all is found in L2.
+    """
+
+    work: Work
+    dtype: str
+    chip: Chip
+    cached: float
+    cold: bool
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number."""
+        return DTYPE_NBYTES[self.dtype]
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes that the work reads and writes, wherever they are."""
+        return self.work.reads + self.work.weights + self.work.writes
+
+    def traffic(self) -> float:
+        """Return the bytes of the work that move from and to DRAM."""
+        found = self.chip.found(self.work.reads + self.work.writes, self.cached, self.cold)
+        read = (1.0 - found.weights) * self.work.weights
+        return (1.0 - found.activations) * (self.work.reads + self.work.writes) + read
+
+    def latency(self) -> float:
+        """Return the time in us by which the first data come late, as they come from DRAM."""
+        found = self.chip.found(self.work.reads + self.work.writes, self.cached, self.cold)
+        return self.chip.latency(found, self.work.weights)
+
+    def streaming(
+        self,
+        items: float,
+        per_block: int,
+        threads: int,
+        registers: int,
+        start: float,
+        lane_cycles: float,
+        *,
+        efficiency: float = STREAMED,
+        chain: float = 0.0,
+        flops: float = 0.0,
+        nbytes: float | None = None,
+        traffic: float | None = None,
+        shared_memory: int = 0,
+    ) -> Launch:
+        """Return a kernel whose threads compute one item after the other.
+
+        Parameters
+        ----------
+        items, per_block
+            Items in all, and of a block.
+        lane_cycles
+            Clock cycles of a lane for each item.
+        efficiency
+            Part of the bandwidth of DRAM.
+        chain
+            Clock cycles of a block.
+        nbytes, traffic
+            Bytes that it moves, and those of them from and to DRAM; those of the work unless given.
+        """  # fmt: skip
+        chip = self.chip
+        block = chip.fitting(threads, registers, shared_memory)
+        blocks = counted(max(1, parts(int(items), per_block)))
+        waves = parts(parts(blocks, chip.sms), block.held)
+        nbytes = self.nbytes if nbytes is None else nbytes
+        traffic = self.traffic() if traffic is None else traffic
+        return Launch(
+            blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=flops, traffic=traffic,
+            tensor=False, start=start, chained=waves * chain * chip.cycle,
+            compute=parts(blocks, chip.sms) * min(items, per_block) * lane_cycles / chip.lanes * chip.cycle,
+            memory=chip.moved(nbytes, traffic, efficiency), tail=0.0,
+        )  # fmt: skip

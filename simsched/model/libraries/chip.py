@@ -1,0 +1,154 @@
+"""A device as kernel libraries see it: its generation, and the blocks that its SMs hold."""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from simsched.base.errors import ClusterError
+from simsched.base.units import KIB
+from simsched.model.cluster import Device, occupancy
+from simsched.model.graph import Kernel
+from simsched.model.libraries.generations import GENERATIONS, Generation
+
+MOST_BLOCKS: Final = 2**31 - 1
+"""Blocks that a grid may have."""
+_TENSOR_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8")
+
+# Parts of the bandwidth of DRAM that kernels reach that work on what they read, and that only pass it on.
+DRAM: Final = 0.75
+STREAMED: Final = 0.88
+L2_CYCLE: Final = 24.0
+"""Bytes that an SM takes from L2 in a cycle."""
+DRAM_LATENCY: Final = 1.7
+"""Time in us by which the first data of a kernel come later from DRAM than from L2."""
+_KEPT, _LOST = 0.35, 1.0
+"""Of L2: a kernel finds activations up to the first size there; of more than the second it finds none."""
+_DEFAULT_L2_RATE = 2.0
+
+
+class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is named
+    """A kernel needs more blocks than a grid may have."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__(blocks)
+        self.blocks = blocks
+
+
+class Found(NamedTuple):
+    """Parts of the activations and of the parameters that a kernel finds in L2."""
+
+    activations: float
+    weights: float
+
+
+class Block(NamedTuple):
+    """A launch shape, and how many such blocks an SM holds."""
+
+    threads: int
+    registers: int
+    shared_memory: int
+    held: int
+
+
+class Chip:
+    """A device with what follows from its fields; equal devices of whatever name share one."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.generation = generation(device)
+        self.sms, self.clock, self.l2 = device.sms, device.clock, device.l2
+        self.lanes = max(1.0, device.peak["fp32"] / (2 * device.sms * device.clock))
+        self.cycle = self.generation.slowness / device.clock
+        """Time in us of a cycle of a sequence that takes one cycle on the newest generation."""
+        self.l2_rate = device.sms * device.clock * L2_CYCLE / self.generation.slowness
+        self._blocks: dict[tuple[int, int, int], Block] = {}
+
+    def block(self, threads: int, registers: int, shared_memory: int = 0) -> Block | None:
+        """Return a launch shape with the blocks that an SM holds, or None where not one fits."""
+        key = (threads, registers, shared_memory)
+        known = self._blocks.get(key)
+        if known is None:
+            try:
+                held = occupancy(self.device, Kernel(1, threads, registers, shared_memory)).blocks
+            except ClusterError:
+                held = 0
+            known = self._blocks[key] = Block(threads, registers, shared_memory, held)
+        return known if known.held else None
+
+    def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> Block:
+        """Return a launch shape that fits: with fewer threads, then without shared memory, then with fewer registers."""
+        block = self.block(threads, registers, shared_memory)
+        while block is None and threads > 32:
+            threads = max(32, threads // 2)
+            block = self.block(threads, registers, shared_memory)
+        if block is None:
+            block = self.block(threads, registers)
+        while block is None and registers > 1:
+            registers //= 2
+            block = self.block(threads, registers)
+        return block or Block(1, 1, 0, 1)  # no kernel at all fits on such a device
+
+    def tensor(self, dtype: str) -> bool:
+        """Return whether tensor cores compute a number format."""
+        return dtype in _TENSOR_DTYPES and self.device.peak.get(dtype, 0.0) > self.device.peak["fp32"]
+
+    def rate(self, dtype: str) -> float:
+        """Return the FLOP per us of one SM at the peak."""
+        return self.device.peak_rate(dtype) / self.sms
+
+    def found(self, activations: float, weights_cached: float, cold: bool) -> Found:
+        """Return what a kernel with so many bytes of activations finds in L2."""
+        if cold:
+            return Found(0.0, 0.0)
+        if not self.l2:
+            return Found(0.0, float(weights_cached))
+        share = (_LOST - activations / self.l2) / (_LOST - _KEPT)
+        return Found(min(1.0, max(0.0, share)), float(weights_cached))
+
+    def latency(self, found: Found, weights: float) -> float:
+        """Return the time in us that the first data take from DRAM: none if all is found in L2."""
+        missed = 1.0 - found.activations
+        if weights:
+            missed = max(missed, 1.0 - found.weights)
+        return DRAM_LATENCY * missed
+
+    def moved(self, nbytes: float, traffic: float, efficiency: float = STREAMED) -> float:
+        """Return the time in us to move bytes through L2, some of them from and to DRAM."""
+        return max(traffic / (self.device.bandwidth * efficiency), nbytes / self.l2_rate)
+
+
+def generation(device: Device) -> Generation:
+    """Return the kernels of a device: by its compute capability, or else by its limits."""
+    if device.capability:
+        major, minor = device.capability.split(".")
+        at = (int(major), int(minor))
+    elif not any(device.peak.get(dtype, 0.0) > device.peak["fp32"] for dtype in _TENSOR_DTYPES):
+        at = (8, 0) if device.shared_memory_per_block > 98 * KIB else (0, 0)
+    elif device.shared_memory_per_block >= 200 * KIB:
+        at = (9, 0)
+    else:
+        at = (8, 0) if device.shared_memory_per_block > 98 * KIB else (7, 0)
+    return next(known for known in reversed(GENERATIONS) if known.capability <= at)
+
+
+@lru_cache(maxsize=256)
+def chip_of(device: Device) -> Chip:
+    """Return a device with what follows from its fields; its name and its host do not matter."""
+    return _chip(replace(device, name="any", model="any"))
+
+
+@lru_cache(maxsize=256)
+def _chip(device: Device) -> Chip:
+    return Chip(device)
+
+
+def parts(total: int, size: int) -> int:
+    """Return the number of parts of a size that cover a total."""
+    return -(-total // size)
+
+
+def counted(blocks: int) -> int:
+    """Return a number of blocks that a grid may have; raise `TooManyBlocks` if it may not."""
+    if blocks > MOST_BLOCKS:
+        raise TooManyBlocks(blocks)
+    return blocks

@@ -1,0 +1,83 @@
+"""Convolutions: implicit products, the kernels that turn tensors round for them, grouped and depthwise ones."""
+
+from simsched.model.libraries.case import Case
+from simsched.model.libraries.chip import parts
+from simsched.model.libraries.launch import Launch
+from simsched.model.libraries.products import Shape, tiled
+
+_TURN = 0.2
+"""Time in us in which an SM turns a tile of 32 x 32 elements round."""
+_TURNED = 0.64
+"""Part of the bandwidth of DRAM of kernels that turn tensors round."""
+_START = 2.1
+_ALIGNMENT = 16
+"""Bytes: rows of a plain product start at multiples of it."""
+_FEW_CHANNELS = 4
+_GROUP_COLUMNS = 32
+
+
+def convolution(case: Case) -> tuple[Launch, ...]:
+    """Return the kernels of a convolution."""
+    return (*_kernels(case), *_bias(case))
+
+
+def _kernels(case: Case) -> tuple[Launch, ...]:
+    work, chip = case.work, case.chip
+    dtype = "tf32" if case.dtype == "fp32" and chip.tensor("tf32") else case.dtype
+    tensor = chip.tensor(dtype)
+    channels = max(1, work.inner // work.window)
+    if channels == 1 and work.batch > 1:
+        return (_depthwise(case),)
+    if channels <= _FEW_CHANNELS:
+        tensor = False
+        dtype = "fp32"
+    made = chip.generation
+    shape = Shape(work.batch, work.rows, work.columns, work.inner)
+    if work.batch > 1:
+        shape = shape._replace(columns=max(work.columns, _GROUP_COLUMNS))
+    if not tensor:
+        return tiled(case, shape, made.simt_convolution, dtype, False)
+    last = work.rule == "channels_last"
+    pixels = work.rows // work.images
+    if work.window == 1 and (last or (work.rule == "plain" and pixels * case.width % _ALIGNMENT == 0)):
+        return tiled(case, shape, made.tf32 if dtype == "tf32" else made.tensor, dtype, True, split=True)
+    engine = made.tf32_convolution if dtype == "tf32" else made.tensor_convolution
+    main = tiled(case, shape, engine, dtype, True)
+    if last:
+        return main
+    width, total, outputs = case.width, work.batch * channels, work.batch * work.columns
+    image = parts(max(1, work.elements // (work.images * total)), 32) * parts(total, 32) * work.images
+    turned = parts(pixels, 32) * parts(outputs, 32) * work.images
+    weights = outputs * parts(channels, 32) * parts(work.window, 32)
+    first = [_turn(case, image, 2.0 * work.elements * width, work.reads)]
+    if work.window > 1:
+        first.append(_turn(case, weights, 2.0 * work.weights, work.weights))
+    return (*first, *main, _turn(case, turned, 2.0 * work.rows * outputs * width, work.writes))
+
+
+def _turn(case: Case, tiles: int, nbytes: float, traffic: float) -> Launch:
+    """Return a kernel that turns a tensor round, tile by tile of 32 x 32 elements."""
+    chip = case.chip
+    found = chip.found(case.work.reads + case.work.writes, case.cached, case.cold)
+    return case.streaming(
+        tiles, 1, 256, 36, _START, 0.0, shared_memory=2112, efficiency=_TURNED, nbytes=nbytes,
+        traffic=traffic * (1 - found.activations),
+    )._replace(compute=_TURN * tiles / chip.sms * chip.cycle * 1980.0)  # fmt: skip
+
+
+def _depthwise(case: Case) -> Launch:
+    work = case.work
+    cycles = 100 + 22 * work.window if case.width >= 4 else 60 + 14 * work.window
+    outputs = work.batch * work.columns * work.rows
+    return case.streaming(outputs, 1024, 1024, 32, 1.9, float(cycles), flops=work.flops)
+
+
+def _bias(case: Case) -> tuple[Launch, ...]:
+    work = case.work
+    if not work.bias:
+        return ()
+    outputs = work.batch * work.columns * work.rows
+    nbytes = 2.0 * outputs * case.width
+    found = case.chip.found(nbytes, 1.0, case.cold)
+    traffic = nbytes * (1 - found.activations)
+    return (case.streaming(outputs, 512, 128, 28, 1.3, 80.0, nbytes=nbytes, traffic=traffic),)

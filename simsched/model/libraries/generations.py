@@ -1,0 +1,125 @@
+"""Kernels that libraries have for each generation of GPUs, by compute capability, and how fast they are.
+
+Constants come from one H100 (1,325 operators alone; PyTorch 2.11, CUDA 13.0, cuDNN 9.19) unless a comment says
+otherwise. Those of other generations are the same but for tiles, which are those that NVIDIA's libraries have there
+(names of kernels in published profiler traces), and for what a comment says.
+"""
+
+from typing import Final, NamedTuple
+
+from simsched.base.units import KIB
+
+
+class Tile(NamedTuple):
+    """The part of a product that one block computes, and the launch shape of its kernel."""
+
+    rows: int
+    columns: int
+    threads: int
+    registers: int
+    shared_memory: int
+
+
+class Engine(NamedTuple):
+    """How kernels of one kind compute products.
+
+    Parameters
+    ----------
+    tiles
+        The tiles that they have.
+    step
+        Bytes of each row of a tile that one step of the sequence takes; 0 for one element.
+    cycles
+        Clock cycles of a step; of SIMT kernels, with 16 outputs a thread.
+    efficiency
+        Part of the peak rate of an SM that whole tiles reach.
+    start
+        Start and end of a kernel in us.
+    fill
+        Time in us that filling each wave after the first takes.
+    """
+
+    tiles: tuple[Tile, ...]
+    step: int
+    cycles: float
+    efficiency: float
+    start: float
+    fill: float
+
+
+class Generation(NamedTuple):
+    """The kernels that libraries have from a compute capability on."""
+
+    capability: tuple[int, int]
+    tensor: Engine
+    tensor_convolution: Engine
+    tf32: Engine
+    tf32_convolution: Engine
+    simt: Engine
+    simt_convolution: Engine
+    slowness: float
+    """Cycles of sequences, relative to those of an H100."""
+
+
+_HOPPER = (
+    Tile(64, 8, 384, 168, 164 * KIB),
+    Tile(64, 16, 384, 168, 180 * KIB),
+    Tile(64, 32, 384, 168, 212 * KIB),
+    Tile(64, 64, 384, 168, 226 * KIB),
+    Tile(128, 64, 384, 168, 213268),
+    Tile(128, 128, 384, 168, 213268),
+    Tile(192, 128, 384, 168, 213220),
+    Tile(256, 128, 384, 168, 213188),
+)
+_HOPPER_WIDE = (
+    Tile(64, 64, 384, 168, 226 * KIB),
+    Tile(128, 64, 384, 168, 226 * KIB),
+    Tile(128, 128, 384, 168, 226 * KIB),
+    Tile(256, 128, 384, 168, 226 * KIB),
+)
+_TENSOR = (
+    Tile(64, 64, 128, 96, 48 * KIB),
+    Tile(128, 64, 128, 128, 72 * KIB),
+    Tile(128, 128, 256, 128, 64 * KIB),
+    Tile(256, 128, 256, 220, 96 * KIB),
+)
+_SIMT = (
+    Tile(32, 32, 64, 80, 6912),
+    Tile(64, 64, 128, 128, 13056),
+    Tile(128, 64, 128, 218, 19 * KIB),
+    Tile(128, 128, 128, 255, 33792),
+)
+_SIMT_CONVOLUTION = (
+    Tile(32, 32, 64, 92, 6656),
+    Tile(128, 32, 128, 166, 16896),
+    Tile(256, 64, 128, 255, 33 * KIB),
+)
+_SIMT_ENGINE = Engine(_SIMT, 0, 50.0, 1.04, 2.3, 0.5)
+_SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 51.0, 0.89, 2.3, 4.0)
+_OLDER = Engine(_TENSOR, 64, 160.0, 0.78, 2.1, 1.2)
+_OLDER_CONVOLUTION = Engine(_TENSOR, 64, 230.0, 0.75, 2.1, 1.2)
+
+
+def _behind(engine: Engine, part: float) -> Engine:
+    """Return an engine that reaches less of the peak rate."""
+    return engine._replace(efficiency=engine.efficiency * part)
+
+
+GENERATIONS: Final = (
+    # an SM of these reaches no more than one of the next generation at its own clock: no copies beside the computation
+    Generation(
+        (0, 0), _OLDER, _OLDER_CONVOLUTION, _OLDER, _OLDER_CONVOLUTION,
+        _behind(_SIMT_ENGINE, 0.5), _behind(_SIMT_CONVOLUTION_ENGINE, 0.5), 1.1),
+    Generation(
+        (7, 0), _behind(_OLDER, 0.9), _behind(_OLDER_CONVOLUTION, 0.9), _OLDER, _OLDER_CONVOLUTION,
+        _behind(_SIMT_ENGINE, 0.9), _behind(_SIMT_CONVOLUTION_ENGINE, 0.9), 1.1),
+    Generation(
+        (8, 0), _OLDER, _OLDER_CONVOLUTION, _OLDER, _OLDER_CONVOLUTION,
+        _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
+    Generation(
+        (9, 0),
+        Engine(_HOPPER, 128, 160.0, 0.79, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 230.0, 0.75, 2.1, 1.2),
+        Engine(_HOPPER_WIDE, 128, 300.0, 0.78, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 300.0, 0.75, 2.1, 1.2),
+        _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
+)  # fmt: skip
+"""By the least compute capability that has them."""
