@@ -16,6 +16,7 @@ from simsched.bounds import lower_bound
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Program, Schedule, Target, upon
 from simsched.model.graph.opgraph import with_times
+from simsched.model.launches import choices_of
 from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
@@ -565,4 +566,4 @@ def unused(name: str, taken: Collection[str]) -> str:
 
 def operators_without_load(graph: OpGraph) -> int:
     """Return how many operators have neither kernels nor a utilization, and so contend for nothing."""
-    return int((np.isnan(graph.utilization) & (np.diff(graph.kernel_ptr) == 0)).sum())
+    return int((np.isnan(graph.utilization) & (np.diff(graph.kernel_ptr) == 0) & ~choices_of(graph)).sum())

@@ -17,7 +17,7 @@ from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph import Kernel, OpGraph
 from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.base.errors import GraphError
-from simsched.model.libraries import Kernels, Launch, choose, given, unshaped
+from simsched.model.libraries import Launch, choose, given, unshaped
 
 WEIGHTS_CACHED: Final = 0.6
 """Part of the L2 cache up to which the parameters of a graph stay in it from one run to the next."""
@@ -120,12 +120,12 @@ def kernels_on(graph: OpGraph, device: Device) -> Launches:
     -----
     Found once for a graph and a device, O(V) and once for each distinct work.
     """
-    return _on(graph, device)[0]
+    return _on(graph, device).launches
 
 
 def terms_on(graph: OpGraph, device: Device) -> Terms:
     """Return the terms of the time alone of each launch of `kernels_on`, shape (n_launches,) each."""
-    return _on(graph, device)[1]
+    return _on(graph, device).terms
 
 
 def launches_on(graph: OpGraph, cluster: Cluster, home: Indices) -> Launches:
@@ -246,62 +246,91 @@ def _basis(device: Device) -> Device:
     )  # fmt: skip
 
 
-def _on(graph: OpGraph, device: Device) -> tuple[Launches, Terms]:
-    memo: dict[Device, tuple[Launches, Terms]] = graph.__dict__.setdefault(_MEMO, {})
+def _on(graph: OpGraph, device: Device) -> "_Choice":
+    memo: dict[Device, _Choice] = graph.__dict__.setdefault(_MEMO, {})
     basis = _basis(device)
     if basis not in memo:
-        memo[basis] = _choose_all(graph, basis)
+        memo[basis] = _Choice(graph, basis)
     return memo[basis]
 
 
-def _choose_all(graph: OpGraph, device: Device) -> tuple[Launches, Terms]:
-    codes, _ = graph.labels("works")
-    formats, dtypes = graph.labels("dtype")
-    n_given = np.diff(graph.kernel_ptr)
-    groups: dict[tuple[int, int], tuple[int, int]] = {}  # first row and rows of each pair of works and number format
-    chosen: list[Launch] = []
-    shares: list[float] = []
-    size = np.maximum(1, n_given)
-    start = np.zeros(len(graph), np.int64)
-    has_works = choices_of(graph)
-    if has_works.any():
-        cached = bool(graph.weight_nbytes.sum() <= WEIGHTS_CACHED * device.l2)
-        for i in np.flatnonzero(has_works).tolist():
-            pair = int(codes[i]), int(formats[i])
+class _Choice:
+    """Kernels of a graph on a device, and the terms of their times once they are asked for."""
+
+    def __init__(self, graph: OpGraph, device: Device) -> None:
+        self._device = device
+        self._formats, self._dtypes = graph.labels("dtype")
+        codes, _ = graph.labels("works")
+        n_given = np.diff(graph.kernel_ptr)
+        groups: dict[tuple[int, int], tuple[int, int]] = {}  # first row and rows by works and number format
+        self._chosen: list[Launch] = []
+        shares: list[float] = []
+        size = np.maximum(1, n_given)
+        start = np.zeros(len(graph), np.int64)
+        choices = np.flatnonzero(choices_of(graph)).tolist()
+        weights_cached = bool(graph.weight_nbytes.sum() <= WEIGHTS_CACHED * device.l2) if choices else False
+        pairs = [(int(codes[i]), int(self._formats[i])) for i in choices]
+        for i, pair in zip(choices, pairs, strict=True):
             if pair not in groups:
-                launches = _choose(graph, i, device, cached)
-                groups[pair] = len(chosen), len(launches)
-                chosen += launches
+                launches = _launches_of(graph, i, device, weights_cached)
+                groups[pair] = len(self._chosen), len(launches)
+                self._chosen += launches
                 total = sum(launch.time for launch in launches)
                 shares += [launch.time / total for launch in launches]
-            start[i], size[i] = groups[pair]
-    start[~has_works] = len(chosen)
-    start[n_given > 0] = len(chosen) + 1 + graph.kernel_ptr[:-1][n_given > 0]
-    ptr = np.concatenate([[0], np.cumsum(size)])
-    rows = np.repeat(start - ptr[:-1], size) + np.arange(ptr[-1])
-    op = np.repeat(np.arange(len(graph)), size)
+        n_chosen = len(self._chosen)
+        start[:] = n_chosen
+        start[n_given > 0] = n_chosen + 1 + graph.kernel_ptr[:-1][n_given > 0]
+        if choices:
+            start[choices], size[choices] = np.array([groups[pair] for pair in pairs], np.int64).T
+        ptr = np.concatenate([[0], np.cumsum(size)])
+        self._rows = rows = np.repeat(start - ptr[:-1], size) + np.arange(ptr[-1])
+        op = np.repeat(np.arange(len(graph)), size)
 
-    def column(own: Sequence[Any], unknown: float, given: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if not own and not len(given):
-            return np.broadcast_to(np.array(unknown, given.dtype), len(rows))
-        return np.concatenate([np.array(own, given.dtype), np.array([unknown], given.dtype), given])[rows]
+        def column(key: str, own: Sequence[Any], unknown: float) -> npt.NDArray[Any]:
+            given = getattr(graph, f"kernel_{key}")
+            if not own and not len(given):
+                return np.broadcast_to(np.array(unknown, given.dtype), len(rows))
+            return np.concatenate([np.array(own, given.dtype), np.array([unknown], given.dtype), given])[rows]
 
-    columns = {key: column([getattr(row, key) for row in chosen], 0, getattr(graph, f"kernel_{key}")) for key in _SHAPE}
-    columns["share"] = share = column(shares, 1.0, graph.kernel_share)
-    columns["efficiency"] = column([row.efficiency for row in chosen], 1.0, graph.kernel_efficiency)
-    columns["chain"] = column([row.chain for row in chosen], 0.0, graph.kernel_chain)
-    is_chosen = rows < len(chosen)
-    for key, field in (("flops", "flops"), ("nbytes", "traffic")):
-        values = share * getattr(graph, key)[op]
-        if chosen:
-            own = np.array([getattr(row, field) for row in chosen])
-            values[is_chosen] = own[rows[is_chosen]]
-        columns[key] = values
-    launches = Launches(ptr=ptr, **columns)
-    return launches, _terms(launches, chosen, rows, formats[op], dtypes, device)
+        columns = {key: column(key, [getattr(row, key) for row in self._chosen], 0) for key in _SHAPE}
+        columns["share"] = column("share", shares, 1.0)
+        columns["efficiency"] = column("efficiency", [row.efficiency for row in self._chosen], 1.0)
+        columns["chain"] = column("chain", [row.chain for row in self._chosen], 0.0)
+        for key, term in (("flops", "flops"), ("nbytes", "traffic")):
+            columns[key] = columns["share"] * getattr(graph, key)[op]
+            if choices:
+                is_chosen = rows < n_chosen
+                columns[key][is_chosen] = np.array([getattr(row, term) for row in self._chosen])[rows[is_chosen]]
+        self.launches = Launches(ptr=ptr, **columns)
+
+    @cached_property
+    def terms(self) -> Terms:
+        """Terms of chosen kernels as they were chosen, and of others by their shape, FLOP and bytes."""
+        launches, n_chosen = self.launches, len(self._chosen)
+        found = np.zeros((len(launches), len(Terms._fields)))
+        formats = self._formats[launches.op]
+        own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen]).reshape(n_chosen, -1)
+        is_chosen = self._rows < n_chosen
+        found[is_chosen] = own[self._rows[is_chosen]]
+        for code, dtype in enumerate(self._dtypes):
+            rows = np.flatnonzero((formats == code) & ~launches.has_shape)
+            if len(rows):
+                launch: Any = unshaped(launches.flops[rows], launches.nbytes[rows], dtype, self._device)
+                for k, key in enumerate(Terms._fields):
+                    found[rows, k] = getattr(launch, key)
+        given_rows = np.flatnonzero(launches.has_shape & ~is_chosen)
+        columns = [getattr(launches, key)[given_rows].tolist() for key in (*_SHAPE, *_SHARED, *_WORK)]
+        known: dict[tuple[Any, ...], Launch] = {}
+        for row, key in zip(given_rows.tolist(), zip(formats[given_rows].tolist(), *columns, strict=True), strict=True):
+            if key not in known:
+                code, *shape, flops, nbytes = key
+                known[key] = given(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
+            found[row] = [getattr(known[key], name) for name in Terms._fields]
+        *times, tensor = found.T
+        return Terms(*times, tensor > 0)
 
 
-def _choose(graph: OpGraph, i: int, device: Device, weights_cached: bool) -> list[Launch]:
+def _launches_of(graph: OpGraph, i: int, device: Device, weights_cached: bool) -> list[Launch]:
     """Return the launches of the works of an operator."""
     dtype = graph.label("dtype", i)
     try:
@@ -312,25 +341,3 @@ def _choose(graph: OpGraph, i: int, device: Device, weights_cached: bool) -> lis
         ]
     except GraphError as error:
         raise GraphError(f"operator {graph.names[i]!r}: {error}") from None
-
-
-def _terms(
-    launches: Launches, chosen: Sequence[Launch], rows: Ints, formats: Ints, dtypes: Sequence[str], device: Device
-) -> Terms:
-    """Return the terms of chosen kernels as they were chosen, and of others by their shape, FLOP and bytes."""
-    found = np.zeros((len(Terms._fields), len(launches)))
-    for k, dtype in enumerate(dtypes):
-        here = formats == k
-        which = np.flatnonzero(here & launches.has_shape)
-        if len(which):
-            kernel = Kernels(*(getattr(launches, key)[which] for key in Kernels._fields))
-            found[:, which] = given(kernel, launches.flops[which], launches.nbytes[which], dtype, device)
-        which = np.flatnonzero(here & ~launches.has_shape)
-        if len(which):
-            found[:, which] = unshaped(launches.flops[which], launches.nbytes[which], dtype, device)
-    if chosen:
-        is_chosen = rows < len(chosen)
-        own = np.array([[getattr(row, key) for row in chosen] for key in Terms._fields], np.float64)
-        found[:, is_chosen] = own[:, rows[is_chosen]]
-    *times, tensor = found
-    return Terms(*times, tensor > 0)

@@ -60,7 +60,7 @@ class Evaluator:
         schedule, cluster = upon(cluster, schedule)
         schedule.check(cluster)
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
-        self._events, names = schedule.events, tuple(device.name for device in cluster.devices)
+        self._events = schedule.events
         self._lowering = Lowering(self.graph, cluster, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
         self._cost = None if cost is default_cost else cost

@@ -457,8 +457,9 @@ class Question(Outcome):
         if len(pure) and any(rates(a) != rates(b) for a, b in self._replaced):
             have = f"{len(pure)} of {len(graph)} operators have a time but neither FLOP nor bytes"
             yield f"{have}, {graph.names[pure[0]]!r} for one: no rate of a device changes it"
-        if any(a.model != b.model for a, b in self._replaced) and len(graph.kernel_blocks):
-            yield f"kernels keep the grids and blocks that they have on {old.devices[0].model}"
+        n_given = int((np.diff(graph.kernel_ptr) > 0).sum())
+        if any(a.model != b.model for a, b in self._replaced) and n_given:
+            yield f"kernels of {n_given} operators were measured or given: they keep the grids and blocks that they have"
         exact = int((~np.isnan(graph.edge_transfer)).sum())
         if of_links and exact:
             yield f"{exact} of {len(graph.src)} edges have an exact transfer time, which no link changes"

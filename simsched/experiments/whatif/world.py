@@ -10,7 +10,7 @@ import numpy as np
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.comparison import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
-from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target
+from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target, Work
 from simsched.model.cluster import widened
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.presets import make_device
@@ -181,12 +181,13 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
         saved += 0.0 if i in read_outside else float(written.max(initial=0.0))
     kinds = tuple(dict.fromkeys(op.kind for op in rows))
     name = "+".join(op.name for op in rows)
+    nbytes = max(0.0, sum(op.nbytes for op in rows) - saved)
+    weight_nbytes = sum(op.weight_nbytes for op in rows)
     while name in graph.index:
         name += "'"
     whole = Operator(
-        name, kind="+".join(kinds), flops=sum(op.flops for op in rows),
-        nbytes=max(0.0, sum(op.nbytes for op in rows) - saved),
-        weight_nbytes=sum(op.weight_nbytes for op in rows), host=max(op.host for op in rows),
+        name, kind="+".join(kinds), flops=sum(op.flops for op in rows), nbytes=nbytes, weight_nbytes=weight_nbytes,
+        works=_fused_works(longest, sum(op.flops for op in rows), nbytes, weight_nbytes), host=max(op.host for op in rows),
         kernels=() if kernel is None else (replace(kernel, share=1.0),), utilization=longest.utilization,
         intensity=longest.intensity, dtype=longest.dtype, block=rows[0].block,
         output_shape=ends[0].output_shape if len(ends) == 1 else None,
@@ -197,6 +198,16 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     if all(op.flops or op.nbytes for op in rows):
         time *= roofline(whole, device) / sum(roofline(op, device) for op in rows)
     return replace(whole, time=time)
+
+
+def _fused_works(longest: Operator, flops: float, nbytes: float, weight_nbytes: float) -> tuple[Work, ...]:
+    """Return the work of the member that takes longest, with the FLOP and bytes of the new operator."""
+    if longest.kernels or not longest.works:
+        return ()
+    work = max(longest.works, key=lambda work: (work.flops, work.reads + work.writes))
+    weights = min(weight_nbytes, nbytes)
+    writes = min(work.writes, nbytes - weights)
+    return (replace(work, flops=flops, reads=nbytes - weights - writes, weights=weights, writes=writes),)
 
 
 def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:

@@ -144,7 +144,7 @@ def _classes(graph: OpGraph, times: Floats) -> Ints:
     found = []
     for i, time in enumerate(times.tolist()):
         loads = repr([column[i] for column in columns])  # as text: what is unknown is NaN, which differs from itself
-        row = (time, graph.label("dtype", i), loads, *kernels[ptr[i] : ptr[i + 1]])
+        row = (time, graph.label("dtype", i), graph.label("works", i), loads, *kernels[ptr[i] : ptr[i + 1]])
         found.append(number.setdefault(row, len(number)))
     return np.array(found)
 
