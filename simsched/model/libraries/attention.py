@@ -32,7 +32,7 @@ def attention(case: Case) -> tuple[Launch, ...]:
         main = Launch(
             blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=work.flops,
             traffic=traffic, tensor=chip.tensor(case.dtype), start=_START, chained=waves * chain * chip.cycle,
-            compute=flops / (rate * chip.sms * 0.5), memory=memory, tail=case.latency(),
+            compute=flops / (rate * chip.sms * 0.5), memory=memory, tail=case.latency,
         )  # fmt: skip
         if n_parts == 1:
             return (main,)
@@ -47,6 +47,6 @@ def attention(case: Case) -> tuple[Launch, ...]:
         Launch(
             blocks, *block[:3], efficiency=min(1.0, work.rows / (queries * _QUERIES)), chain=0.0, flops=work.flops,
             traffic=traffic, tensor=chip.tensor(case.dtype), start=_START, chained=0.0, compute=q * each,
-            memory=memory, tail=case.latency(),
+            memory=memory, tail=case.latency,
         ),
     )  # fmt: skip

@@ -23,7 +23,8 @@ DRAM_LATENCY: Final = 1.7
 """Time in us by which the first data of a kernel come later from DRAM than from L2."""
 _KEPT, _LOST = 0.35, 1.0
 """Of L2: a kernel finds activations up to the first size there; of more than the second it finds none."""
-_DEFAULT_L2_RATE = 2.0
+WRITTEN: Final = 2.0
+"""Bytes of L2 that a written byte takes, next to one that is read."""
 
 
 class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is named
@@ -32,13 +33,6 @@ class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is n
     def __init__(self, blocks: int) -> None:
         super().__init__(blocks)
         self.blocks = blocks
-
-
-class Found(NamedTuple):
-    """Parts of the activations and of the parameters that a kernel finds in L2."""
-
-    activations: float
-    weights: float
 
 
 class Block(NamedTuple):
@@ -96,21 +90,11 @@ class Chip:
         """Return the FLOP per us of one SM at the peak."""
         return self.device.peak_rate(dtype) / self.sms
 
-    def found(self, activations: float, weights_cached: float, cold: bool) -> Found:
-        """Return what a kernel with so many bytes of activations finds in L2."""
-        if cold:
-            return Found(0.0, 0.0)
+    def kept(self, nbytes: float) -> float:
+        """Return the part of some bytes that L2 still holds when they are read again."""
         if not self.l2:
-            return Found(0.0, float(weights_cached))
-        share = (_LOST - activations / self.l2) / (_LOST - _KEPT)
-        return Found(min(1.0, max(0.0, share)), float(weights_cached))
-
-    def latency(self, found: Found, weights: float) -> float:
-        """Return the time in us that the first data take from DRAM: none if all is found in L2."""
-        missed = 1.0 - found.activations
-        if weights:
-            missed = max(missed, 1.0 - found.weights)
-        return DRAM_LATENCY * missed
+            return 0.0
+        return min(1.0, max(0.0, (_LOST - nbytes / self.l2) / (_LOST - _KEPT)))
 
     def moved(self, nbytes: float, traffic: float, efficiency: float = STREAMED) -> float:
         """Return the time in us to move bytes through L2, some of them from and to DRAM."""

@@ -30,9 +30,13 @@ class Engine(NamedTuple):
     step
         Bytes of each row of a tile that one step of the sequence takes; 0 for one element.
     cycles
-        Clock cycles of a step; of SIMT kernels, with 16 outputs a thread.
+        Clock cycles of a step.
+    output_cycles
+        More clock cycles of a step for each output of a thread.
     efficiency
         Part of the peak rate of an SM that whole tiles reach.
+    feed
+        Bytes of its rows and columns that a block takes from L2 in a cycle.
     start
         Start and end of a kernel in us.
     fill
@@ -42,7 +46,9 @@ class Engine(NamedTuple):
     tiles: tuple[Tile, ...]
     step: int
     cycles: float
+    output_cycles: float
     efficiency: float
+    feed: float
     start: float
     fill: float
 
@@ -94,10 +100,10 @@ _SIMT_CONVOLUTION = (
     Tile(128, 32, 128, 166, 16896),
     Tile(256, 64, 128, 255, 33 * KIB),
 )
-_SIMT_ENGINE = Engine(_SIMT, 0, 50.0, 1.04, 2.3, 0.5)
-_SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 51.0, 0.89, 2.3, 4.0)
-_OLDER = Engine(_TENSOR, 64, 160.0, 0.78, 2.1, 1.2)
-_OLDER_CONVOLUTION = Engine(_TENSOR, 64, 230.0, 0.75, 2.1, 1.2)
+_SIMT_ENGINE = Engine(_SIMT, 0, 25.0, 1.15, 1.04, 48.0, 2.3, 0.5)
+_SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 25.0, 1.15, 0.89, 48.0, 2.3, 4.0)
+_OLDER = Engine(_TENSOR, 64, 160.0, 0.0, 0.78, 48.0, 2.1, 1.2)
+_OLDER_CONVOLUTION = Engine(_TENSOR, 64, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2)
 
 
 def _behind(engine: Engine, part: float) -> Engine:
@@ -118,8 +124,8 @@ GENERATIONS: Final = (
         _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
     Generation(
         (9, 0),
-        Engine(_HOPPER, 128, 160.0, 0.79, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 230.0, 0.75, 2.1, 1.2),
-        Engine(_HOPPER_WIDE, 128, 300.0, 0.78, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 300.0, 0.75, 2.1, 1.2),
+        Engine(_HOPPER, 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2),
+        Engine(_HOPPER_WIDE, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2), Engine(_HOPPER_WIDE, 128, 250.0, 0.0, 0.75, 44.0, 2.6, 1.2),
         _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
 )  # fmt: skip
 """By the least compute capability that has them."""
