@@ -70,7 +70,7 @@ class Chip:
         return known if known.held else None
 
     def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> Block:
-        """Return a launch shape that fits: with fewer threads, then without shared memory, then with fewer registers."""
+        """Return a launch shape that fits: with fewer threads, then no shared memory, then fewer registers."""
         block = self.block(threads, registers, shared_memory)
         while block is None and threads > 32:
             threads = max(32, threads // 2)

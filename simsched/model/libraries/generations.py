@@ -124,8 +124,10 @@ GENERATIONS: Final = (
         _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
     Generation(
         (9, 0),
-        Engine(_HOPPER, 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2),
-        Engine(_HOPPER_WIDE, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2), Engine(_HOPPER_WIDE, 128, 250.0, 0.0, 0.75, 44.0, 2.6, 1.2),
+        Engine(_HOPPER, 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),
+        Engine(_HOPPER_WIDE, 128, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2),
+        Engine(_HOPPER_WIDE, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2),
+        Engine(_HOPPER_WIDE, 128, 250.0, 0.0, 0.75, 44.0, 2.6, 1.2),
         _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
 )  # fmt: skip
 """By the least compute capability that has them."""

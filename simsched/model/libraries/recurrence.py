@@ -26,6 +26,7 @@ def recurrence(case: Case) -> tuple[Launch, ...]:
     block = chip.fitting(512, 128, 2560) if small else chip.fitting(256, 32)
     steps = Launch(
         work.batch if small else 32, *block[:3], efficiency=1.0, chain=cycles * chip.generation.slowness,
-        flops=0.0, traffic=0.0, tensor=tensor, start=0.0, chained=cycles * chip.cycle, compute=0.0, memory=0.0, tail=0.0,
+        flops=0.0, traffic=0.0, tensor=tensor, start=0.0, chained=cycles * chip.cycle, compute=0.0, memory=0.0,
+        tail=0.0,
     )  # fmt: skip
     return (*first, steps)
