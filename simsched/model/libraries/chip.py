@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from simsched.base.errors import ClusterError
 from simsched.base.units import KIB
-from simsched.model.cluster import Device, occupancy
+from simsched.model.cluster import WARP, Device, occupancy
 from simsched.model.graph import Kernel
 from simsched.model.libraries.generations import GENERATIONS, Generation
 
@@ -51,7 +51,7 @@ class Chip:
         self.device = device
         self.generation = generation(device)
         self.sms, self.clock, self.l2 = device.sms, device.clock, device.l2
-        self.lanes = max(1.0, device.peak["fp32"] / (2 * device.sms * device.clock))
+        self.lanes = max(1.0, device.peak["fp32"] / (2 * device.sms * device.clock)) * self.generation.reach
         self.cycle = self.generation.slowness / device.clock
         """Time in us of a cycle of a sequence that takes one cycle on the newest generation."""
         self.l2_rate = device.sms * device.clock * L2_CYCLE / self.generation.slowness
@@ -70,17 +70,16 @@ class Chip:
         return known if known.held else None
 
     def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> Block:
-        """Return a launch shape that fits: with fewer threads, then no shared memory, then fewer registers."""
+        """Return a launch shape that fits: with no more shared memory than a block may have, and fewer threads."""
+        shared_memory = min(shared_memory, self.device.shared_memory_per_block)
         block = self.block(threads, registers, shared_memory)
-        while block is None and threads > 32:
-            threads = max(32, threads // 2)
+        while block is None and threads > WARP:
+            threads = max(WARP, threads // 2)
             block = self.block(threads, registers, shared_memory)
-        if block is None:
-            block = self.block(threads, registers)
-        while block is None and registers > 1:
-            registers //= 2
-            block = self.block(threads, registers)
-        return block or Block(1, 1, 0, 1)  # no kernel at all fits on such a device
+        while block is None and (registers > 1 or shared_memory):
+            registers, shared_memory = max(1, registers // 2), shared_memory // 2
+            block = self.block(threads, registers, shared_memory)
+        return block or Block(WARP, 1, 0, 1)  # such a device holds no kernel at all
 
     def tensor(self, dtype: str) -> bool:
         """Return whether tensor cores compute a number format."""

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import parts
-from simsched.model.libraries.launch import Launch
+from simsched.model.libraries.launch import Launch, no_faster
 
 
 class _Rule(NamedTuple):
@@ -59,7 +59,7 @@ def rows(case: Case) -> tuple[Launch, ...]:
     if work.columns <= _LONG:
         return (_kernel(case, rule, 1 << (work.columns - 1).bit_length()),)
     long = _kernel(case, _LONG_SOFTMAX, work.columns)
-    return (_no_faster(long, _kernel(case, rule, _LONG)),)
+    return (no_faster(long, _kernel(case, rule, _LONG)),)
 
 
 def reduction(case: Case) -> tuple[Launch, ...]:
@@ -68,20 +68,10 @@ def reduction(case: Case) -> tuple[Launch, ...]:
     warp, block, lane_cycles = _REDUCTIONS.get(work.rule, _REDUCTIONS["sum"])
     at_once = min(_WARPS, work.rows)
     rate = warp if at_once == _WARPS else max(warp, block / at_once)
-    short = _kernel(
-        case, _Rule(512, at_once, 32, 700.0, rate, lane_cycles), min(work.columns, _WARP_LENGTH * _WARPS // at_once)
-    )
-    if work.columns <= _WARP_LENGTH * _WARPS // at_once:
+    short = _kernel(case, _Rule(512, at_once, 32, 700.0, rate, lane_cycles), min(work.columns, _WARP_LENGTH))
+    if work.columns <= _WARP_LENGTH:
         return (short,)
-    return (_no_faster(_kernel(case, _Rule(512, 1, 32, 700.0, block, lane_cycles), work.columns), short),)
-
-
-def _no_faster(launch: Launch, shorter: Launch) -> Launch:
-    """Return a kernel that takes no less than another kernel took with shorter rows."""
-    return launch._replace(
-        chained=max(launch.chained, shorter.chained), compute=max(launch.compute, shorter.compute),
-        chain=max(launch.chain, shorter.chain),
-    )  # fmt: skip
+    return (no_faster(_kernel(case, _Rule(512, 1, 32, 700.0, block, lane_cycles), work.columns), short),)
 
 
 def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
