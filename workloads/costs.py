@@ -1,48 +1,30 @@
-"""What an operator costs and what it launches: the rules that all networks and importers share.
+"""What an operator computes and moves: the rules that all networks and importers share.
 
 FLOP
     2 per multiply-add, bias and fused activation 0. A pool counts its whole window for each output, padding
     included; an elementwise operator so many per output element as the caller says; moving data counts 0.
 
 Bytes
-    Inputs, weights and output, each moved once.
+    Inputs, weights and output, each moved once. Of a table of which rows are looked up, only these rows.
 
-Kernels, on no device in particular
-    *Matrix products*, a convolution being the implicit product of its N * H_out * W_out pixels by C_out
-    channels (for each group): tiles of 64 x 64 outputs, a block of 256 threads each, 64 registers per thread.
-    A step along the inner dimension stages 64 bytes of each row of the tile and 4 of padding in shared memory
-    (16 fp32 values, 32 fp16 values): (64 + 64) * 68 = 8704 bytes. Of the columns of a tile
-    only those of the group count: the efficiency of a depthwise convolution is a 64th.
-    *Elementwise*, copies, pools: one thread per 4 bytes of output (per element where that is wider), blocks of
-    256 threads, 32 registers per thread.
-    *Rows* (softmax, normalisation over the last axis): one block of 256 threads and 1 KiB of shared memory per row.
+Works
+    A rule returns a `Work`: the sizes of the computation, with its FLOP and the bytes of its parameters. It says
+    nothing of the bytes of tensors: `counted` adds these. What changes only how a tensor is looked at has no work.
 
-Kernels on a device
-    The largest tile of 128 x 128, 128 x 64, 64 x 64, 64 x 32 and 32 x 32 whose grid gives every SM a block, or
-    else the smallest; 256 threads, for 32 x 32 128. The small tiles' threads share the inner dimension in four slices.
-    A tile has columns of many groups, of which its block makes one after the other.
-    Products that are no convolutions also cut it between blocks (split-K), into as many parts of at least 256 as give
-    every SM `saturating_warps`; adding them up is left out. Elementwise threads take 4, 2 or 1 items of 4 bytes by the
-    rule of the tiles.
-
-Intensity
-    On no device in particular a convolution or matrix product is "compute" and everything else "memory". On a
-    device an operator is "compute" if its FLOP take longer than its bytes at the datasheet rates.
-
-These are launch shapes as ordinary libraries choose them, not those of a particular release of one. Threads and
-registers of the small tiles are those of cuBLAS's ``sgemm_64x32_sliced1x4`` and ``sgemm_32x32_sliced1x4`` in published
-profiler traces of a V100 and an A100, where grids of products have parts of the inner dimension as their third extent.
+Kernels
+    None: a graph says what is computed. Which kernels do so depends on the device; `simsched.model.libraries` chooses
+    them, and `simsched.model.launches.kernels_on` returns those of a graph on a device.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError, shown
-from simsched.model.cluster import WARP, Cluster, Device
-from simsched.model.graph import DTYPE_NBYTES, Kernel
+from simsched.model.graph import DTYPE_NBYTES, Work
 
 ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -52,46 +34,28 @@ ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
 )  # fmt: skip
 """FLOP per element of each activation."""
 
+TRANSCENDENTAL: Final = frozenset(("sigmoid", "tanh", "silu", "elu", "selu", "softplus", "mish", "gelu"))
+"""Activations with exponentials or the like."""
+
 ROW_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "hardmax": 2, "softmax": 5, "log_softmax": 6, "lp_normalization": 4, "rms_norm": 4, "layer_norm": 8,
         "group_norm": 8, "instance_norm": 8, "mean_variance_normalization": 8,
     }
 )  # fmt: skip
-"""FLOP per element of what has a block of threads for each row."""
+"""FLOP per element of what is computed row by row."""
 
 COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "lstm", "gru", "rnn")
-"""Kinds whose intensity is "compute" on no device in particular."""
+"""Kinds of which the arithmetic takes the time; moving data takes that of all others."""
+
+GATES: Final[Mapping[str, int]] = MappingProxyType({"lstm": 4, "gru": 3, "rnn": 1})
+"""Gates of each kind of recurrent layer."""
+
+INDEX_NBYTES: Final = 8
+
+_ROW_RULES: Final = {"softmax": "softmax", "log_softmax": "softmax", "hardmax": "softmax", "rms_norm": "rms_norm"}
 
 T = TypeVar("T")
-
-_PORTABLE_RIDGE: Final = 16.0  # FLOP per byte, as of a V100 or an A100 in fp32
-_THREADS: Final = 256
-_REGISTERS: Final = 32
-_ROW_SHARED_MEMORY: Final = 1024
-_STAGED_NBYTES: Final = 68  # of a row of a tile, padding included
-_WORD: Final = 4  # bytes that a thread handles at a time
-
-
-class Tile(NamedTuple):
-    """A block of a matrix product: `rows` x `columns` outputs."""
-
-    rows: int
-    columns: int
-    threads: int
-    registers: int
-
-
-_TILES: Final = (
-    Tile(128, 128, 256, 128),
-    Tile(128, 64, 256, 96),
-    Tile(64, 64, 256, 64),
-    Tile(64, 32, 256, 82),
-    Tile(32, 32, 128, 86),
-)
-_PORTABLE_TILE: Final = _TILES[2]
-_SHORTEST_PART: Final = 256  # of the inner dimension of a product
-_LARGEST_GRID: Final = 2**31 - 1
 
 
 def keyed(rows: Mapping[T, str]) -> dict[str, T]:
@@ -103,180 +67,303 @@ def keyed(rows: Mapping[T, str]) -> dict[str, T]:
     return {word: key for key, words in rows.items() for word in words.split()}
 
 
-@lru_cache(maxsize=10_000)  # the layers of a network repeat
-def make_kernel(
-    blocks: int, threads: int, registers: int, shared_memory: int = 0, share: float = 1.0, efficiency: float = 1.0
-) -> Kernel:
-    """Return a kernel, the same object for the same values."""
-    return Kernel(blocks, threads, registers, shared_memory, share, efficiency)
-
-
-def launched(name: str, *kernels: Kernel | None) -> tuple[Kernel, ...]:
-    """Return the kernels that there are of the operator `name`.
-
-    Raises
-    ------
-    GraphError
-        If one has more thread blocks than a grid can have.
-    """
-    found = tuple(kernel for kernel in kernels if kernel is not None)
-    blocks = max((kernel.blocks for kernel in found), default=0)
-    if blocks > _LARGEST_GRID:
-        raise GraphError(f"{name}: {blocks} thread blocks are more than a grid can have; use smaller inputs")
-    return found
-
-
-class Work(NamedTuple):
-    """What one kernel of an operator does.
-
-    `flops` are FLOP, `n_weights` elements of parameters, `kernel` is None for an operator that
-    launches nothing, such as a change of shape.
-    """
-
-    flops: float
-    n_weights: int
-    kernel: Kernel | None
-
-
-NOTHING: Final = Work(0.0, 0, None)
-
-
 class Cost(NamedTuple):
     """What an importer makes of an operator.
 
-    `weight_nbytes` None stands for those of all its weights, `nbytes` None for these and all else that it reads and
-    writes, `reads` None for all that are no weights. Of several `kernels` that of `work` is None.
+    Parameters
+    ----------
+    kind
+        The operator's kind.
+    works
+        What it computes, in order; none if it launches nothing.
+    attributes
+        The operator's attributes.
+    is_counted
+        Whether the works say all bytes, those of tensors too.
+    weight_nbytes
+        Bytes of the parameters that it keeps; None for those of all its weights.
+    reads
+        Tensors that it reads; None for all that are no weights.
     """
 
     kind: str
-    work: Work
+    works: tuple[Work, ...] = ()
     attributes: Mapping[str, Any] = MappingProxyType({})
-    nbytes: float | None = None
+    is_counted: bool = False
     weight_nbytes: float | None = None
     reads: tuple[Any, ...] | None = None
-    kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def flops(self) -> float:
+        """FLOP of all its works."""
+        return sum(work.flops for work in self.works)
+
+
+def counted(works: Sequence[Work], reads: float, weights: float, writes: float) -> tuple[Work, ...]:
+    """Return the works of an operator with the bytes of its tensors.
+
+    Parameters
+    ----------
+    works
+        In order; bytes that they have already are of tensors between them.
+    reads, writes
+        Bytes of what the operator reads and writes: the first work reads, the last one writes.
+    weights
+        Bytes of all its parameters, divided as the works' own say; where these say nothing the first has all.
+
+    Examples
+    --------
+    >>> counted([Work("elementwise", writes=8.0), Work("product", reads=8.0, weights=4.0)], 16.0, 2.0, 32.0)[1].weights
+    2.0
+    """
+    if not works:
+        return ()
+    total = sum(work.weights for work in works)
+    share = [work.weights / total for work in works] if total else [1.0, *[0.0] * (len(works) - 1)]
+    last = len(works) - 1
+    return tuple(
+        _sized(work, work.reads + reads * (i == 0), weights * part, work.writes + writes * (i == last))
+        for i, (work, part) in enumerate(zip(works, share, strict=True))
+    )
+
+
+@lru_cache(maxsize=10_000)  # the layers of a network repeat
+def _sized(work: Work, reads: float, weights: float, writes: float) -> Work:
+    """Return a work with other bytes, the same object for the same values."""
+    return replace(work, reads=float(reads), weights=float(weights), writes=float(writes))
+
+
+def nbytes_of(works: Sequence[Work]) -> float:
+    """Return all bytes that works move."""
+    return float(sum(work.reads + work.weights + work.writes for work in works))
+
+
+def intensity(computes: bool) -> str:
+    """Return "compute" or "memory" of an operator of a kind that computes, or moves data."""
+    return "compute" if computes else "memory"
 
 
 class Costs:
-    """The rules for one number format, on one device or on none in particular.
+    """The rules for one number format.
 
     Parameters
     ----------
     dtype
         One of `DTYPE_NBYTES`.
-    device
-        Name of a preset device, a `Device`, or None for rules that hold on no device in particular.
 
     Raises
     ------
     GraphError
-        If the number format is not known, or `device` is nothing of the kind.
-    UnknownNameError
-        If there is no such preset.
+        If the number format is not known.
 
     Examples
     --------
-    A 3 x 3 convolution of 64 channels to 96 on 35 x 35 pixels: 20 tiles of 64 pixels by 2 of 64 channels.
+    A 3 x 3 convolution of 64 channels to 96 on 35 x 35 pixels: 9 * 64 multiply-adds for each output.
 
-    >>> Costs().conv((1, 96, 35, 35), 64, (3, 3)).kernel.blocks
-    40
-    >>> Costs(device="a100").conv((1, 96, 35, 35), 64, (3, 3)).kernel.blocks
-    117
+    >>> work = Costs().conv((1, 96, 35, 35), (1, 64, 35, 35), (3, 3))
+    >>> work.rows, work.columns, work.inner, work.flops == 2 * 35 * 35 * 96 * 9 * 64
+    (1225, 96, 576, True)
     """
 
-    def __init__(self, dtype: str = "fp32", device: str | Device | None = None) -> None:
+    def __init__(self, dtype: str = "fp32") -> None:
         if not isinstance(dtype, str) or dtype not in DTYPE_NBYTES:
             raise GraphError(f"unknown dtype {shown(dtype)}; known are: {', '.join(DTYPE_NBYTES)}")
-        if isinstance(device, str):
-            device = Cluster.preset(device).devices[0]
-        elif device is not None and not isinstance(device, Device):
-            raise GraphError(f"device must be the name of a preset or a Device, not {shown(device)}")
         self.dtype = dtype
-        self.device = device
         self.width = DTYPE_NBYTES[dtype]
-        self._sms = 0 if device is None else device.sms
-        self._warps = 0.0 if device is None else device.sms * device.saturating_warps
-        self._tiles = (_PORTABLE_TILE,) if device is None else _TILES
-        self._on_a_device = device is not None
-        self._ridge = _PORTABLE_RIDGE if device is None else device.peak_rate(dtype) / device.bandwidth
 
     def of(self, dtype: str) -> "Costs":
-        """Return the rules for another number format on the same device."""
-        return self if dtype == self.dtype else Costs(dtype, self.device)
+        """Return the rules for another number format."""
+        return self if dtype == self.dtype else Costs(dtype)
 
     def conv(
-        self, output: Sequence[int], in_channels: int, window: Sequence[int], *, groups: int = 1, bias: bool = True
+        self,
+        output: Sequence[int],
+        image: Sequence[int],
+        window: Sequence[int],
+        *,
+        groups: int = 1,
+        bias: bool = True,
+        adds_bias: bool = False,
+        layout: str = "strided",
     ) -> Work:
-        """Return a convolution's work: `output` is (N, C, spatial...), `in_channels` those of all groups."""
+        """Return a convolution's work.
+
+        Parameters
+        ----------
+        output, image
+            What it writes and reads, (N, C, spatial...).
+        bias
+            Whether there is one value per channel among the parameters.
+        adds_bias
+            Whether a kernel of its own adds it.
+        layout
+            Rule of the work: "plain" or "strided", see `conv_layout`, or "channels_last".
+        """
         n, channels, *pixels = output
-        per_output = in_channels // groups * prod(window)
-        rows, each = n * prod(pixels), channels // groups
-        batch, columns = (1, channels) if self._on_a_device else (groups, each)
-        kernel = self._matrix_product(rows, columns, batch, counted=each if groups > 1 else 0)
-        return Work(2.0 * prod(output) * per_output, channels * (per_output + bias), kernel)
+        inner = image[1] // groups * prod(window)
+        return Work(
+            "convolution", layout, flops=2.0 * prod(output) * inner,
+            weights=float(channels * (inner + bias) * self.width), batch=groups, rows=n * prod(pixels),
+            columns=channels // groups, inner=inner, window=prod(window), elements=prod(image), images=n,
+            bias=adds_bias,
+        )  # fmt: skip
 
     def conv_transpose(
-        self, output: Sequence[int], image: Sequence[int], weights: Sequence[int], *, groups: int, bias: bool = True
+        self,
+        output: Sequence[int],
+        image: Sequence[int],
+        weights: Sequence[int],
+        *,
+        groups: int = 1,
+        bias: bool = True,
+        adds_bias: bool = False,
+        layout: str = "strided",
     ) -> Work:
         """Return a transposed convolution's work: each pixel of the image goes through all weights of its channel.
 
-        Shapes are (N, C, spatial...) and that of the weights (C, channels of the output in a group, spatial...). The
-        kernel is the product that makes the output's pixels.
+        Shapes are (N, C, spatial...) and that of the weights (C, channels of the output in a group, spatial...). Of the
+        window so many taps are left for an output as there are pixels of the image for it: with a stride of 2 along two
+        axes a quarter, rounded up.
         """
-        work = self.conv(output, image[1], weights[2:], groups=groups, bias=bias)
-        return work._replace(flops=2.0 * prod(image) * prod(weights[1:]))
+        n, channels, *pixels = output
+        taps = -(-prod(weights[2:]) * prod(image[2:]) // max(1, prod(pixels)))
+        return Work(
+            "convolution", layout, flops=2.0 * prod(image) * prod(weights[1:]),
+            weights=float((prod(weights) + bias * channels) * self.width), batch=groups, rows=n * prod(pixels),
+            columns=channels // groups, inner=image[1] // groups * taps, window=taps, elements=prod(image), images=n,
+            bias=adds_bias,
+        )  # fmt: skip
 
-    def linear(self, rows: int, in_features: int, out_features: int, *, bias: bool = True) -> Work:
-        """Return the work of a product with a matrix of weights."""
-        kernel = self._matrix_product(rows, out_features, 1, in_features)
-        return Work(2.0 * rows * in_features * out_features, (in_features + bias) * out_features, kernel)
+    def linear(
+        self, rows: int, in_features: int, out_features: int, *, bias: bool = True, adds_bias: bool = False
+    ) -> Work:
+        """Return the work of a product with a matrix of weights; `bias` and `adds_bias` as in `conv`."""
+        return Work(
+            "product", flops=2.0 * rows * in_features * out_features,
+            weights=float((in_features + bias) * out_features * self.width), rows=rows, columns=out_features,
+            inner=in_features, bias=adds_bias,
+        )  # fmt: skip
 
     def matmul(self, batch: int, m: int, k: int, n: int) -> Work:
         """Return the work of `batch` products of (m, k) with (k, n), no operand being weights."""
-        return Work(2.0 * batch * m * k * n, 0, self._matrix_product(m, n, batch, k))
+        return Work("product", flops=2.0 * batch * m * k * n, batch=batch, rows=m, columns=n, inner=k)
 
     def pool(self, output: Sequence[int], window: Sequence[int]) -> Work:
         """Return the work of a pool."""
-        return self.elementwise(output, flops=prod(window))
+        return replace(self.elementwise(output, flops=prod(window), rule="pool"), window=prod(window))
 
-    def elementwise(self, output: Sequence[int], *, flops: float = 0.0, n_weights: int = 0) -> Work:
-        """Return the work of one thread per output element, with so many `flops` each; a copy has none."""
-        items = -(-prod(output) * self.width // max(_WORD, self.width))
-        choices = (4, 2, 1) if self._on_a_device else (1,)
-        per_thread = self._largest(lambda many: -(-items // (_THREADS * many)), choices)
-        blocks = -(-items // (_THREADS * per_thread))
-        return Work(float(prod(output) * flops), n_weights, make_kernel(blocks, _THREADS, _REGISTERS))
+    def global_pool(self, output: Sequence[int], window: Sequence[int]) -> Work:
+        """Return the work of a pool whose window is the whole image: a reduction."""
+        return self.reduction(prod(output), prod(window), flops=float(prod(output) * prod(window)))
 
-    def rows(self, output: Sequence[int], *, flops: float = 0.0, n_weights: int = 0) -> Work:
-        """Return the work of one block per row of the last axis, with so many `flops` per element."""
-        kernel = make_kernel(prod(output[:-1]), _THREADS, _REGISTERS, _ROW_SHARED_MEMORY)
-        return Work(float(prod(output) * flops), n_weights, kernel)
+    def elementwise(
+        self, output: Sequence[int], *, flops: float = 0.0, rule: str = "map", n_weights: int = 0
+    ) -> Work:
+        """Return the work of one thread or less per output element, with so many `flops` each; a copy has none."""
+        return Work(
+            "elementwise", rule, flops=float(prod(output) * flops), weights=float(n_weights * self.width),
+            rows=max(1, prod(output)),
+        )  # fmt: skip
 
-    def intensity(self, kind_computes: bool, flops: float, nbytes: float) -> str:
-        """Return "compute" or "memory" of an operator of a kind that computes, or moves, on no device in particular."""
-        computes = flops > self._ridge * nbytes if self._on_a_device else kind_computes
-        return "compute" if computes else "memory"
+    def activation(self, kind: str, output: Sequence[int]) -> Work:
+        """Return the work of one of `ACTIVATION_FLOPS`."""
+        rule = "activation" if kind in TRANSCENDENTAL else "map"
+        return self.elementwise(output, flops=ACTIVATION_FLOPS[kind], rule=rule)
 
-    def duration(self, flops: float, nbytes: float, efficiency: float = 1.0) -> float:
-        """Return a number in proportion to the time of a kernel: its bytes, or more if its FLOP take longer."""
-        return max(flops / efficiency / self._ridge, nbytes)
+    def copy(self, output: Sequence[int], *, rule: str = "copy") -> Work:
+        """Return the work of a copy that reads as many bytes as it writes, with these bytes."""
+        moved = float(prod(output) * self.width)
+        return replace(self.elementwise(output, rule=rule), reads=moved, writes=moved)
 
-    def _matrix_product(self, rows: int, columns: int, batch: int, inner: int = 0, *, counted: int = 0) -> Kernel:
-        """Return the kernel of `batch` products.
+    def batch_norm(self, output: Sequence[int]) -> Work:
+        """Return the work of a batch normalisation in inference of (N, C, ...): 2 FLOP and 4 parameters a channel."""
+        n, channels, *pixels = output if len(output) > 1 else (1, *output)
+        return Work(
+            "batch_norm", flops=2.0 * prod(output), weights=float(4 * channels * self.width), batch=n, rows=prod(pixels),
+            columns=channels,
+        )  # fmt: skip
 
-        `inner` is the dimension that may be cut, 0 if it may not. So many columns of a tile count at a time, 0 for all.
+    def rows(self, kind: str, n_rows: int, length: int, *, flops: float | None = None, n_weights: int = 0) -> Work:
+        """Return the work of something computed along rows, one of `ROW_FLOPS`, or with so many `flops` in all."""
+        total = float(n_rows * length * ROW_FLOPS[kind]) if flops is None else flops
+        rule = _ROW_RULES.get(kind, "layer_norm")
+        return Work(
+            "rows", rule, flops=total, weights=float(n_weights * self.width), rows=n_rows, columns=max(1, length)
+        )
+
+    def reduction(self, n_outputs: int, length: int, *, flops: float, rule: str = "sum") -> Work:
+        """Return the work of outputs of which each is made of `length` elements, with so many `flops` in all."""
+        return Work("reduction", rule, flops=flops, rows=max(1, n_outputs), columns=max(1, length))
+
+    def gather(self, n_rows: int, length: int, *, indices: float, window: int = 1) -> Work:
+        """Return the work of a look-up of rows of a table, with all its bytes.
+
+        Parameters
+        ----------
+        n_rows, length
+            Rows that are read, and elements of each.
+        indices
+            Bytes that say which.
+        window
+            Rows that are added up for each output.
         """
-        most = max(1, inner // _SHORTEST_PART)
+        read = float(n_rows * length * self.width)
+        outputs = max(1, n_rows // window)
+        return Work(
+            "gather", flops=float((n_rows - outputs) * length) if window > 1 else 0.0, reads=read + indices,
+            writes=float(outputs * length * self.width), rows=max(1, n_rows), columns=max(1, length), window=window,
+        )  # fmt: skip
 
-        def blocks(tile: Tile) -> int:
-            grid = batch * -(-rows // tile.rows) * -(-columns // tile.columns)
-            return grid * min(most, max(1, round(self._warps * WARP / tile.threads / grid)))
+    def attention(self, heads: int, queries: int, keys: int, size: int, value_size: int | None = None) -> Work:
+        """Return the work of softmax(q k) v in one kernel that writes no scores, with 5 FLOP for each score.
 
-        tile = self._largest(blocks, self._tiles)
-        shared_memory = (tile.rows + tile.columns) * _STAGED_NBYTES
-        efficiency = min(1.0, (counted or tile.columns) / tile.columns)
-        return make_kernel(blocks(tile), tile.threads, tile.registers, shared_memory, efficiency=efficiency)
+        Parameters
+        ----------
+        heads
+            Heads of all sequences.
+        queries, keys
+            Tokens of a sequence that ask, and that are asked.
+        size, value_size
+            Features of a head of queries and keys, and of values; by default the same.
+        """
+        scores = float(heads * queries * keys)
+        value_size = size if value_size is None else value_size
+        return Work(
+            "attention", flops=scores * (2.0 * (size + value_size) + ROW_FLOPS["softmax"]), batch=heads, rows=queries,
+            columns=keys, inner=max(size, value_size),
+        )  # fmt: skip
 
-    def _largest(self, blocks: Callable[[T], int], choices: Sequence[T]) -> T:
-        """Return the first choice that gives every SM a block, or else the last."""
-        return next((choice for choice in choices if blocks(choice) >= self._sms), choices[-1])
+    def recurrence(
+        self, kind: str, steps: int, batch: int, features: int, hidden: int, *, directions: int = 1, bias: int = 0
+    ) -> Work:
+        """Return the work of a recurrent layer, one of `GATES`, both directions beside each other.
+
+        Parameters
+        ----------
+        steps, batch
+            Steps one after the other, and sequences.
+        features, hidden
+            Numbers of an input, and of a state.
+        bias
+            Values per unit and gate among the parameters.
+        """
+        gates = GATES[kind]
+        per_step = gates * hidden * (features + hidden)
+        return Work(
+            "recurrence", kind, flops=2.0 * steps * batch * directions * per_step,
+            weights=float(directions * (per_step + bias * gates * hidden) * self.width), batch=batch, rows=steps,
+            columns=directions * hidden, inner=features, window=gates,
+        )  # fmt: skip
+
+
+def conv_layout(stride: Any, padding: Any, dilation: Any = 1) -> str:
+    """Return the rule of a convolution: "plain" where stride is 1, there is no padding and no dilation.
+
+    Each is a number, a text or a sequence of numbers.
+    """
+    plain = _all(stride, 1) and _all(dilation, 1) and (padding == "valid" or _all(padding, 0))
+    return "plain" if plain else "strided"
+
+
+def _all(value: Any, number: int) -> bool:
+    return all(each == number for each in (value if isinstance(value, list | tuple) else (value,)))

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
-from simsched.model import Device, Edge, Kernel, Operator, OpGraph
+from simsched.model import Edge, Operator, OpGraph
+from simsched.model.graph import Work
 from workloads.checks import one_of, whole
-from workloads.costs import COMPUTES, Costs, Work, launched, make_kernel
+from workloads.costs import COMPUTES, Costs, counted, intensity, nbytes_of
 
 Shape = tuple[int, ...]
 
@@ -31,12 +32,12 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One kernel's worth of a unit; `inputs` are earlier parts, or ~i for the unit's i-th input."""
+    """A part of a unit; `inputs` are earlier parts, or ~i for the unit's i-th input."""
 
     kind: str
     inputs: tuple[int, ...]
-    work: Work
-    nbytes: float
+    works: tuple[Work, ...]
+    weight_nbytes: float
     output_shape: Shape
     attributes: dict[str, Any]
 
@@ -65,11 +66,9 @@ class _Unit:
 class Builder:
     """A graph under construction; the parameters are those of `workloads.models.network.Network`."""
 
-    def __init__(
-        self, name: str, dtype: str = "fp32", granularity: str = "unit", device: str | Device | None = None
-    ) -> None:
+    def __init__(self, name: str, dtype: str = "fp32", granularity: str = "unit") -> None:
         self.name = name
-        self.costs = Costs(dtype, device)
+        self.costs = Costs(dtype)
         self.by_units = one_of(name, "granularity", granularity, GRANULARITIES) == "unit"
         self.block: str | None = None
         self._operators: list[Operator] = []
@@ -90,7 +89,7 @@ class Builder:
 
         Its `attributes["parts"]` list them in order: kind, attributes, `output_shape` and `inputs`, which
         are the numbers of earlier parts, or ~i (that is -1 - i) for input i of the operator. Each part
-        launches its own kernels and moves its own bytes. A unit of one part is that part, under the
+        has its own works and moves its own bytes. A unit of one part is that part, under the
         name of the unit. At granularity "operator" this does nothing.
         """
         if not self.by_units:
@@ -113,22 +112,35 @@ class Builder:
         kind: str,
         xs: Sequence[Tensor],
         shape: Shape,
-        work: Work,
+        work: Work | None,
         attributes: dict[str, Any] | None = None,
         *,
-        nbytes: float | None = None,
+        is_counted: bool = False,
+        weight_nbytes: float | None = None,
     ) -> Tensor:
-        """Add an operator of any kind; `nbytes` defaults to inputs, weights and output."""
-        width = self.costs.width
-        if nbytes is None:
-            nbytes = float((sum(prod(x.shape) for x in xs) + work.n_weights + prod(shape)) * width)
-        launched(name, work.kernel)
+        """Add an operator of any kind.
+
+        Parameters
+        ----------
+        work
+            What it computes; None if it launches nothing.
+        is_counted
+            Whether the work says all bytes; else those of the inputs and of the output are added.
+        weight_nbytes
+            Bytes of the parameters that it keeps; by default those of the work.
+        """
+        works = () if work is None else (work,)
+        weights = sum(each.weights for each in works)
+        if not is_counted:
+            width = self.costs.width
+            works = counted(works, sum(prod(x.shape) for x in xs) * width, weights, prod(shape) * width)
         for x in xs:
             if x.part is not None and x.part != self._output.get(x.producer, x.part):
                 raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
         unit = self._open or _Unit(name, kind)
         inputs = tuple(unit.reads(x) for x in xs)
-        unit.parts.append(_Part(kind, inputs, work, nbytes, shape, attributes or {}))
+        kept = weights if weight_nbytes is None else weight_nbytes
+        unit.parts.append(_Part(kind, inputs, works, kept, shape, attributes or {}))
         if unit is self._open:
             return Tensor(unit.name, shape, len(unit.parts) - 1)
         self._close(unit)
@@ -142,21 +154,19 @@ class Builder:
         """Add the operator that a unit's parts make."""
         parts, width = unit.parts, self.costs.width
         self._output[unit.name] = len(parts) - 1
-        flops, nbytes = sum(part.work.flops for part in parts), sum(part.nbytes for part in parts)
-        computes = any(part.kind in COMPUTES for part in parts)
-        kernels = self._kernels(unit)
+        works = tuple(work for part in parts for work in part.works)
         first = parts[0]
         attributes = first.attributes if len(parts) == 1 else {"parts": [part.described() for part in parts]}
         self._operators.append(
             Operator(
                 unit.name,
                 kind=first.kind if len(parts) == 1 else unit.kind,
-                flops=flops,
-                nbytes=nbytes,
-                weight_nbytes=float(sum(part.work.n_weights for part in parts) * width),
-                time=None if kernels else 0.0,
-                kernels=kernels,
-                intensity=self.costs.intensity(computes, flops, nbytes),
+                flops=sum(work.flops for work in works),
+                nbytes=nbytes_of(works),
+                weight_nbytes=sum(part.weight_nbytes for part in parts),
+                time=None if works else 0.0,
+                works=works,
+                intensity=intensity(any(part.kind in COMPUTES for part in parts)),
                 dtype=self.costs.dtype,
                 attributes={**attributes, **unit.attributes},
                 input_shapes=tuple(x.shape for x in unit.inputs),
@@ -167,17 +177,3 @@ class Builder:
         for x in unit.inputs:
             if x.producer is not None:
                 self._edges.append(Edge(x.producer, unit.name, nbytes=float(prod(x.shape) * width)))
-
-    def _kernels(self, unit: _Unit) -> tuple[Kernel, ...]:
-        """Return the kernels of the parts, each with its share of the operator's time and what all reach together."""
-        launched = [(kernel, part) for part in unit.parts if (kernel := part.work.kernel) is not None]
-        if len(launched) < 2:
-            return tuple(kernel for kernel, _ in launched)
-        times = [self.costs.duration(part.work.flops, part.nbytes, kernel.efficiency) for kernel, part in launched]
-        flops = sum(part.work.flops for _, part in launched)
-        efficiency = flops / sum(part.work.flops / kernel.efficiency for kernel, part in launched) if flops else 1.0
-        total = sum(times)
-        return tuple(
-            make_kernel(kernel.blocks, kernel.threads, kernel.registers, kernel.shared_memory, time / total, efficiency)
-            for (kernel, _), time in zip(launched, times, strict=True)
-        )

@@ -1,9 +1,9 @@
-"""`Network`: builds the graph of a network, with shapes, costs and kernels.
+"""`Network`: builds the graph of a network, with shapes, costs and works.
 
 A call adds one operator and returns its output, which later calls read. Tensors are dense, in the number
 format of the network; images are (N, C, H, W), sequences (N, length, features). Reading a tensor that another
 operator wrote adds one edge of the tensor's size, each time it is read; reading an input of the network adds
-none. Costs and kernels follow `workloads.costs`.
+none. Costs and works follow `workloads.costs`.
 
 The same calls build a network at either granularity:
 
@@ -21,17 +21,16 @@ from typing import Any, Final
 
 from simsched.base.errors import GraphError
 from simsched.base.numeric import is_count
-from simsched.model.graph import OpGraph
+from simsched.model.graph import OpGraph, Work
 from workloads.checks import one_of, whole
-from workloads.costs import ACTIVATION_FLOPS, NOTHING, Work
+from workloads.costs import ACTIVATION_FLOPS, INDEX_NBYTES, conv_layout
 from workloads.models.builder import LARGEST_SIZE, Builder, Shape, Tensor
 
 __all__ = ["Network", "Pair", "Tensor"]
 
 Pair = int | tuple[int, int]
 
-_NORMS: Final = {"layer_norm": (2, 8), "rms_norm": (1, 4)}  # weights per feature, FLOP per element
-_INDEX_NBYTES: Final = 8
+_NORMS: Final = {"layer_norm": 2, "rms_norm": 1}  # weights per feature
 
 
 class Network(Builder):
@@ -45,9 +44,6 @@ class Network(Builder):
         Number format of every tensor, one of `DTYPE_NBYTES`.
     granularity
         "unit" or "operator".
-    device
-        Name of the preset device whose launch rules hold, or None for those of `workloads.costs` on no
-        device in particular.
 
     Attributes
     ----------
@@ -110,7 +106,10 @@ class Network(Builder):
         attributes = {
             "kernel": window, "stride": step, "padding": margin, "groups": groups, "out_channels": out_channels,
         }  # fmt: skip
-        work = self.costs.conv(shape, channels, window, groups=groups, bias=self.by_units if norm else bias)
+        work = self.costs.conv(
+            shape, x.shape, window, groups=groups, bias=self.by_units if norm else bias,
+            adds_bias=bias and not norm and not self.by_units, layout=conv_layout(step, margin),
+        )  # fmt: skip
         return self._with_epilogue(name, "conv", [x], shape, work, attributes, activation, norm)
 
     def separable(self, name: str, x: Tensor, out_channels: int, kernel: int, *, stride: int = 1) -> Tensor:
@@ -128,7 +127,9 @@ class Network(Builder):
         """Add a product of the last axis with weights, with bias and activation if any."""
         out_features = whole(name, "out_features", out_features)
         *lead, features = x.shape
-        work = self.costs.linear(prod(lead), features, out_features, bias=bias)
+        work = self.costs.linear(
+            prod(lead), features, out_features, bias=bias, adds_bias=bias and not self.by_units
+        )
         attributes = {"in_features": features, "out_features": out_features, "bias": bias}
         return self._with_epilogue(name, "linear", [x], (*lead, out_features), work, attributes, activation, False)
 
@@ -168,7 +169,7 @@ class Network(Builder):
         self._need_rank(name, x, 4)
         window, shape = x.shape[2:], (*x.shape[:2], 1, 1)
         attributes = {"pool": f"global_{pool}", "kernel": window, "stride": (1, 1), "padding": (0, 0)}
-        return self.add_operator(name, "pool", [x], shape, self.costs.pool(shape, window), attributes)
+        return self.add_operator(name, "pool", [x], shape, self.costs.global_pool(shape, window), attributes)
 
     def concat(self, name: str, xs: Sequence[Tensor], *, axis: int = 1) -> Tensor:
         """Add the concatenation of tensors along an axis, a copy of all their bytes."""
@@ -180,7 +181,8 @@ class Network(Builder):
             if (x.shape[:axis], x.shape[axis + 1 :]) != (first[:axis], first[axis + 1 :]):
                 raise GraphError(f"{name}: cannot concatenate {x.shape} to {first}: they differ beyond axis {axis}")
         shape = (*first[:axis], sum(x.shape[axis] for x in xs), *first[axis + 1 :])
-        return self.add_operator(name, "concat", xs, shape, self.costs.elementwise(shape), {"axis": axis})
+        work = self.costs.elementwise(shape, rule="copy")
+        return self.add_operator(name, "concat", xs, shape, work, {"axis": axis})
 
     def add(self, name: str, xs: Sequence[Tensor], *, activation: str | None = None) -> Tensor:
         """Add the sum of tensors of one shape."""
@@ -202,34 +204,35 @@ class Network(Builder):
     def activation(self, name: str, x: Tensor, kind: str = "relu") -> Tensor:
         """Add an activation, one of `ACTIVATION_FLOPS`: "relu", "gelu", ..."""
         _need_activation(name, kind)
-        work = self.costs.elementwise(x.shape, flops=ACTIVATION_FLOPS[kind])
-        return self.add_operator(name, kind, [x], x.shape, work)
+        return self.add_operator(name, kind, [x], x.shape, self.costs.activation(kind, x.shape))
 
     def batch_norm(self, name: str, x: Tensor) -> Tensor:
         """Add a batch normalisation in inference: a scale and a shift per channel."""
         self._need_rank(name, x, 4)
-        work = self.costs.elementwise(x.shape, flops=2, n_weights=4 * x.shape[1])
-        return self.add_operator(name, "batch_norm", [x], x.shape, work)
+        return self.add_operator(name, "batch_norm", [x], x.shape, self.costs.batch_norm(x.shape))
 
     def layer_norm(self, name: str, x: Tensor, *, kind: str = "layer_norm") -> Tensor:
         """Add a normalisation over the last axis: "layer_norm" (scale and shift), or "rms_norm" (scale)."""
-        per_feature, flops = _NORMS[one_of(name, "kind", kind, tuple(_NORMS))]
-        work = self.costs.rows(x.shape, flops=flops, n_weights=per_feature * x.shape[-1])
+        per_feature = _NORMS[one_of(name, "kind", kind, tuple(_NORMS))]
+        *lead, features = x.shape
+        work = self.costs.rows(kind, prod(lead), features, n_weights=per_feature * features)
         return self.add_operator(name, kind, [x], x.shape, work)
 
     def softmax(self, name: str, x: Tensor) -> Tensor:
         """Add a softmax over the last axis."""
-        return self.add_operator(name, "softmax", [x], x.shape, self.costs.rows(x.shape, flops=5))
+        work = self.costs.rows("softmax", prod(x.shape[:-1]), x.shape[-1])
+        return self.add_operator(name, "softmax", [x], x.shape, work)
 
     def embedding(self, name: str, indices: Tensor, rows: int, features: int) -> Tensor:
         """Add a look-up: a row of a (rows, features) table for each index; only the rows looked up are moved."""
         rows, features = (whole(name, what, n) for what, n in (("rows", rows), ("features", features)))
         shape = (*indices.shape, features)
-        work = self.costs.elementwise(shape, n_weights=rows * features)
-        nbytes = 2.0 * prod(shape) * self.costs.width + prod(indices.shape) * _INDEX_NBYTES
+        n = prod(indices.shape)
+        work = self.costs.gather(n, features, indices=float(n * INDEX_NBYTES))
         return self.add_operator(
-            name, "embedding", [indices], shape, work, {"rows": rows, "features": features}, nbytes=nbytes
-        )
+            name, "embedding", [indices], shape, work, {"rows": rows, "features": features}, is_counted=True,
+            weight_nbytes=float(rows * features * self.costs.width),
+        )  # fmt: skip
 
     def view(self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "view") -> Tensor:
         """Return a tensor in another shape or order of axes, or after a dropout: nothing is computed or moved.
@@ -250,14 +253,15 @@ class Network(Builder):
         """Add sums of elements: each output element is that of ``prod(x.shape) / prod(shape)`` inputs."""
         if not _is_shape(shape) or prod(x.shape) % prod(shape):
             raise GraphError(f"{name}: {x.shape} cannot be summed up to {tuple(shape)}")
-        work = self.costs.elementwise(shape, flops=prod(x.shape) / prod(shape))
+        work = self.costs.reduction(prod(shape), prod(x.shape) // prod(shape), flops=float(prod(x.shape)))
         return self.add_operator(name, "reduce_sum", [x], tuple(shape), work)
 
-    def copy(self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "copy") -> Tensor:
-        """Add a copy that reads as many bytes as it writes: a transposition, a part cut out."""
-        work = self.costs.elementwise(shape)
-        nbytes = 2.0 * prod(shape) * self.costs.width
-        return self.add_operator(name, kind, [x], tuple(shape), work, nbytes=nbytes)
+    def copy(
+        self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "copy", permutes: bool = False
+    ) -> Tensor:
+        """Add a copy that reads as many bytes as it writes: a part cut out, or, if it `permutes`, other axes first."""
+        work = self.costs.copy(shape, rule="permute" if permutes else "copy")
+        return self.add_operator(name, kind, [x], tuple(shape), work, is_counted=True)
 
     def with_classifier(self, x: Tensor, *, dropout: bool = False) -> OpGraph:
         """Return the graph with what makes 1000 class scores of images at its end: pool, flatten and linear.
@@ -275,7 +279,7 @@ class Network(Builder):
     def _seen_as(self, name: str, kind: str, x: Tensor, shape: Shape) -> Tensor:
         if self.by_units:
             return Tensor(x.producer, shape, x.part)
-        return self.add_operator(name, kind, [x], shape, NOTHING, nbytes=0.0)
+        return self.add_operator(name, kind, [x], shape, None)
 
     def _with_epilogue(
         self,

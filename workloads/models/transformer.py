@@ -38,7 +38,7 @@ def attention(
     context = net.matmul(f"{name}.context", weights, _split(net, f"{name}.value", value, heads))
     context = net.view(f"{name}.context.transpose", context, (n, length, heads, head_size), kind="transpose")
     if not net.by_units:
-        context = net.copy(f"{name}.context.contiguous", context, context.shape)
+        context = net.copy(f"{name}.context.contiguous", context, context.shape, permutes=True)
     context = net.view(f"{name}.context.view", context, (n, length, heads * head_size))
     return net.linear(f"{name}.output", context, features, bias=bias)
 
