@@ -60,12 +60,12 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL
 
     Parameters are found in the L2 cache if those of the whole graph take at most 0.6 of it.
     """
-    terms, ptr = terms_on(graph, device), kernels_on(graph, device).ptr
+    terms, op = terms_on(graph, device), kernels_on(graph, device).op
     with np.errstate(over="ignore"):
         compute = terms.compute * np.where(terms.tensor, rates.tensor_factor, rates.compute_factor)
         longest = np.maximum(np.maximum(terms.chained * rates.chain_factor, compute), terms.memory * rates.memory_factor)
         times = terms.start * rates.start_factor + longest + terms.tail
-        found: Floats = np.add.reduceat(times, ptr[:-1])[ops]
+        found: Floats = np.bincount(op, times, len(graph))[ops]
     return found
 
 

@@ -328,9 +328,10 @@ class _Choice:
         launches, n_chosen = self.launches, len(self._chosen)
         found = np.zeros((len(launches), len(Terms._fields)))
         formats = self._formats[launches.op]
-        own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen]).reshape(n_chosen, -1)
         is_chosen = self._rows < n_chosen
-        found[is_chosen] = own[self._rows[is_chosen]]
+        if n_chosen:
+            own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen], np.float64)
+            found[is_chosen] = own[self._rows[is_chosen]]
         for code, dtype in enumerate(self._dtypes):
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
