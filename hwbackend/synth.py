@@ -1,4 +1,4 @@
-"""Graphs as a backend runs them: operators without kernels become synthetic ones of the same time and utilization."""
+"""Graphs as a backend runs them: operators of unknown kernels become synthetic ones of equal time and utilization."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,6 +6,7 @@ from typing import Final
 
 from simsched.calibration import Calibration
 from simsched.model import WARP, Cluster, Device, Edge, Kernel, Operator, OpGraph, default_cost
+from simsched.model.launches import kernels_on
 
 SYNTH: Final = "synth"
 OUTPUT_NBYTES: Final = 1024
@@ -33,12 +34,12 @@ def realised(
         Its first device says how many blocks fill it; of a calibration by the saturation that was measured, where a
         cluster has a prior. Backends realise for their own cluster and leave what is realised already as it is.
     kernels_of
-        Returns an operator with the kernels that the backend launches for it; None keeps those it has. It
-        is not asked about synthetic operators.
+        Returns an operator with the kernels that the backend launches for it; None keeps those it has, or takes those
+        that the libraries of the device would choose for its works. It is not asked about synthetic operators.
 
     Notes
     -----
-    An operator without kernels gets as many blocks as load the device by its `utilization`, the same number for
+    An operator without kernels and works gets as many blocks as load the device by its `utilization`, the same number for
     each SM where several fit and that is at least one (a single block if utilization is not known), in one kernel
     or in up to 16 of some 250 us (or of 25 launches, if they take longer), one after the other: blocks as long as a
     whole operator would keep others from the device in a way that no network does. It is bound by DRAM if its
@@ -52,10 +53,12 @@ def realised(
     device = cluster.devices[0]
     operators = []
     for i, op in enumerate(graph.operators):
-        if not op.kernels:
+        if not op.kernels and not op.works:
             operators.append(_synthetic(op, i, device))
-        elif op.kind == SYNTH or kernels_of is None:
+        elif op.kind == SYNTH or (kernels_of is None and op.kernels):
             operators.append(op)
+        elif kernels_of is None:
+            operators.append(replace(op, kernels=kernels_on(graph, device).kernels(i)))
         else:
             operators.append(kernels_of(op))
     rate = 0.0

@@ -305,4 +305,4 @@ def _with_views(graph: OpGraph, found: OpGraph) -> OpGraph:
 
 
 def _is_view(op: Operator) -> bool:
-    return op.kind in VIEWS and not op.kernels and op.time == 0.0 and op.output_shape is not None
+    return op.kind in VIEWS and not op.kernels and not op.works and op.time == 0.0 and op.output_shape is not None

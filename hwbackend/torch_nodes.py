@@ -140,7 +140,7 @@ def _require_same(traced: Traced, graph: OpGraph) -> None:
 
 def launches_nothing(op: Operator) -> bool:
     """Say whether an operator only looks at what it reads."""
-    return not op.kernels and op.time == 0.0 and op.kind not in IO_KINDS
+    return not op.kernels and not op.works and op.time == 0.0 and op.kind not in IO_KINDS
 
 
 class NodeRunner:

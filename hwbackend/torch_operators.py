@@ -100,7 +100,7 @@ def _piece_call(op: Operator, piece: Piece, place: Place, parameters: Parameters
             weight = place.tensor(weight, op.dtype)
             bias = None if bias is None else place.tensor(bias, op.dtype)
         if piece.kind in _MOVES:
-            return _moved(piece, bool(op.kernels) or piece.part is not None)
+            return _moved(piece, bool(op.kernels or op.works) or piece.part is not None)
         make = KINDS.get(piece.kind)
         if make is None:
             raise BackendError(

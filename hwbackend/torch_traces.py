@@ -174,7 +174,7 @@ def spans_of(program: Program, ran: Ran) -> tuple[Floats, Floats]:
             launches[rows] = spans
         else:
             whole = (spans[0][0], max(end for _, end in spans))
-            launches[rows] = divided(whole, [kernel.share for kernel in graph.operator(i).kernels] or [1.0])
+            launches[rows] = divided(whole, program.launches.share[rows].tolist())
         end_of[i] = launches[rows].max()
     copies = np.zeros((len(program.copies.op), 2))
     for row in range(len(copies)):
@@ -200,6 +200,6 @@ def launch_spans(program: Program, operators: Floats) -> Floats:
     found = np.repeat(operators, np.diff(program.launches.ptr), axis=0)
     ptr = program.launches.ptr
     for i in np.flatnonzero(np.diff(ptr) > 1).tolist():
-        shares = [kernel.share for kernel in program.graph.operator(i).kernels]
+        shares = program.launches.share[ptr[i] : ptr[i + 1]].tolist()
         found[ptr[i] : ptr[i + 1]] = divided((float(operators[i, 0]), float(operators[i, 1])), shares)
     return found

@@ -167,6 +167,11 @@ def rows_of(solo: Mapping[str, Any], device: Device, folds: Iterable[int] = (0, 
         spec = spec_of(name)
         if "error" in measured or spec.fold not in wanted:
             continue
+        if (spec.family, spec.dtype) == (
+            "batch_norm",
+            "fp32",
+        ):  # without parameters: not the kernel that networks launch
+            continue
         launches, colder = launches_of(spec, device, False), launches_of(spec, device, True)
         warm, cold = (sum(launch.time for launch in some) for some in (launches, colder))
         kernels = measured.get("kernels", ())

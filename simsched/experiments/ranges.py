@@ -224,7 +224,10 @@ class _Priced:
         times: Floats = shared[ops]
         rows = np.flatnonzero(np.isnan(times))
         if len(rows):
-            times[rows] = rooflines(graph, ops[rows], device, self._rates) * self._own[does[ops[rows]]]
+            usual = bare(self._target)[device.name]  # kernels are chosen once, not in each world
+            slower = self._rates.memory_factor * usual.bandwidth / device.bandwidth
+            rates = self._rates._replace(memory_factor=slower)
+            times[rows] = rooflines(graph, ops[rows], usual, rates) * self._own[does[ops[rows]]]
         return times
 
 

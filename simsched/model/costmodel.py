@@ -9,7 +9,7 @@ from simsched.base.errors import CostError
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices
-from simsched.model.launches import kernels_on, terms_on
+from simsched.model.launches import kernels_on, launches_of, terms_on
 
 
 class Rates(NamedTuple):
@@ -52,7 +52,7 @@ def roofline(op: Operator, device: Device) -> float:
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
     314.5
     """
-    return float(rooflines(OpGraph([op]), np.zeros(1, np.int64), device)[0])
+    return sum(launch.time for launch in launches_of(op, device))
 
 
 def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL) -> Floats:
@@ -60,12 +60,12 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL
 
     Parameters are found in the L2 cache if those of the whole graph take at most 0.6 of it.
     """
-    terms, ptr = terms_on(graph, device), kernels_on(graph, device).ptr
+    terms, op = terms_on(graph, device), kernels_on(graph, device).op
     with np.errstate(over="ignore"):
         compute = terms.compute * np.where(terms.tensor, rates.tensor_factor, rates.compute_factor)
         longest = np.maximum(np.maximum(terms.chained * rates.chain_factor, compute), terms.memory * rates.memory_factor)
         times = terms.start * rates.start_factor + longest + terms.tail
-        found: Floats = np.add.reduceat(times, ptr[:-1])[ops]
+        found: Floats = np.bincount(op, times, len(graph))[ops]
     return found
 
 

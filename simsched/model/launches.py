@@ -5,7 +5,7 @@ A graph says what is computed; launch shapes belong to an operator on a device. 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from simsched.base.numeric import freeze, frozen
 from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.graph import Kernel, OpGraph
+from simsched.model.graph import Kernel, Operator, OpGraph, Work
 from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.base.errors import GraphError
 from simsched.model.libraries import Launch, choose, given, unshaped
@@ -121,6 +121,15 @@ def kernels_on(graph: OpGraph, device: Device) -> Launches:
     Found once for a graph and a device, O(V) and once for each distinct work.
     """
     return _on(graph, device).launches
+
+
+def launches_of(op: Operator, device: Device) -> tuple[Launch, ...]:
+    """Return the launches of one operator by itself on a device, as `kernels_on` does for all of a graph."""
+    if op.kernels:
+        return tuple(given(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
+    if not op.works:
+        return (unshaped(op.flops, op.nbytes, op.dtype, device),)
+    return _chosen(op.name, op.works, op.dtype, device, op.weight_nbytes <= WEIGHTS_CACHED * device.l2)
 
 
 def terms_on(graph: OpGraph, device: Device) -> Terms:
@@ -237,7 +246,8 @@ _IRRELEVANT: Final = (*OVERHEADS, "copy_rate", "interleave", "least_sm_share", "
 _MEMO: Final = "_launches"
 
 
-def _basis(device: Device) -> Device:
+@lru_cache(maxsize=1024)
+def basis_of(device: Device) -> Device:
     """Return a device that differs in nothing that a choice of kernels or a time alone depends on."""
     same = dict.fromkeys(_IRRELEVANT, 1.0) | {"interleave": 0.0, "copy_rate": np.inf}
     return replace(
@@ -246,9 +256,17 @@ def _basis(device: Device) -> Device:
     )  # fmt: skip
 
 
+def same_kernels(graph: OpGraph, one: Cluster, other: Cluster) -> bool:
+    """Return whether the operators of a graph launch the same kernels on the devices of two clusters, one by one."""
+    if not has_choices(graph) or one is other:
+        return True
+    pairs = zip(one.devices, other.devices, strict=False)
+    return len(one) == len(other) and all(basis_of(a) == basis_of(b) for a, b in pairs)
+
+
 def _on(graph: OpGraph, device: Device) -> "_Choice":
     memo: dict[Device, _Choice] = graph.__dict__.setdefault(_MEMO, {})
-    basis = _basis(device)
+    basis = basis_of(device)
     if basis not in memo:
         memo[basis] = _Choice(graph, basis)
     return memo[basis]
@@ -272,7 +290,8 @@ class _Choice:
         pairs = [(int(codes[i]), int(self._formats[i])) for i in choices]
         for i, pair in zip(choices, pairs, strict=True):
             if pair not in groups:
-                launches = _launches_of(graph, i, device, weights_cached)
+                dtype = graph.label("dtype", i)
+                launches = _chosen(graph.names[i], graph.label("works", i), dtype, device, weights_cached)
                 groups[pair] = len(self._chosen), len(launches)
                 self._chosen += launches
                 total = sum(launch.time for launch in launches)
@@ -309,9 +328,10 @@ class _Choice:
         launches, n_chosen = self.launches, len(self._chosen)
         found = np.zeros((len(launches), len(Terms._fields)))
         formats = self._formats[launches.op]
-        own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen]).reshape(n_chosen, -1)
         is_chosen = self._rows < n_chosen
-        found[is_chosen] = own[self._rows[is_chosen]]
+        if n_chosen:
+            own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen], np.float64)
+            found[is_chosen] = own[self._rows[is_chosen]]
         for code, dtype in enumerate(self._dtypes):
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
@@ -330,14 +350,13 @@ class _Choice:
         return Terms(*times, tensor > 0)
 
 
-def _launches_of(graph: OpGraph, i: int, device: Device, weights_cached: bool) -> list[Launch]:
-    """Return the launches of the works of an operator."""
-    dtype = graph.label("dtype", i)
+def _chosen(
+    name: str, works: Sequence[Work], dtype: str, device: Device, weights_cached: bool
+) -> tuple[Launch, ...]:
+    """Return the launches that the libraries of a device choose for the works of the operator `name`."""
     try:
-        return [
-            launch
-            for work in graph.label("works", i)
-            for launch in choose(work, dtype, device, weights_cached=weights_cached)
-        ]
+        return tuple(
+            launch for work in works for launch in choose(work, dtype, device, weights_cached=weights_cached)
+        )
     except GraphError as error:
-        raise GraphError(f"operator {graph.names[i]!r}: {error}") from None
+        raise GraphError(f"operator {name!r}: {error}") from None

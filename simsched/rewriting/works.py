@@ -1,9 +1,13 @@
 """What operators cost that come from others, and how their weights come about.
 
+Works
+    Those of the operator replaced that has the most FLOP (then the most outputs), sized for the new outputs: columns
+    follow the channels, rows the rest, and the inner dimension of a product follows from the FLOP. Of a new copy one
+    elementwise work, none if the replaced have none.
 Kernels
-    Those of the operator replaced that has the most thread blocks (then the most outputs per block), with the same
-    threads, registers and shared memory; as many blocks as the outputs need at that operator's outputs per block.
-    A new copy has a thread per 4 bytes, in blocks of 256 threads of 32 registers; none if the replaced have none.
+    Where kernels were measured or given: those of the operator replaced that has the most thread blocks (then the most
+    outputs per block), with the same threads, registers and shared memory; as many blocks as the outputs need at that
+    operator's outputs per block. A new copy has a thread per 4 bytes, in blocks of 256 threads of 32 registers.
 Time
     None if one of those replaced has none, and so to be estimated. Otherwise their times scaled: the sum of the times
     by the roofline estimate of the new operator over the sum of those of the replaced, all on an A100, because a rule
@@ -39,7 +43,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
-from simsched.model import DTYPE_NBYTES, Cluster, Device, Kernel, Operator, roofline
+from simsched.model import DTYPE_NBYTES, Cluster, Device, Kernel, Operator, Work, roofline
 from simsched.rewriting.draft import sliced_shape
 
 WEIGHTS: Final = "weights"
@@ -111,9 +115,10 @@ def made_from(
     sums = {field: sum(getattr(op, field) for op in ops) for field in ("flops", "nbytes", "weight_nbytes")}
     given = {"kind": ops[0].kind, **sums, **fields}
     given["nbytes"] = max(0.0, given["nbytes"]) if sums["nbytes"] else 0.0
+    works = () if kernels else _works((like,) if like else ops, output_shape, given)
     made = Operator(
-        name, kernels=kernels,
-        utilization=None if kernels or not loads else max(loads) if like else min(1.0, sum(loads)),
+        name, kernels=kernels, works=works,
+        utilization=None if kernels or works or not loads else max(loads) if like else min(1.0, sum(loads)),
         intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
         dtype=ops[0].dtype, output_shape=output_shape, block=ops[0].block, host=max(op.host for op in ops), **given,
     )  # fmt: skip
@@ -130,9 +135,17 @@ def copy_of(
     width = DTYPE_NBYTES[ops[0].dtype]
     n_threads = -(-prod(output_shape) * width // max(_WORD, width))
     has_kernels = any(op.kernels for op in ops)
+    written = tensor_nbytes(output_shape, ops[0].dtype)
+    rule = "map" if fields.get("flops") else "copy"
+    copying = Work(
+        "elementwise", rule, flops=fields.get("flops", 0.0), reads=n_reads * written, writes=written,
+        rows=prod(output_shape),
+    )  # fmt: skip
+    has_works = not has_kernels and any(op.works for op in ops)
     made = Operator(
-        name, kind=kind, nbytes=(1 + n_reads) * tensor_nbytes(output_shape, ops[0].dtype),
+        name, kind=kind, nbytes=(1 + n_reads) * written,
         kernels=(Kernel(-(-n_threads // _THREADS), _THREADS, _REGISTERS),) if has_kernels else (),
+        works=(copying,) if has_works else (),
         intensity="memory" if any(op.intensity for op in ops) else None, dtype=ops[0].dtype,
         output_shape=output_shape, block=ops[0].block, **fields,
     )  # fmt: skip
@@ -144,14 +157,14 @@ def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: boo
     whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}
     shape = sliced_shape(whole, (axis, begin, end))
     made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
-    return replace(made, nbytes=0.0, time=0.0, kernels=()) if view else made
+    return replace(made, nbytes=0.0, time=0.0, kernels=(), works=()) if view else made
 
 
 def made_from_sum(ops: Sequence[Operator], total: Operator, attributes: Mapping[str, Any], **sizes: Any) -> Operator:
     """Return the operator that does what `ops` did and their sum, `total`, whose name and activation it has."""
     if "activation" in total.attributes:
         attributes = {**attributes, "activation": total.attributes["activation"]}
-    largest = max(ops, key=lambda op: sum(kernel.blocks for kernel in op.kernels))
+    largest = max(ops, key=lambda op: (sum(kernel.blocks for kernel in op.kernels), op.flops))
     return made_from((*ops, total), total.name, attributes=attributes, like=largest, **sizes)
 
 
@@ -167,6 +180,60 @@ def _kernels(ops: Sequence[Operator], output_shape: Shape) -> tuple[Kernel, ...]
         return ()
     _, outputs, i = max(sizes)
     return tuple(replace(kernel, blocks=-(-kernel.blocks * n // outputs)) for kernel in ops[-i].kernels)
+
+
+def _works(ops: Sequence[Operator], output_shape: Shape, given: Mapping[str, Any]) -> tuple[Work, ...]:
+    """Return the works of the largest of some operators, sized for other outputs.
+
+    Parameters
+    ----------
+    given
+        FLOP, bytes, bytes of parameters and attributes of the new operator.
+    """
+    sizes = [(op.flops, prod(op.output_shape or output_shape), -i) for i, op in enumerate(ops) if op.works]
+    if not sizes:
+        return ()
+    op = ops[-max(sizes)[2]]
+    total = sum(work.flops for work in op.works)
+    nbytes = sum(work.reads + work.writes for work in op.works)
+    parameters = sum(work.weights for work in op.works)
+    weights = min(given["weight_nbytes"], given["nbytes"])
+    return tuple(
+        _resized(
+            work, op.output_shape or output_shape, output_shape, given.get("attributes", {}),
+            flops=given["flops"] * (work.flops / total if total else 1 / len(op.works)),
+            moved=(given["nbytes"] - weights) * ((work.reads + work.writes) / nbytes if nbytes else 1 / len(op.works)),
+            weights=weights * (work.weights / parameters if parameters else 1 / len(op.works)),
+        )
+        for work in op.works
+    )  # fmt: skip
+
+
+def _resized(
+    work: Work, before: Shape, after: Shape, attributes: Mapping[str, Any], *, flops: float, moved: float, weights: float
+) -> Work:
+    """Return a work with the outputs of another shape, other FLOP, and other bytes of activations and parameters."""
+    product = work.family in ("product", "convolution")
+    axis = 1 if work.family == "convolution" else -1
+    wider = after[axis] / before[axis] if product and before and after else 1.0
+    longer = prod(after) / prod(before) / wider
+    written = work.writes * wider * longer
+    sizes: dict[str, Any] = {"rows": _scaled(work.rows, longer)}
+    if product:
+        groups = attributes.get("groups", work.batch) if work.family == "convolution" else work.batch
+        sizes["batch"] = groups
+        sizes["columns"] = _scaled(work.columns, wider * work.batch / groups)
+        sizes["inner"] = max(1, round(flops / (2 * groups * sizes["rows"] * sizes["columns"])))
+    if work.family == "convolution":
+        window = attributes.get("kernel")
+        sizes["window"] = prod(window) if window else work.window
+        sizes["rule"] = "strided" if work.rule == "plain" and sizes["window"] > 1 else work.rule
+    writes = min(written, moved)
+    return replace(work, flops=flops, reads=moved - writes, weights=weights, writes=writes, **sizes)
+
+
+def _scaled(size: int, factor: float) -> int:
+    return max(1, round(size * factor))
 
 
 def _timed(made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequence[float]], float | None]) -> Operator:

@@ -61,7 +61,7 @@ def test_candidates_in_turn(execution, options):
         return
     rng = np.random.default_rng(0)
     graph = drawn_graph(rng, 40, 90)
-    many = Lowering(graph, DEVICES, execution, **options)
+    many = Lowering(graph, QUAD, execution, **options)
     earlier = []
     for _ in range(3):
         columns = drawn(rng, 40, execution, streams=int(rng.integers(1, 6)), devices=int(rng.integers(1, 5)))
@@ -80,7 +80,7 @@ def test_a_literal_program_has_a_wait_for_each_edge(transfers):
     graph = drawn_graph(rng, 60, 150)
     columns = drawn(rng, 60)
     device, stream = columns[1], columns[2]
-    program = Lowering(graph, DEVICES, transfers=transfers, events="literal").program(*columns)
+    program = Lowering(graph, QUAD, transfers=transfers, events="literal").program(*columns)
     u, v = graph.src, graph.dst
     across = int((device[u] != device[v]).sum())
     beside = (device[u] == device[v]) & (stream[u] != stream[v])
@@ -99,7 +99,7 @@ def test_streams_of_large_numbers():
     rng = np.random.default_rng(3)
     graph = drawn_graph(rng, 50, 100)
     op, device, stream, _, _ = drawn(rng, 50)
-    many = Lowering(graph, DEVICES)
+    many = Lowering(graph, QUAD)
     small, large = many.program(op, device, stream), many.program(op, device, stream * 10**9)
     for name in ("thread_ptr", "action", "device", "argument"):
         assert np.array_equal(getattr(small, name), getattr(large, name))
@@ -114,7 +114,7 @@ def test_clocks_that_need_room():
     rng = np.random.default_rng(4)
     graph = drawn_graph(rng, 80, 300)
     columns = drawn(rng, 80, streams=12, devices=2)
-    many, tight = Lowering(graph, DEVICES), Lowering(graph, DEVICES)
+    many, tight = Lowering(graph, QUAD), Lowering(graph, QUAD)
     tight._table["clocks"], tight._table.room = np.empty(3, Clock.dtype), 3
     same(tight.program(*columns), many.program(*columns))
     assert 3 < len(tight._table["clocks"]) < 80 * 12
@@ -128,7 +128,7 @@ def test_many_edges_of_an_operator():
     sizes = np.r_[middle[::-1] % 7, np.zeros(n - 2)]
     graph = OpGraph.from_columns([f"o{i}" for i in range(n)], src, dst, edge_nbytes=sizes)
     device = np.r_[0, 1 + middle % 3, 0]
-    program = Lowering(graph, DEVICES).program(np.arange(n), device, 0).check()
+    program = Lowering(graph, QUAD).program(np.arange(n), device, 0).check()
     sent = program.copies.op == 0
     pairs = list(zip(program.copies.device[sent].tolist(), program.copies.nbytes[sent].tolist(), strict=True))
     assert pairs == sorted(pairs)
@@ -142,7 +142,7 @@ def test_copies_take_turns_where_their_time_is_exact():
     names = [f"o{i}" for i in range(11)]
     for exact, streams in ((np.nan, 1), (1.0, 8)):
         graph = OpGraph.from_columns(names, np.arange(10), np.full(10, 10), edge_transfer=exact)
-        program = Lowering(graph, DEVICES).program(np.arange(11), np.r_[np.zeros(10, int), 1], 0)
+        program = Lowering(graph, QUAD).program(np.arange(11), np.r_[np.zeros(10, int), 1], 0)
         assert program.stream[program.action == COPY].tolist() == [1 + k % streams for k in range(10)]
 
 
@@ -156,7 +156,7 @@ def test_copies_take_turns_where_their_time_is_exact():
 )
 def test_rows_that_place_nothing(columns):
     """Not the proof that a schedule can run, but enough for none to write where it must not."""
-    many = Lowering(OpGraph.from_columns(["a", "b"], [0], [1]), DEVICES)
+    many = Lowering(OpGraph.from_columns(["a", "b"], [0], [1]), QUAD)
     with pytest.raises(ScheduleError, match="row 1 of a candidate places operator"):
         many.program(*columns)
     assert len(many.program([0, 1], 0, 0)) == 2

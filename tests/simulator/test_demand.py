@@ -71,7 +71,7 @@ def test_the_first_that_does_not_fit_is_named():
 def test_what_does_not_fit_may_be_let_through():
     """No residency, no end; of the rest of the row what an operator without a grid would have."""
     program, cluster = unfit()
-    found = demand_of(program.graph, cluster, np.zeros(4, int), np.full(4, 8.0), refuse_unfit=False)
+    found = demand_of(program.graph, program.launches, cluster, np.zeros(4, int), np.full(4, 8.0), refuse_unfit=False)
     rows = found[["residency", "blocks", "traffic", "unit", "sm_share"]][[1, 3]].tolist()
     assert rows == [(0, 0, 0.0, np.inf, 0.5)] * 2
     assert found["solo"].tolist() == [8.0] * 4

@@ -17,6 +17,7 @@ from simsched.model.cluster.presets import make_device
 from simsched.model.costmodel import bare, default_cost, operator_times, roofline, rooflines, upon
 from simsched.model.graph.columns import column, describe_cycle, topological_order
 from simsched.model.graph.opgraph import rearranged
+from simsched.model.launches import basis_of, same_kernels
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 
@@ -77,8 +78,9 @@ class Ground:
         return evaluate(self.plan, self.cluster, self.cost).trace
 
     def run(self, plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Trace:
-        """Return what would run when; the program of the first plan serves on all clusters of the same devices."""
+        """Return what would run when; the program of the first plan serves where devices launch the same."""
         same = plan is self.plan and list(cluster.index) == list(self.cluster.index)
+        same = same and same_kernels(plan.graph, cluster, self.cluster)
         return evaluate(self.trace.program if same else plan, cluster, cost).trace
 
 
@@ -352,8 +354,9 @@ def selected(graph: OpGraph, change: Change) -> Indices:
 
 
 def rates(device: Device) -> tuple[Any, ...]:
-    """Return what the roofline time of an operator depends on."""
-    return device.sms, device.bandwidth, device.saturating_warps, dict(device.peak)
+    """Return the numbers that the roofline time of an operator depends on."""
+    basis = basis_of(device)
+    return basis.sms, basis.clock, basis.bandwidth, basis.l2, basis.saturating_warps, dict(basis.peak)
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,7 +103,17 @@ def _gpu(
     }  # fmt: skip
 
 
-DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
+def _slice(whole: Mapping[str, Any], sms: int, eighths: int, engines: int) -> dict[str, Any]:
+    """Return the fields of a slice of a GPU (MIG): some SMs, and some eighths of memory, bandwidth and L2."""
+    part = eighths / 8
+    return dict(whole) | {
+        "sms": sms, "peak": {dtype: rate * sms / whole["sms"] for dtype, rate in whole["peak"].items()},
+        "bandwidth": whole["bandwidth"] * part, "memory": whole["memory"] * part, "l2": whole["l2"] * part,
+        "copy_engines": min(engines, whole["copy_engines"]),
+    }  # fmt: skip
+
+
+_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     # One die of the two on a board. cc; 13 SMs, 240 GB/s: prior
     "k80": _gpu("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46)
     | {"resident_kernels": 32},
@@ -129,6 +139,26 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
                  fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
 }  # fmt: skip
 
+# Slices by profile of MIG: SMs, eighths of memory and L2, copy engines. Parts: NVIDIA's guide to MIG. SMs: a listing by
+# `nvidia-smi mig -lgip` of an H100; of an A100 sevenths of 98. Bandwidth by the parts of memory: prior
+_SLICES: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
+    "a100": {
+        "1g.5gb": (14, 1, 1), "1g.10gb": (14, 2, 1), "2g.10gb": (28, 2, 2), "3g.20gb": (42, 4, 3),
+        "4g.20gb": (56, 4, 4), "7g.40gb": (98, 8, 7)},
+    "h100": {
+        "1g.10gb": (16, 1, 1), "1g.20gb": (26, 2, 1), "2g.20gb": (32, 2, 2), "3g.40gb": (60, 4, 3),
+        "4g.40gb": (64, 4, 4), "7g.80gb": (132, 8, 7)},
+}  # fmt: skip
+
+DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
+    **_WHOLE,
+    **{
+        f"{gpu}-{profile}": _slice(_WHOLE[gpu], *parts)
+        for gpu, profiles in _SLICES.items()
+        for profile, parts in profiles.items()
+    },
+}
+
 # How devices are wired: "pairs" bridges devices 2i and 2i+1 (the rest over the given bus), "mesh" links
 # every pair directly, "switch" links each device to a hub that never saturates.
 LINKS: Final[Mapping[str, tuple[str, Link]]] = {
@@ -148,6 +178,8 @@ LINKS: Final[Mapping[str, tuple[str, Link]]] = {
 DEFAULT_LINK: Final[Mapping[str, str]] = {
     "k80": "pcie3", "v100": "nvlink2", "v100s-pcie": "pcie3", "rtx2080super": "pcie3", "rtx2080ti": "pcie3",
     "a100": "nvlink3", "a40": "nvlink-bridge", "rtx3080": "pcie4", "h100": "nvlink4", "h200": "nvlink4",
+    # slices reach each other only by way of the host
+    **{f"{gpu}-{profile}": bus for gpu, bus in (("a100", "pcie4"), ("h100", "pcie5")) for profile in _SLICES[gpu]},
 }  # fmt: skip
 BRIDGED_BUS: Final = "pcie4"
 """The bus between devices that no bridge joins."""

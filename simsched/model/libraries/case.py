@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Work
-from simsched.model.libraries.chip import STREAMED, Chip, counted, parts
+from simsched.model.libraries.chip import DRAM_LATENCY, STREAMED, WRITTEN, Chip, counted, parts
 from simsched.model.libraries.launch import Launch
 
 
@@ -34,16 +34,31 @@ class Case(NamedTuple):
         """Bytes that the work reads and writes, wherever they are."""
         return self.work.reads + self.work.weights + self.work.writes
 
+    def kept(self, read: float, written: float) -> float:
+        """Return the part of some bytes of activations, read and written, that is found in L2."""
+        return 0.0 if self.cold else self.chip.kept(read + WRITTEN * written)
+
+    @property
+    def weights_found(self) -> float:
+        """Part of the parameters that is found in L2."""
+        return 0.0 if self.cold else self.cached
+
     def traffic(self) -> float:
         """Return the bytes of the work that move from and to DRAM."""
-        found = self.chip.found(self.work.reads + self.work.writes, self.cached, self.cold)
-        read = (1.0 - found.weights) * self.work.weights
-        return (1.0 - found.activations) * (self.work.reads + self.work.writes) + read
+        work = self.work
+        moved = (1.0 - self.kept(work.reads, work.writes)) * (work.reads + work.writes)
+        return moved + (1.0 - self.weights_found) * work.weights
 
+    @property
+    def missed(self) -> float:
+        """Part of the activations or of the parameters that is not found in L2, whichever is larger."""
+        work = self.work
+        return max(1.0 - self.kept(work.reads, work.writes), 1.0 - self.weights_found if work.weights else 0.0)
+
+    @property
     def latency(self) -> float:
-        """Return the time in us by which the first data come late, as they come from DRAM."""
-        found = self.chip.found(self.work.reads + self.work.writes, self.cached, self.cold)
-        return self.chip.latency(found, self.work.weights)
+        """Time in us by which the first data come late, as they come from DRAM."""
+        return DRAM_LATENCY * self.missed
 
     def streaming(
         self,

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from simsched.base.errors import ClusterError
 from simsched.base.units import KIB
-from simsched.model.cluster import Device, occupancy
+from simsched.model.cluster import WARP, Device, occupancy
 from simsched.model.graph import Kernel
 from simsched.model.libraries.generations import GENERATIONS, Generation
 
@@ -23,7 +23,8 @@ DRAM_LATENCY: Final = 1.7
 """Time in us by which the first data of a kernel come later from DRAM than from L2."""
 _KEPT, _LOST = 0.35, 1.0
 """Of L2: a kernel finds activations up to the first size there; of more than the second it finds none."""
-_DEFAULT_L2_RATE = 2.0
+WRITTEN: Final = 2.0
+"""Bytes of L2 that a written byte takes, next to one that is read."""
 
 
 class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is named
@@ -32,13 +33,6 @@ class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is n
     def __init__(self, blocks: int) -> None:
         super().__init__(blocks)
         self.blocks = blocks
-
-
-class Found(NamedTuple):
-    """Parts of the activations and of the parameters that a kernel finds in L2."""
-
-    activations: float
-    weights: float
 
 
 class Block(NamedTuple):
@@ -57,7 +51,7 @@ class Chip:
         self.device = device
         self.generation = generation(device)
         self.sms, self.clock, self.l2 = device.sms, device.clock, device.l2
-        self.lanes = max(1.0, device.peak["fp32"] / (2 * device.sms * device.clock))
+        self.lanes = max(1.0, device.peak["fp32"] / (2 * device.sms * device.clock)) * self.generation.reach
         self.cycle = self.generation.slowness / device.clock
         """Time in us of a cycle of a sequence that takes one cycle on the newest generation."""
         self.l2_rate = device.sms * device.clock * L2_CYCLE / self.generation.slowness
@@ -76,17 +70,16 @@ class Chip:
         return known if known.held else None
 
     def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> Block:
-        """Return a launch shape that fits: with fewer threads, then without shared memory, then with fewer registers."""
+        """Return a launch shape that fits: with no more shared memory than a block may have, and fewer threads."""
+        shared_memory = min(shared_memory, self.device.shared_memory_per_block)
         block = self.block(threads, registers, shared_memory)
-        while block is None and threads > 32:
-            threads = max(32, threads // 2)
+        while block is None and threads > WARP:
+            threads = max(WARP, threads // 2)
             block = self.block(threads, registers, shared_memory)
-        if block is None:
-            block = self.block(threads, registers)
-        while block is None and registers > 1:
-            registers //= 2
-            block = self.block(threads, registers)
-        return block or Block(1, 1, 0, 1)  # no kernel at all fits on such a device
+        while block is None and (registers > 1 or shared_memory):
+            registers, shared_memory = max(1, registers // 2), shared_memory // 2
+            block = self.block(threads, registers, shared_memory)
+        return block or Block(WARP, 1, 0, 1)  # such a device holds no kernel at all
 
     def tensor(self, dtype: str) -> bool:
         """Return whether tensor cores compute a number format."""
@@ -96,21 +89,11 @@ class Chip:
         """Return the FLOP per us of one SM at the peak."""
         return self.device.peak_rate(dtype) / self.sms
 
-    def found(self, activations: float, weights_cached: float, cold: bool) -> Found:
-        """Return what a kernel with so many bytes of activations finds in L2."""
-        if cold:
-            return Found(0.0, 0.0)
+    def kept(self, nbytes: float) -> float:
+        """Return the part of some bytes that L2 still holds when they are read again."""
         if not self.l2:
-            return Found(0.0, float(weights_cached))
-        share = (_LOST - activations / self.l2) / (_LOST - _KEPT)
-        return Found(min(1.0, max(0.0, share)), float(weights_cached))
-
-    def latency(self, found: Found, weights: float) -> float:
-        """Return the time in us that the first data take from DRAM: none if all is found in L2."""
-        missed = 1.0 - found.activations
-        if weights:
-            missed = max(missed, 1.0 - found.weights)
-        return DRAM_LATENCY * missed
+            return 0.0
+        return min(1.0, max(0.0, (_LOST - nbytes / self.l2) / (_LOST - _KEPT)))
 
     def moved(self, nbytes: float, traffic: float, efficiency: float = STREAMED) -> float:
         """Return the time in us to move bytes through L2, some of them from and to DRAM."""

@@ -5,8 +5,11 @@ from simsched.model.libraries.chip import parts
 from simsched.model.libraries.launch import Launch
 from simsched.model.libraries.products import Shape, tiled
 
-_TURN = 0.2
-"""Time in us in which an SM turns a tile of 32 x 32 elements round."""
+_TURN_TILE = 280.0
+_TURN_BYTE = 100.0
+"""Clock cycles in which an SM turns a tile of 32 x 32 elements round, and more for each byte of an element."""
+_TURN_WEIGHTS = 390.0
+"""Clock cycles for a tile of weights, most of which is empty."""
 _TURNED = 0.64
 """Part of the bandwidth of DRAM of kernels that turn tensors round."""
 _START = 2.1
@@ -17,18 +20,20 @@ _GROUP_COLUMNS = 32
 
 
 def convolution(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a convolution."""
-    return (*_kernels(case), *_bias(case))
+    """Return the kernels of a convolution; in fp32 those of tf32 where they take less time, as PyTorch lets cuDNN."""
+    choices = [_kernels(case, case.dtype)]
+    if case.dtype == "fp32" and case.chip.tensor("tf32"):
+        choices.append(_kernels(case, "tf32"))
+    return (*min(choices, key=lambda launches: sum(launch.time for launch in launches)), *_bias(case))
 
 
-def _kernels(case: Case) -> tuple[Launch, ...]:
+def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     work, chip = case.work, case.chip
-    dtype = "tf32" if case.dtype == "fp32" and chip.tensor("tf32") else case.dtype
     tensor = chip.tensor(dtype)
     channels = max(1, work.inner // work.window)
     if channels == 1 and work.batch > 1:
         return (_depthwise(case),)
-    if channels <= _FEW_CHANNELS:
+    if channels <= _FEW_CHANNELS and work.batch == 1 and work.rule != "channels_last":
         tensor = False
         dtype = "fp32"
     made = chip.generation
@@ -49,25 +54,26 @@ def _kernels(case: Case) -> tuple[Launch, ...]:
     image = parts(max(1, work.elements // (work.images * total)), 32) * parts(total, 32) * work.images
     turned = parts(pixels, 32) * parts(outputs, 32) * work.images
     weights = outputs * parts(channels, 32) * parts(work.window, 32)
-    first = [_turn(case, image, 2.0 * work.elements * width, work.reads)]
+    tile = _TURN_TILE + _TURN_BYTE * width
+    first = [_turn(case, image, tile, 2.0 * work.elements * width, work.reads)]
     if work.window > 1:
-        first.append(_turn(case, weights, 2.0 * work.weights, work.weights))
-    return (*first, *main, _turn(case, turned, 2.0 * work.rows * outputs * width, work.writes))
+        first.append(_turn(case, weights, _TURN_WEIGHTS, 2.0 * work.weights, work.weights))
+    return (*first, *main, _turn(case, turned, tile, 2.0 * work.rows * outputs * width, work.writes))
 
 
-def _turn(case: Case, tiles: int, nbytes: float, traffic: float) -> Launch:
+def _turn(case: Case, tiles: int, cycles: float, nbytes: float, traffic: float) -> Launch:
     """Return a kernel that turns a tensor round, tile by tile of 32 x 32 elements."""
     chip = case.chip
-    found = chip.found(case.work.reads + case.work.writes, case.cached, case.cold)
+    found = case.kept(case.work.reads, case.work.writes)
     return case.streaming(
         tiles, 1, 256, 36, _START, 0.0, shared_memory=2112, efficiency=_TURNED, nbytes=nbytes,
-        traffic=traffic * (1 - found.activations),
-    )._replace(compute=_TURN * tiles / chip.sms * chip.cycle * 1980.0)  # fmt: skip
+        traffic=traffic * (1 - found),
+    )._replace(compute=cycles * tiles / chip.sms * chip.cycle)  # fmt: skip
 
 
 def _depthwise(case: Case) -> Launch:
     work = case.work
-    cycles = 100 + 22 * work.window if case.width >= 4 else 60 + 14 * work.window
+    cycles = 60 + 12 * work.window if case.width < 4 and work.window <= 25 else 80 + 20 * work.window
     outputs = work.batch * work.columns * work.rows
     return case.streaming(outputs, 1024, 1024, 32, 1.9, float(cycles), flops=work.flops)
 
@@ -78,6 +84,5 @@ def _bias(case: Case) -> tuple[Launch, ...]:
         return ()
     outputs = work.batch * work.columns * work.rows
     nbytes = 2.0 * outputs * case.width
-    found = case.chip.found(nbytes, 1.0, case.cold)
-    traffic = nbytes * (1 - found.activations)
+    traffic = nbytes * (1 - case.kept(nbytes / 2, nbytes / 2))
     return (case.streaming(outputs, 512, 128, 28, 1.3, 80.0, nbytes=nbytes, traffic=traffic),)

@@ -30,9 +30,13 @@ class Engine(NamedTuple):
     step
         Bytes of each row of a tile that one step of the sequence takes; 0 for one element.
     cycles
-        Clock cycles of a step; of SIMT kernels, with 16 outputs a thread.
+        Clock cycles of a step.
+    output_cycles
+        More clock cycles of a step for each output of a thread.
     efficiency
         Part of the peak rate of an SM that whole tiles reach.
+    feed
+        Bytes of its rows and columns that a block takes from L2 in a cycle.
     start
         Start and end of a kernel in us.
     fill
@@ -42,7 +46,9 @@ class Engine(NamedTuple):
     tiles: tuple[Tile, ...]
     step: int
     cycles: float
+    output_cycles: float
     efficiency: float
+    feed: float
     start: float
     fill: float
 
@@ -59,6 +65,8 @@ class Generation(NamedTuple):
     simt_convolution: Engine
     slowness: float
     """Cycles of sequences, relative to those of an H100."""
+    reach: float
+    """Part of an SM's lanes that kernels use, relative to an H100."""
 
 
 _HOPPER = (
@@ -83,6 +91,8 @@ _TENSOR = (
     Tile(128, 128, 256, 128, 64 * KIB),
     Tile(256, 128, 256, 220, 96 * KIB),
 )
+_HOPPER_CONVOLUTION = (*_HOPPER_WIDE, *_TENSOR)
+"""cuDNN has kernels of the generation before beside those of this one."""
 _SIMT = (
     Tile(32, 32, 64, 80, 6912),
     Tile(64, 64, 128, 128, 13056),
@@ -94,32 +104,37 @@ _SIMT_CONVOLUTION = (
     Tile(128, 32, 128, 166, 16896),
     Tile(256, 64, 128, 255, 33 * KIB),
 )
-_SIMT_ENGINE = Engine(_SIMT, 0, 50.0, 1.04, 2.3, 0.5)
-_SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 51.0, 0.89, 2.3, 4.0)
-_OLDER = Engine(_TENSOR, 64, 160.0, 0.78, 2.1, 1.2)
-_OLDER_CONVOLUTION = Engine(_TENSOR, 64, 230.0, 0.75, 2.1, 1.2)
+_SIMT_ENGINE = Engine(_SIMT, 0, 25.0, 1.15, 1.04, 48.0, 2.3, 0.5)
+_SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 25.0, 1.15, 0.89, 48.0, 2.3, 4.0)
+_OLDER = Engine(_TENSOR, 64, 160.0, 0.0, 0.78, 48.0, 2.1, 1.2)
+_OLDER_CONVOLUTION = Engine(_TENSOR, 64, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2)
+_TF32 = _OLDER._replace(start=2.6)
+_TF32_CONVOLUTION = _OLDER_CONVOLUTION._replace(start=2.6)
 
 
-def _behind(engine: Engine, part: float) -> Engine:
-    """Return an engine that reaches less of the peak rate."""
-    return engine._replace(efficiency=engine.efficiency * part)
+def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Generation:
+    """Return a generation before the A100: its SMs reach a part of what engines of the A100 reach of the peak rate."""
+    engines = (_OLDER, _OLDER_CONVOLUTION, _TF32, _TF32_CONVOLUTION, _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE)
+    slower = (engine._replace(efficiency=engine.efficiency * part) for engine in engines)
+    return Generation(capability, *slower, slowness=slowness, reach=part)
 
 
 GENERATIONS: Final = (
-    # an SM of these reaches no more than one of the next generation at its own clock: no copies beside the computation
-    Generation(
-        (0, 0), _OLDER, _OLDER_CONVOLUTION, _OLDER, _OLDER_CONVOLUTION,
-        _behind(_SIMT_ENGINE, 0.5), _behind(_SIMT_CONVOLUTION_ENGINE, 0.5), 1.1),
-    Generation(
-        (7, 0), _behind(_OLDER, 0.9), _behind(_OLDER_CONVOLUTION, 0.9), _OLDER, _OLDER_CONVOLUTION,
-        _behind(_SIMT_ENGINE, 0.9), _behind(_SIMT_CONVOLUTION_ENGINE, 0.9), 1.1),
-    Generation(
-        (8, 0), _OLDER, _OLDER_CONVOLUTION, _OLDER, _OLDER_CONVOLUTION,
-        _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
+    # an SM of these, at its own clock, computes no more than one of the next generation: they do not copy from DRAM to
+    # shared memory beside the computation, and one of 3.7 has 192 lanes that few kernels fill
+    _reaching(0.4, 1.1, (0, 0)),
+    _reaching(0.9, 1.1, (7, 0)),
+    _reaching(1.0, 1.0, (8, 0)),
     Generation(
         (9, 0),
-        Engine(_HOPPER, 128, 160.0, 0.79, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 230.0, 0.75, 2.1, 1.2),
-        Engine(_HOPPER_WIDE, 128, 300.0, 0.78, 2.1, 1.2), Engine(_HOPPER_WIDE, 128, 300.0, 0.75, 2.1, 1.2),
-        _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE, 1.0),
-)  # fmt: skip
+        Engine(_HOPPER, 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),
+        Engine(_HOPPER_CONVOLUTION, 128, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2),
+        Engine(_HOPPER_WIDE, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2),
+        Engine(_HOPPER_CONVOLUTION, 128, 250.0, 0.0, 0.75, 44.0, 2.6, 1.2),
+        _SIMT_ENGINE,
+        _SIMT_CONVOLUTION_ENGINE,
+        slowness=1.0,
+        reach=1.0,
+    ),
+)
 """By the least compute capability that has them."""

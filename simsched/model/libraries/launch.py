@@ -51,3 +51,14 @@ class Launch(NamedTuple):
     def time(self) -> float:
         """Time alone in us: start, the longest of chain, compute and memory, and the tail."""
         return self.start + max(self.chained, self.compute, self.memory) + self.tail
+
+
+def no_faster(launch: Launch, smaller: Launch) -> Launch:
+    """Return a kernel whose terms are no less than those of the kernel that a library has for a smaller work.
+
+    Libraries are faster beyond some sizes, where another kernel begins; a model of them must not promise that.
+    """
+    return launch._replace(
+        chain=max(launch.chain, smaller.chain), chained=max(launch.chained, smaller.chained),
+        compute=max(launch.compute, smaller.compute),
+    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from simsched.model.graph import DTYPE_NBYTES
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import DRAM, Chip, counted, parts
 from simsched.model.libraries.generations import Engine
@@ -10,6 +11,9 @@ from simsched.model.libraries.launch import Launch
 _PART_LENGTHS = tuple(int(128 * 2 ** (i / 2)) for i in range(17))
 """Lengths of the parts of a sum that are tried."""
 _LEAST_PART = {True: 512, False: 128}
+"""Least lengths of a part, with tensor cores and without."""
+_BIASED = 2.0
+"""How many times as long a part of the sum takes without tensor cores where a bias is added at the end."""
 _SPLIT_BLOCKS = 1.5
 """Most blocks of a product with a split sum, for each SM."""
 _SPLIT = 1.3
@@ -20,8 +24,12 @@ _TENSOR_BLOCKS = 2
 """Blocks of tensor-core kernels that an SM runs at once, at most."""
 _VECTOR_ROWS = {True: 1, False: 16}
 """Rows up to which libraries have matrix-vector kernels, with tensor cores and without."""
-_VECTOR_RATE = 0.065
+_VECTOR_RATE = 0.11
 """Part of the peak rate that a matrix-vector kernel reaches from two rows on."""
+_VECTOR_CYCLES = (2.5, 0.8)
+"""Cycles for each element of the sum from two rows on, and more for each row."""
+_LATE = 0.25
+"""Part by which sequences without tensor cores are longer where the data come from DRAM."""
 
 
 class Shape(NamedTuple):
@@ -48,7 +56,7 @@ def product(case: Case) -> tuple[Launch, ...]:
 
 
 def tiled(
-    case: Case, shape: Shape, engine: Engine, dtype: str, tensor: bool, *, split: bool = False, narrow: bool = False
+    case: Case, shape: Shape, engine: Engine, dtype: str, tensor: bool, *, split: bool = False
 ) -> tuple[Launch, ...]:
     """Return the kernels of a product by tiles: the tile and the parts of the sum that take the least time.
 
@@ -56,8 +64,8 @@ def tiled(
     Equal times take the first tile.
     """
     chip, work = case.chip, case.work
-    traffic, latency = case.traffic(), case.latency()
-    memory = chip.moved(0.0, traffic, DRAM)
+    traffic, latency = case.traffic(), case.latency
+    memory = chip.moved(case.nbytes, traffic, DRAM)
     rate = chip.rate(dtype) * engine.efficiency
     best = None
     for r, c, threads, registers, shared_memory in engine.tiles:
@@ -66,7 +74,13 @@ def tiled(
             continue
         held = min(block.held, _TENSOR_BLOCKS) if tensor else block.held
         cycles = _cycles(engine, chip, dtype, tensor, r * c / threads)
-        load = 1.0 if tensor else 1.0 + _SMALL_TILE * (1 / r + 1 / c)
+        if not tensor:
+            cycles *= 1.0 + _LATE * case.missed
+        one = 2.0 * r * c / rate  # us for each element of the sum
+        if tensor:
+            one = max(one, (r + c) * DTYPE_NBYTES[dtype] / engine.feed * chip.cycle)
+        else:
+            one *= 1.0 + _SMALL_TILE * (1 / r + 1 / c)
         for rows, columns in ((r, c), (c, r)) if r != c else ((r, c),):
             whole = shape.batch * parts(shape.rows, rows) * parts(shape.columns, columns)
             for length in _lengths(shape.inner, whole, chip, tensor) if split else (shape.inner,):
@@ -74,12 +88,13 @@ def tiled(
                 blocks = whole * n_parts
                 q = parts(blocks, chip.sms)
                 waves = parts(q, held)
-                chained = waves * length * cycles * chip.cycle
-                compute = q * 2.0 * r * c * length / rate * load
+                slower = _BIASED if n_parts > 1 and work.bias and not tensor else 1.0
+                chained = waves * length * cycles * slower * chip.cycle
+                compute = q * one * length
                 tail = engine.fill * (waves - 1) + (_SPLIT + _ADDING if n_parts > 1 else 0.0) + latency
                 time = max(chained, compute, memory) + tail
                 if best is None or time < best[0]:
-                    best = (time, blocks, block, length, n_parts, cycles, chained, compute, waves, r * c)
+                    best = (time, blocks, block, length, n_parts, cycles * slower, chained, compute, waves, r * c)
     if best is None:
         return (_fallback(case, shape),)
     _, blocks, block, length, n_parts, cycles, chained, compute, waves, area = best
@@ -107,7 +122,7 @@ def _cycles(engine: Engine, chip: Chip, dtype: str, tensor: bool, outputs: float
     if tensor:
         return engine.cycles / engine.step * {"fp8": 1, "int8": 1, "tf32": 4}.get(dtype, 2)
     slower = chip.device.peak["fp32"] / min(chip.device.peak["fp32"], chip.device.peak_rate(dtype))
-    return engine.cycles * (outputs / 16) ** 0.9 * slower
+    return (engine.cycles + engine.output_cycles * outputs) * slower
 
 
 def _lengths(inner: int, whole: int, chip: Chip, tensor: bool) -> list[int]:
@@ -121,19 +136,20 @@ def _lengths(inner: int, whole: int, chip: Chip, tensor: bool) -> list[int]:
 
 
 def _vector(case: Case, shape: Shape) -> tuple[Launch, ...]:
-    chip = case.chip
+    """Return a matrix-vector kernel: a block of 128 threads for eight columns."""
+    chip, rows = case.chip, shape.rows
     block = chip.fitting(128, 75, 3072)
     blocks = counted(shape.batch * parts(shape.columns, 8))
+    waves = parts(parts(blocks, chip.sms), block.held)
     traffic = case.traffic()
-    compute = 0.0
-    if shape.rows > 1:
-        compute = (
-            2.0 * shape.batch * shape.rows * shape.columns * shape.inner / (chip.device.peak["fp32"] * _VECTOR_RATE)
-        )
+    compute = chain = 0.0
+    if rows > 1:
+        compute = 2.0 * shape.batch * rows * shape.columns * shape.inner / (chip.device.peak["fp32"] * _VECTOR_RATE)
+        chain = shape.inner * (_VECTOR_CYCLES[0] + _VECTOR_CYCLES[1] * rows) * (1.0 + case.missed)
     launch = Launch(
-        blocks, *block[:3], efficiency=1.0, chain=0.0, flops=case.work.flops, traffic=traffic, tensor=False,
-        start=chip.generation.simt.start, chained=0.0, compute=compute,
-        memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency(),
+        blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=case.work.flops,
+        traffic=traffic, tensor=False, start=chip.generation.simt.start, chained=waves * chain * chip.cycle,
+        compute=compute, memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency,
     )  # fmt: skip
     return (launch,)
 
@@ -149,5 +165,5 @@ def _fallback(case: Case, shape: Shape) -> Launch:
     return Launch(
         blocks, *block[:3], efficiency=1.0, chain=0.0, flops=case.work.flops, traffic=traffic, tensor=False,
         start=chip.generation.simt.start, chained=0.0, compute=compute,
-        memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency(),
+        memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency,
     )  # fmt: skip

@@ -7,6 +7,8 @@ from simsched.model.libraries.products import Shape, tiled
 _UNITS = 256
 """Units up to which one block runs all steps."""
 _PERSISTENT = (36.0, 1.65)
+_CLOCK = 1980.0
+"""Clock of the H100 that these were measured on."""
 _STEPS = (10.0, 5.0)
 """Time in us before the first step, and of each step."""
 
@@ -21,11 +23,14 @@ def recurrence(case: Case) -> tuple[Launch, ...]:
     shape = Shape(1, work.rows * work.batch, work.window * work.columns, work.inner)
     first = tiled(case, shape, engine, case.dtype, tensor, split=True)
     small = work.columns <= _UNITS
-    before, step = _PERSISTENT if small else _STEPS
-    cycles = (before + step * work.rows) * 1980.0
+    us = _PERSISTENT[0] + _PERSISTENT[1] * work.rows
+    if not small:
+        us = max(us, _STEPS[0] + _STEPS[1] * work.rows)
+    cycles = us * _CLOCK
     block = chip.fitting(512, 128, 2560) if small else chip.fitting(256, 32)
     steps = Launch(
         work.batch if small else 32, *block[:3], efficiency=1.0, chain=cycles * chip.generation.slowness,
-        flops=0.0, traffic=0.0, tensor=tensor, start=0.0, chained=cycles * chip.cycle, compute=0.0, memory=0.0, tail=0.0,
+        flops=0.0, traffic=0.0, tensor=tensor, start=0.0, chained=cycles * chip.cycle, compute=0.0, memory=0.0,
+        tail=0.0,
     )  # fmt: skip
     return (*first, steps)

@@ -1,59 +1,93 @@
 """Norms and softmax along rows, and reductions."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import STREAMED
-from simsched.model.libraries.launch import Launch
+from simsched.model.libraries.chip import parts
+from simsched.model.libraries.launch import Launch, no_faster
 
 
 class _Rule(NamedTuple):
-    rate: float
-    """Elements a row takes in a cycle."""
-    lane_cycles: float
+    """A kernel whose blocks of some threads take some rows each.
+
+    Parameters
+    ----------
+    cycles
+        Clock cycles of a block before its first element.
+    rate
+        Elements of a row that are taken in a cycle.
+    lane_cycles
+        Clock cycles of a lane for each element.
+    """
+
     threads: int
     rows: int
     registers: int
+    cycles: float
+    rate: float
+    lane_cycles: float
 
 
-_ROWS = {
-    "layer_norm": _Rule(0.63, 52.0, 128, 1, 32),
-    "rms_norm": _Rule(1.2, 52.0, 128, 1, 32),
-    "softmax": _Rule(0.6, 70.0, 128, 4, 48),
+# from here on: one H100, PyTorch 2.11
+_ROWS: Final = {
+    "layer_norm": _Rule(128, 1, 32, 1000.0, 0.7, 52.0),
+    "rms_norm": _Rule(128, 1, 32, 200.0, 1.4, 52.0),
+    "softmax": _Rule(128, 4, 48, 1000.0, 0.6, 58.0),
 }
-_LONG_SOFTMAX = _Rule(2.4, 90.0, 1024, 1, 32)
-_LONG = 1024
-_START = 1.9
-_WRITTEN = 0.65
-_CHAIN = 1980.0
-"""Clock cycles of a block whatever the length of its rows."""
-_REDUCTIONS = {"sum": (1.0, 9.0), "argmax": (0.18, 2.4)}
+_LONG_SOFTMAX: Final = _Rule(1024, 1, 32, 1000.0, 2.4, 90.0)
+_LONG: Final = 1024
+"""Columns up to which a warp keeps a row of a softmax."""
+_START: Final = 1.5
+_WRITTEN: Final = 0.75
+"""Part of the bandwidth of DRAM that these kernels reach."""
+_LATE: Final = 0.6
+"""Part by which rows take longer where they come from DRAM."""
+_REDUCTIONS: Final = {"sum": (1.0, 9.0, 3.0), "argmax": (0.18, 2.4, 40.0)}
+"""Elements that a warp and a block of 512 threads take in a cycle, and clock cycles of a lane for each element."""
+_WARPS: Final = 16
+"""Warps of a block of a reduction: each takes an output, or, where outputs are few or long, several take one."""
+_WARP_LENGTH: Final = 8192
+"""Inputs up to which a warp takes an output."""
 
 
 def rows(case: Case) -> tuple[Launch, ...]:
     """Return the kernel of a norm or a softmax; a rule that is not known is a layer norm."""
     work = case.work
     rule = _ROWS.get(work.rule, _ROWS["layer_norm"])
-    if work.rule == "softmax" and work.columns > _LONG:
-        rule = _LONG_SOFTMAX
-    return (_kernel(case, rule, _WRITTEN),)
+    if work.rule != "softmax":
+        return (_kernel(case, rule, work.columns),)
+    if work.columns <= _LONG:
+        return (_kernel(case, rule, 1 << (work.columns - 1).bit_length()),)
+    long = _kernel(case, _LONG_SOFTMAX, work.columns)
+    return (no_faster(long, _kernel(case, rule, _LONG)),)
 
 
 def reduction(case: Case) -> tuple[Launch, ...]:
-    """Return the kernel of a reduction: a warp for each output, or, if they are few, a block."""
+    """Return the kernel of a reduction; a rule that is not known is a sum."""
     work = case.work
-    warp, block = _REDUCTIONS.get(work.rule, _REDUCTIONS["sum"])
-    many = _kernel(case, _Rule(warp, 0.0, 512, 16, 32), STREAMED)
-    few = _kernel(case, _Rule(block, 0.0, 512, 1, 32), STREAMED)
-    return (min(many, few, key=lambda launch: launch.time),)
+    warp, block, lane_cycles = _REDUCTIONS.get(work.rule, _REDUCTIONS["sum"])
+    at_once = min(_WARPS, work.rows)
+    rate = warp if at_once == _WARPS else max(warp, block / at_once)
+    short = _kernel(case, _Rule(512, at_once, 32, 700.0, rate, lane_cycles), min(work.columns, _WARP_LENGTH))
+    if work.columns <= _WARP_LENGTH:
+        return (short,)
+    return (no_faster(_kernel(case, _Rule(512, 1, 32, 700.0, block, lane_cycles), work.columns), short),)
 
 
-def _kernel(case: Case, rule: _Rule, efficiency: float) -> Launch:
+def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
+    """Return a kernel that takes rows of some columns; those that it has lost from L2 meanwhile it reads again."""
     work, chip = case.work, case.chip
-    chain = _CHAIN + work.columns / rule.rate
+    late = 1.0 + _LATE * case.missed
+    chain = rule.cycles + columns / rule.rate * late
+    block = chip.fitting(rule.threads, rule.registers)
+    at_once = min(work.rows, chip.sms * block.held * rule.rows)
+    traffic = case.traffic()
+    if work.family == "rows":
+        traffic += (1.0 - chip.kept(work.reads * at_once / work.rows)) * work.reads
     launch = case.streaming(
-        work.rows, rule.rows, rule.threads, rule.registers, _START, 0.0, efficiency=efficiency, chain=chain,
-        flops=work.flops,
+        work.rows, rule.rows, rule.threads, rule.registers, _START, 0.0, efficiency=_WRITTEN, chain=chain,
+        flops=work.flops, traffic=traffic,
     )  # fmt: skip
-    lanes = float(work.rows) * work.columns * rule.lane_cycles / (chip.sms * chip.lanes) * chip.cycle
-    return launch._replace(compute=lanes, tail=case.latency())
+    blocks = parts(launch.blocks, chip.sms) * min(rule.rows, work.rows)
+    lanes = blocks * columns * rule.lane_cycles / chip.lanes * chip.cycle
+    return launch._replace(compute=lanes, tail=case.latency)
