@@ -7,7 +7,8 @@ pytest.importorskip("onnx")
 
 from onnx_makers import model, operator
 
-from simsched.base.errors import FormatError
+from simsched.base.errors import FormatError, GraphError
+from simsched.model.graph import Work
 from workloads.formats.onnx_models import from_onnx
 from workloads.models.network import Network
 
@@ -160,6 +161,57 @@ def test_reductions_and_copies(op_type, attributes, shapes, weights, shape, flop
     """A reduction counts what it reads; a copy moves what it writes both ways; what is between pixels costs 8 FLOP."""
     op = one(op_type, *shapes, weights=weights, **attributes)
     assert (op.output_shape, op.flops, op.nbytes) == (shape, flops, 4.0 * numbers)
+
+
+@pytest.mark.parametrize(("op_type", "shapes", "weights", "attributes", "work"), [
+    ("Gather", [[3, 4, 5]], [[0, 3]], {"axis": 1}, Work("gather", reads=120, writes=120, rows=6, columns=5)),
+    ("ScatterND", [[1000, 64]], [[[0], [5]], (2, 64)], {}, Work("gather", reads=512, writes=512, rows=2, columns=64)),
+    ("ScatterElements", [[1000, 4]], [[[0, 1, 2, 3]], (1, 4)], {},
+     Work("elementwise", "permute", reads=16, writes=16, rows=4)),
+    ("GatherElements", [[1000, 4]], [[[0, 1, 2, 3]]], {}, Work("elementwise", "permute", reads=16, writes=16, rows=4)),
+    ("GlobalAveragePool", [[2, 3, 4, 5]], [], {}, Work("reduction", "sum", 120, 480, 0, 24, rows=6, columns=20)),
+    ("ReduceSum", [[2, 3, 4]], [[2]], {"keepdims": 0}, Work("reduction", "sum", 24, 96, 0, 24, rows=6, columns=4)),
+    ("CumSum", [[2, 3, 4]], [1], {}, Work("rows", "layer_norm", 24, 96, 0, 96, rows=8, columns=3)),
+    ("Transpose", [[2, 3]], [], {"perm": [1, 0]}, Work("elementwise", "permute", 0, 24, 0, 24, rows=6)),
+    ("Resize", [[1, 1, 2, 2]], [None, TWICE], {}, Work("elementwise", "upsample", 0, 16, 0, 64, rows=16)),
+    ("Add", [[2, 3], [2, 3]], [], {}, Work("elementwise", "map", 6, 48, 0, 24, rows=6)),
+    ("Mul", [[2, 3], [2, 1]], [], {}, Work("elementwise", "channels", 6, 32, 0, 24, rows=6)),
+    ("Exp", [[2, 3]], [], {}, Work("elementwise", "activation", 24, 24, 0, 24, rows=6)),
+])  # fmt: skip
+def test_work(op_type, shapes, weights, attributes, work):
+    op = one(op_type, *shapes, weights=weights, **attributes)
+    assert op.works == (work,)
+    assert op.nbytes == work.reads + work.weights + work.writes
+
+
+def test_rows_of_a_table():
+    """Of 1000 rows of 8 values six are read, by numbers of 8 bytes; all stay on the device."""
+    text = "(int64[2, 3] x) => (y) { y = Gather (table, x) }"
+    (op,) = from_onnx(model(text, table=(1000, 8))).operators
+    assert op.works == (Work("gather", reads=6 * 32 + 48, writes=192, rows=6, columns=8),)
+    assert (op.kind, op.weight_nbytes) == ("embedding", 32_000)
+
+
+def test_a_bias_of_a_convolution():
+    """A kernel of its own adds it, but not in a unit; 8 x 8 pixels by 6 channels of 3 inputs."""
+    text = "(float[1, 3, 8, 8] x) => (y) { y = Conv (x, w, b) }"
+    for granularity, bias in (("operator", True), ("unit", False)):
+        (op,) = from_onnx(model(text, w=(6, 3, 1, 1), b=(6,)), granularity=granularity).operators
+        assert op.works == (
+            Work("convolution", "plain", 2 * 64 * 18, 768, 4 * 24, 1536, rows=64, columns=6, inner=3, elements=192,
+                 bias=bias),
+        )  # fmt: skip
+
+
+def test_a_normalisation_alone():
+    text = "(float[2, 3, 4, 4] x) => (y) { y = BatchNormalization (x, a, b, c, d) }"
+    (op,) = from_onnx(model(text, **dict.fromkeys("abcd", (3,)))).operators
+    assert op.works == (Work("batch_norm", "plain", 192, 384, 48, 384, batch=2, rows=16, columns=3),)
+
+
+def test_the_option_device_is_refused():
+    with pytest.raises(GraphError, match=r"^from_onnx: there is no option 'device' any more: launch shapes follow"):
+        from_onnx(model("(float[2] x) => (y) { y = Relu (x) }"), device="h100")
 
 
 def test_copies_that_change_nothing_are_views():

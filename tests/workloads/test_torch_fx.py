@@ -23,7 +23,7 @@ def imported(forward, *shape, granularity="operator", include_io=False, dtype=to
 
 
 @pytest.mark.parametrize("granularity", ["operator", "unit"])
-def test_costs_and_kernels_are_those_of_our_networks(granularity):
+def test_costs_and_works_are_those_of_our_networks(granularity):
     """The same as `Inception`, layer by layer."""
     net = Network("Inception", granularity=granularity)
     x = net.input(1, 8, 7, 7)
@@ -49,8 +49,8 @@ def test_vertices_of_torch_fx():
     kinds = "placeholder conv batch_norm add relu pool flatten dropout linear output"
     assert " ".join(op.kind for op in graph.operators) == kinds
     assert [(e.src, e.nbytes) for e in graph.edges if e.dst == "add"] == [("norm", 512.0), ("x", 512.0)]
-    without_kernels = {op.name: op.time for op in graph.operators if not op.kernels}
-    assert without_kernels == dict.fromkeys(("x", "flatten", "drop", "output"), 0.0)
+    without_works = {op.name: op.time for op in graph.operators if not op.works}
+    assert without_works == dict.fromkeys(("x", "flatten", "drop", "output"), 0.0)
     assert from_module(Residual(), torch.empty(1, 8, 4, 4)).names == graph.names[1:-1]
 
 
@@ -106,7 +106,7 @@ def test_parts_of_a_split():
 
 
 def test_sizes_are_no_tensors():
-    """size() and what is computed of it have edges of 0 bytes, no kernels and no time; units forget them."""
+    """size() and what is computed of it have edges of 0 bytes, no works and no time; units forget them."""
     graph, units = (
         imported(lambda m, x: x.exp().view(x.size(0) * 2, -1).neg(), 4, 6, granularity=granularity)
         for granularity in ("operator", "unit")
@@ -188,7 +188,8 @@ def test_products(layer, shape, kind, macs):
     the second of two layers in both directions reads 32.
     """
     op = imported(lambda m, x: m.layer(x), *shape, layer=layer)["layer"]
-    assert (op.kind, op.flops / 2, op.intensity, op.kernels == ()) == (kind, macs, "compute", False)
+    assert (op.kind, op.flops / 2, op.intensity) == (kind, macs, "compute")
+    assert sum(work.flops for work in op.works) == op.flops
     assert op.weight_nbytes == 4 * sum(p.numel() for p in layer.parameters())
 
 
@@ -199,7 +200,9 @@ def test_products_of_tensors():
     """
     graph = imported(lambda m, x: (x @ x.transpose(2, 3).exp(), torch.einsum("abij,abkj->abik", x, x)), 2, 3, 4, 5)
     assert graph["matmul"].flops == graph["einsum"].flops == 2 * 6 * 4 * 4 * 5
-    assert graph["matmul"].kernels[0].blocks == 6
+    for name in ("matmul", "einsum"):
+        (work,) = graph[name].works
+        assert (work.batch, work.rows, work.inner, work.columns) == (6, 4, 5, 4)
     attention = imported(lambda m, x: F.scaled_dot_product_attention(x, x, x.exp()), 2, 3, 4, 5)
     assert attention["scaled_dot_product_attention"].flops == 6 * (4 * 4 * 4 * 5 + 5 * 16)
 
@@ -209,13 +212,18 @@ def test_attention_of_one_layer():
     layer = nn.MultiheadAttention(32, 4, batch_first=True)
     op = imported(lambda m, x: m.layer(x, x, x)[0], 2, 10, 32, layer=layer)["layer"]
     assert op.flops == 2 * 20 * 4 * 32 * 32 + 2 * 4 * (4 * 10 * 10 * 8 + 5 * 100)
-    assert op.nbytes == 4 * (4 * 32 * 33 + 2 * 640 + 200)
+    product, inner, output = op.works  # of queries, keys and values at once
+    assert (product.rows, product.inner, product.columns, product.bias) == (20, 32, 96, True)
+    assert (inner.family, inner.batch, inner.rows, inner.columns, inner.inner) == ("attention", 8, 10, 10, 8)
+    assert (product.writes, inner.reads, inner.writes, output.reads) == (4 * 1920, 4 * 1920, 4 * 640, 4 * 640)
+    between = 2 * (1920 + 640)
+    assert op.nbytes == 4 * (4 * 32 * 33 + 2 * 640 + 200 + between)
 
 
 def test_rows():
-    """A block per row: 6 rows, in a group norm 2 images x 2 groups; FLOP per element 8, 5, 8."""
+    """2 rows, then 8, in a group norm 2 images x 2 groups; FLOP per element 8, 5, 8."""
     graph = imported(lambda m, x: m.g(m.n(x).softmax(-1)), 2, 4, 3, n=nn.LayerNorm((4, 3)), g=nn.GroupNorm(2, 4))
-    found = [(op.kind, op.kernels[0].blocks, op.flops) for op in graph.operators]
+    found = [(op.kind, op.works[0].rows, op.flops) for op in graph.operators]
     assert found == [("layer_norm", 2, 192.0), ("softmax", 8, 120.0), ("group_norm", 4, 192.0)]
 
 
@@ -239,14 +247,14 @@ def test_reductions_fills_and_what_moves():
 
     graph = imported(forward, 2, 3, 4, 4)
     assert {
-        "mean": ("reduce", 96.0, 4 * (96 + 6)), "cumsum": ("reduce", 6.0, 4 * 12), "pad": ("pad", 0.0, 2 * 4 * 144),
-        "interpolate": ("interpolate", 0.0, 2 * 4 * 384), "getitem": ("index", 0.0, 2 * 4 * 96 + 2 * 8),
+        "mean": ("reduce", 96.0, 4 * (96 + 6)), "cumsum": ("reduce", 6.0, 4 * 12), "pad": ("pad", 0.0, 4 * (96 + 144)),
+        "interpolate": ("interpolate", 0.0, 4 * (96 + 384)), "getitem": ("index", 0.0, 2 * 4 * 96 + 2 * 8),
     }.items() <= {op.name: (op.kind, op.flops, op.nbytes) for op in graph.operators}.items()  # fmt: skip
 
 
 def test_an_unknown_operation_counts_its_bytes(caplog):
     fft = imported(lambda m, x: torch.fft.fft(torch.fft.fft(x)).real, 4, 4)["fft_fft"]
-    assert (fft.kind, fft.flops, fft.nbytes, len(fft.kernels)) == ("fftfft", 0.0, 64 + 128, 1)
+    assert (fft.kind, fft.flops, fft.nbytes, len(fft.works)) == ("fftfft", 0.0, 64 + 128, 1)
     assert [record.getMessage() for record in caplog.records] == [
         "Forward: 2 operators of unknown kinds count their bytes and no FLOP: fftfft (2)"
     ]

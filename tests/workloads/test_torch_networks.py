@@ -101,7 +101,7 @@ def test_any_stack_of_layers(names):
 
 
 def rows(graph):
-    fields = ("kind", "flops", "nbytes", "weight_nbytes", "kernels", "input_shapes", "output_shape", "intensity")
+    fields = ("kind", "flops", "nbytes", "weight_nbytes", "works", "input_shapes", "output_shape", "intensity")
     return Counter(tuple(getattr(op, field) for field in fields) for op in graph.operators)
 
 
