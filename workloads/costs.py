@@ -248,6 +248,36 @@ class Costs:
         """Return the work of `batch` products of (m, k) with (k, n), no operand being weights."""
         return Work("product", flops=2.0 * batch * m * k * n, batch=batch, rows=m, columns=n, inner=k)
 
+    def contraction(
+        self, first: Sequence[str], second: Sequence[str], output: Sequence[str], sizes: Mapping[str, int]
+    ) -> Work:
+        """Return the work of a sum of products of two tensors, which is a stack of products of matrices.
+
+        An index that both tensors and the output have numbers the stack; one that only the tensors have is summed.
+
+        Parameters
+        ----------
+        first, second, output
+            Indices of the axes of each.
+        sizes
+            Size of each index.
+
+        Examples
+        --------
+        >>> work = Costs().contraction("bij", "bjk", "bik", {"b": 2, "i": 3, "j": 4, "k": 5})
+        >>> work.batch, work.rows, work.inner, work.columns
+        (2, 3, 4, 5)
+        """
+        stack = rows = inner = columns = 1
+        for index, n in sizes.items():
+            if index in first and index in second:
+                stack, inner = (stack * n, inner) if index in output else (stack, inner * n)
+            elif index in first:
+                rows *= n
+            else:
+                columns *= n
+        return self.matmul(stack, rows, inner, columns)
+
     def pool(self, output: Sequence[int], window: Sequence[int]) -> Work:
         """Return the work of a pool."""
         return replace(self.elementwise(output, flops=prod(window), rule="pool"), window=prod(window))
@@ -256,9 +286,7 @@ class Costs:
         """Return the work of a pool whose window is the whole image: a reduction."""
         return self.reduction(prod(output), prod(window), flops=float(prod(output) * prod(window)))
 
-    def elementwise(
-        self, output: Sequence[int], *, flops: float = 0.0, rule: str = "map", n_weights: int = 0
-    ) -> Work:
+    def elementwise(self, output: Sequence[int], *, flops: float = 0.0, rule: str = "map", n_weights: int = 0) -> Work:
         """Return the work of one thread or less per output element, with so many `flops` each; a copy has none."""
         return Work(
             "elementwise", rule, flops=float(prod(output) * flops), weights=float(n_weights * self.width),
@@ -279,8 +307,8 @@ class Costs:
         """Return the work of a batch normalisation in inference of (N, C, ...): 2 FLOP and 4 parameters a channel."""
         n, channels, *pixels = output if len(output) > 1 else (1, *output)
         return Work(
-            "batch_norm", flops=2.0 * prod(output), weights=float(4 * channels * self.width), batch=n, rows=prod(pixels),
-            columns=channels,
+            "batch_norm", flops=2.0 * prod(output), weights=float(4 * channels * self.width), batch=n,
+            rows=prod(pixels), columns=channels,
         )  # fmt: skip
 
     def rows(self, kind: str, n_rows: int, length: int, *, flops: float | None = None, n_weights: int = 0) -> Work:
@@ -313,6 +341,12 @@ class Costs:
             "gather", flops=float((n_rows - outputs) * length) if window > 1 else 0.0, reads=read + indices,
             writes=float(outputs * length * self.width), rows=max(1, n_rows), columns=max(1, length), window=window,
         )  # fmt: skip
+
+    def moved_rows(self, n_rows: int, length: int) -> Work:
+        """Return the work of moving rows of a tensor to or from where indices say, one by one if they are no rows."""
+        if length > 1:
+            return Work("gather", rows=max(1, n_rows), columns=length)
+        return self.elementwise((n_rows,), rule="permute")
 
     def attention(self, heads: int, queries: int, keys: int, size: int, value_size: int | None = None) -> Work:
         """Return the work of softmax(q k) v in one kernel that writes no scores, with 5 FLOP for each score.

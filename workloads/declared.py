@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 from simsched.base.codec import Refused, kind_of
 from simsched.base.errors import GraphError
 from simsched.model.graph import OpGraph
+from workloads.retired import refuse_retired
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -51,6 +52,7 @@ def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Co
 
         @wraps(function)
         def make(*args: Any, **given: Any) -> OpGraph:
+            refuse_retired(function.__name__, given)
             bound = declared.bind(*args, **given)
             bound.apply_defaults()
             values = bound.arguments

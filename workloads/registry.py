@@ -13,6 +13,7 @@ from simsched.base.shown import Imported
 from simsched.model.graph import OpGraph
 from workloads.declared import Workload
 from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
+from workloads.retired import refuse_retired
 
 if TYPE_CHECKING:
     from workloads.formats import Found
@@ -259,6 +260,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _unknown_parameter(name: str, parameter: str, known: Mapping[str, Any]) -> GraphError:
+    refuse_retired(f"workload {name!r}", [parameter])
     return GraphError(f"workload {name!r} has no parameter {shown(parameter)}; known are: {', '.join(known) or 'none'}")
 
 

@@ -1,92 +1,120 @@
-"""The rules of what operators cost and launch, worked by hand."""
+"""The rules of what operators compute and move, worked by hand."""
+
+from math import prod
 
 import pytest
 
 import workloads
-from simsched.model import DTYPE_NBYTES, Cluster, Kernel, occupancy
-from simsched.schedulers import schedule
-from simsched.simulator import simulate
-from workloads.costs import Costs
+from simsched.base.errors import GraphError
+from simsched.model import Cluster
+from simsched.model.graph import Work
+from simsched.model.launches import kernels_on
+from workloads import names
+from workloads.costs import Costs, conv_layout, counted
+from workloads.models.network import Network
+
+COSTS = Costs()
 
 
-@pytest.mark.parametrize(("work", "kernel", "flops", "n_weights"), [
-    # 200 pixels are 4 tiles, 48 channels a group 1, in 48 of 64 columns, 2 groups; 32 * 9 inputs an output, a bias
-    (Costs().conv((2, 96, 10, 10), 64, (3, 3), groups=2), Kernel(8, 256, 64, 8704, efficiency=48 / 64),
-     2 * 2 * 96 * 100 * 32 * 9, 96 * (32 * 9 + 1)),
-    (Costs().conv((2, 96, 10, 10), 64, (3, 3), bias=False), Kernel(8, 256, 64, 8704),
-     2 * 2 * 96 * 100 * 64 * 9, 96 * 64 * 9),
-    (Costs().conv((2, 256, 10, 10), 64, (1, 1), groups=2), Kernel(16, 256, 64, 8704), 2 * 2 * 256 * 100 * 32, 256 * 33),
-    # 1225 pixels by 96 channels in tiles of 32 x 32, of which a block makes one channel after the other
-    (Costs(device="a100").conv((1, 96, 35, 35), 96, (3, 3), groups=96),
-     Kernel(39 * 3, 128, 86, 64 * 68, efficiency=1 / 32), 2 * 96 * 1225 * 9, 96 * 10),
-    # of 4 channels of 25 pixels each goes through 8 * 2 * 2 weights; the output has 100 pixels
-    (Costs().conv_transpose((1, 8, 10, 10), (1, 4, 5, 5), (4, 8, 2, 2), groups=1), Kernel(2, 256, 64, 8704),
-     2 * 4 * 25 * 8 * 4, 8 * 17),
-    # 100 rows by 200 columns: 2 x 4 tiles of 64; a stack of 3 such products
-    (Costs().linear(100, 50, 200), Kernel(8, 256, 64, 8704), 2 * 100 * 50 * 200, 51 * 200),
-    (Costs().matmul(3, 100, 50, 200), Kernel(24, 256, 64, 8704), 3 * 2 * 100 * 50 * 200, 0),
-    (Costs().rows((2, 5, 768), flops=8), Kernel(10, 256, 32, 1024), 10 * 768 * 8, 0),
-    # 128 x 128 fills the 108 SMs exactly; else 128 x 64; 64 x 64 makes 106; where nothing does, the smallest
-    (Costs(device="a100").linear(128 * 108, 64, 128), Kernel(108, 256, 128, 256 * 68), 2 * 128**2 * 108 * 64, 8320),
-    (Costs(device="a100").linear(128 * 107, 64, 128), Kernel(214, 256, 96, 192 * 68), 2 * 128**2 * 107 * 64, 8320),
-    (Costs(device="a100").linear(64 * 53, 64, 128), Kernel(212, 256, 82, 96 * 68), 2 * 128 * 64 * 53 * 64, 8320),
-    (Costs(device="a100").linear(32, 64, 128), Kernel(4, 128, 86, 64 * 68), 2 * 128 * 32 * 64, 8320),
+@pytest.mark.parametrize(("work", "expected"), [
+    # 2 images of 100 pixels, 48 channels of each of 2 groups of 32 inputs times 9; 32 * 9 weights an output, a bias
+    (COSTS.conv((2, 96, 10, 10), (2, 64, 10, 10), (3, 3), groups=2, adds_bias=True),
+     Work("convolution", "strided", 2 * 2 * 96 * 100 * 32 * 9, weights=4 * 96 * (32 * 9 + 1), batch=2, rows=200,
+          columns=48, inner=288, window=9, elements=12800, images=2, bias=True)),
+    (COSTS.conv((1, 96, 35, 35), (1, 96, 35, 35), (1, 1), groups=96, bias=False, layout="plain"),
+     Work("convolution", "plain", 2 * 96 * 1225, weights=4 * 96, batch=96, rows=1225, elements=96 * 1225)),
+    # of 4 channels of 25 pixels each goes through 8 * 2 * 2 weights; an output pixel has one tap of the four
+    (COSTS.conv_transpose((1, 8, 10, 10), (1, 4, 5, 5), (4, 8, 2, 2)),
+     Work("convolution", "strided", 2 * 4 * 25 * 8 * 4, weights=4 * (128 + 8), rows=100, columns=8, inner=4,
+          elements=100)),
+    # 3 x 3 taps at a stride of 2: of 4 x 4 pixels 8 x 8, 2.25 taps each
+    (COSTS.conv_transpose((1, 8, 8, 8), (1, 4, 4, 4), (4, 8, 3, 3), bias=False),
+     Work("convolution", "strided", 2 * 4 * 16 * 8 * 9, weights=4 * 288, rows=64, columns=8, inner=12, window=3,
+          elements=64)),
+    (Costs("fp16").linear(100, 50, 200, adds_bias=True),
+     Work("product", flops=2 * 100 * 50 * 200, weights=2 * 51 * 200, rows=100, columns=200, inner=50, bias=True)),
+    (COSTS.matmul(3, 100, 50, 200),
+     Work("product", flops=6 * 100 * 50 * 200, batch=3, rows=100, columns=200, inner=50)),
+    (COSTS.pool((1, 8, 4, 4), (3, 3)), Work("elementwise", "pool", 128 * 9, rows=128, window=9)),
+    (COSTS.global_pool((2, 8, 1, 1), (7, 7)), Work("reduction", "sum", 16 * 49, rows=16, columns=49)),
+    (COSTS.activation("gelu", (5, 8)), Work("elementwise", "activation", 320, rows=40)),
+    (COSTS.activation("relu", (5, 8)), Work("elementwise", "map", 40, rows=40)),
+    (COSTS.copy((5, 8)), Work("elementwise", "copy", reads=160, writes=160, rows=40)),
+    (COSTS.batch_norm((2, 8, 3, 3)), Work("batch_norm", flops=288, weights=128, batch=2, rows=9, columns=8)),
+    (COSTS.batch_norm((2, 8)), Work("batch_norm", flops=32, weights=128, batch=2, columns=8)),
+    (COSTS.rows("layer_norm", 10, 768, n_weights=1536),
+     Work("rows", "layer_norm", 10 * 768 * 8, weights=6144, rows=10, columns=768)),
+    (COSTS.rows("log_softmax", 10, 768), Work("rows", "softmax", 10 * 768 * 6, rows=10, columns=768)),
+    # 10 rows of 8, 5 for each of 2 bags: 4 additions of 8 for each
+    (COSTS.gather(10, 8, indices=80.0, window=5),
+     Work("gather", flops=64, reads=320 + 80, writes=64, rows=10, columns=8, window=5)),
+    # 6 heads, 4 queries on 7 keys of 5 features: two products of 2 * 4 * 7 * 5 FLOP and 5 for each score
+    (COSTS.attention(6, 4, 7, 5), Work("attention", flops=6 * 28 * 25, batch=6, rows=4, columns=7, inner=5)),
+    # 10 steps of 2 sequences, both ways: 4 gates of 16 units, of 8 inputs and 16 states each
+    (COSTS.recurrence("lstm", 10, 2, 8, 16, directions=2, bias=2),
+     Work("recurrence", "lstm", 2 * 20 * 2 * 64 * 24, weights=4 * 2 * 64 * 26, batch=2, rows=10, columns=32, inner=8,
+          window=4)),
 ])  # fmt: skip
-def test_work(work, kernel, flops, n_weights):
-    assert work == (flops, n_weights, kernel)
+def test_work(work, expected):
+    assert work == expected
 
 
-@pytest.mark.parametrize(("dtype", "blocks"), [("fp64", 40), ("fp32", 40), ("tf32", 40), ("fp16", 20), ("int8", 10)])
-def test_elementwise_threads_handle_four_bytes(dtype, blocks):
-    """10,240 elements: a thread each from 4 bytes up, two of 2 bytes or four of 1 a thread; 256 threads a block."""
-    work = Costs(dtype).elementwise((10, 1024), flops=3)
-    assert (work.kernel, work.flops) == (Kernel(blocks, 256, 32), 30720)
+@pytest.mark.parametrize(("stride", "padding", "dilation", "layout"), [
+    (1, 0, 1, "plain"), ((1, 1), [0, 0], (1, 1), "plain"), (1, "valid", 1, "plain"), (2, 0, 1, "strided"),
+    ((1, 2), 0, 1, "strided"), (1, (0, 1), 1, "strided"), (1, "same", 1, "strided"), (1, 0, 2, "strided"),
+])  # fmt: skip
+def test_layout_of_convolutions(stride, padding, dilation, layout):
+    assert conv_layout(stride, padding, dilation) == layout
 
 
-def test_parts_of_the_inner_dimension():
-    """128 x 1024 outputs, 12 warps that fill each of 108 SMs: 1296 warps.
+def test_bytes_of_several_works():
+    """The first reads, the last writes; of 30 bytes of parameters a third is the first's, as the works say."""
+    first, last = Work("product", weights=4.0, writes=8.0), Work("product", reads=8.0, weights=8.0)
+    assert counted([first, last], 100.0, 30.0, 200.0) == (
+        Work("product", reads=100.0, weights=10.0, writes=8.0), Work("product", reads=8.0, weights=20.0, writes=200.0)
+    )  # fmt: skip
+    assert counted([Work("rows")], 1.0, 2.0, 3.0) == (Work("rows", reads=1.0, weights=2.0, writes=3.0),)
+    assert counted([], 1.0, 2.0, 3.0) == ()
 
-    1024 values make 4 parts of 256: 128 x 64 tiles have 16 x 4 blocks, 64 x 64 have 32 x 4 = 128, the first to give
-    every SM one. 4096 make 16: of 8 blocks of 128 x 128 with 8 warps each 1296 / 64 = 20 times as many would fill all.
-    A convolution's are not cut.
-    """
-    costs = Costs(device="a100")
-    assert costs.linear(128, 1024, 1024).kernel == Kernel(32 * 4, 256, 64, 128 * 68)
-    assert costs.linear(128, 4096, 1024).kernel == costs.matmul(1, 128, 4096, 1024).kernel
-    assert costs.linear(128, 4096, 1024).kernel == Kernel(8 * 16, 256, 128, 256 * 68)
-    assert costs.conv((1, 1024, 8, 16), 4096, (1, 1)).kernel == Kernel(4 * 32, 128, 86, 64 * 68)
+
+@pytest.mark.parametrize("granularity", ["unit", "operator"])
+@pytest.mark.parametrize("name", [name for name in names() if not name.startswith("random:")])
+def test_operators_are_the_sums_of_their_works(name, granularity):
+    """What launches nothing has no work, no FLOP, no bytes and a time of 0; no graph has kernels."""
+    for op in workloads.load(name, granularity=granularity).operators:
+        assert op.kernels == ()
+        assert op.flops == pytest.approx(sum(work.flops for work in op.works), rel=1e-9)
+        assert op.nbytes == pytest.approx(sum(w.reads + w.weights + w.writes for w in op.works), rel=1e-9)
+        assert (op.time == 0.0) == (not op.works)
+        assert all(prod((work.batch, work.rows, work.columns, work.inner)) >= 1 for work in op.works)
+
+
+def test_a_product_with_a_bias_of_its_own():
+    """A single convolution adds its bias by itself; a unit, and one whose normalisation follows, does not."""
+    for granularity, expected in (("unit", [False, False, False]), ("operator", [True, False, True])):
+        net = Network("net", granularity=granularity)
+        x = net.conv("plain", net.input(1, 4, 8, 8), 8, 1, activation=None)
+        x = net.conv("folded", x, 8, 1, activation=None, norm=True)
+        net.linear("last", net.view("flat", x, (1, 512)), 10)
+        works = [work for op in net.graph().operators for work in op.works if work.family != "batch_norm"]
+        assert [work.bias for work in works] == expected
 
 
 @pytest.mark.parametrize(
-    "name", ["inception_v3", "randwire", "nasnet_mobile", "resnext50", "densenet121", "tiny_resnet"]
+    "name", ["inception_v3", "randwire", "nasnet_mobile", "resnext50", "densenet121", "tiny_resnet", "bert_base"]
 )
-def test_newer_cards_are_quicker(name):
-    """One operator after the other, in kernels tiled for each: a K80 takes longer than a V100, that than an A100."""
-    clusters = {gpu: Cluster.preset(gpu) for gpu in ("k80", "v100", "a100")}
-    plans = [schedule(workloads.load(name, device=gpu), cluster, "sequential") for gpu, cluster in clusters.items()]
-    k80, v100, a100 = (simulate(*one).makespan for one in zip(plans, clusters.values(), strict=True))
-    assert k80 > v100 > a100
+def test_every_device_has_kernels_for_every_work(name):
+    """One launch for each work at least, in the order of the operators, whose FLOP are those of the graph."""
+    graph = workloads.load(name)
+    for gpu in ("k80", "v100", "a100", "h100"):
+        launches = kernels_on(graph, Cluster.preset(gpu).devices[0])
+        for i, op in enumerate(graph.operators):
+            rows = slice(launches.ptr[i], launches.ptr[i + 1])
+            assert (launches.blocks[rows] > 0).all() == bool(op.works)
+            assert launches.ptr[i + 1] - launches.ptr[i] >= max(1, len(op.works))
 
 
-def test_elementwise_on_an_a100():
-    """4 words a thread if that gives 108 blocks: from 107 * 1024 + 1 elements on; then 2, then 1."""
-    blocks = [Costs(device="a100").elementwise((n,)).kernel.blocks for n in (107 * 1024 + 1, 107 * 1024, 107 * 512)]
-    assert blocks == [108, 214, 214]
-
-
-@pytest.mark.parametrize("dtype", DTYPE_NBYTES)
-def test_every_tile_fits_every_device(dtype):
-    for name in ("k80", "v100", "rtx2080ti", "a100", "a40", "h200"):
-        device = Cluster.preset(name).devices[0]
-        for columns in (32, 64, 128, 4096):
-            costs = Costs(dtype if dtype in device.peak else "fp32", name)
-            for work in (costs.linear(4096, 64, columns), costs.elementwise((columns,)), costs.rows((columns, 7))):
-                assert occupancy(device, work.kernel).blocks >= 1
-
-
-def test_intensity():
-    """On no device by kind. On an A100 in fp32: 19.5 TFLOP/s over 1555 GB/s, 12.5 FLOP a byte."""
-    assert Costs().intensity(True, 0.0, 1.0) == "compute"
-    assert Costs().intensity(False, 1e9, 1.0) == "memory"
-    assert Costs(device="a100").intensity(True, 12.0, 1.0) == "memory"
-    assert Costs(device="a100").intensity(False, 13.0, 1.0) == "compute"
+def test_a_grid_that_no_device_has_is_refused_where_kernels_are_chosen():
+    graph = workloads.load("inception_v3", batch=3_000_000)
+    with pytest.raises(GraphError, match=r"operator 'stem\.\w+': .* blocks of a kernel, and a grid has at most"):
+        kernels_on(graph, Cluster.preset("a100").devices[0])

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from small import edges
 
 from simsched.base.errors import GraphError
-from simsched.model.graph import Edge, Kernel, Operator, OpGraph
-from workloads.costs import Work
+from simsched.model.graph import Edge, Kernel, Operator, OpGraph, Work
 from workloads.formats.fusion import fuse, without_io
 from workloads.models.network import Network
 
@@ -55,6 +54,16 @@ def test_bytes_of_a_unit():
     (unit,) = fuse(chain(product, bias, op("active", "gelu", flops=64.0))).operators
     assert (unit.name, unit.attributes) == ("product", {"activation": "gelu"})
     assert (unit.nbytes, unit.weight_nbytes, unit.flops, unit.kernels) == (106.0, 64.0, 16.0, (Kernel(1),))
+
+
+def test_works_of_a_unit():
+    """The product adds its own bias no more; its weights are those with the sum's 32 bytes, and all bytes 106."""
+    works = (Work("product", flops=16.0, reads=10.0, weights=32.0, writes=32.0, bias=True),)
+    product = op("product", "matmul", nbytes=74.0, weight_nbytes=32.0, flops=16.0, works=works, kernels=())
+    bias = op("bias", "add", nbytes=96.0, weight_nbytes=32.0, flops=8.0)
+    (unit,) = fuse(chain(product, bias, op("active", "gelu", flops=64.0))).operators
+    assert unit.works == (Work("product", flops=16.0, reads=10.0, weights=64.0, writes=32.0),)
+    assert (unit.nbytes, unit.weight_nbytes) == (106.0, 64.0)
 
 
 @pytest.mark.parametrize(("kind", "flops", "weights", "bias"), [
@@ -149,7 +158,9 @@ ADD = {  # what folding looks at: x and y are tensors that are there
     "relu": lambda net, name, x, y: net.activation(name, x),
     "add": lambda net, name, x, y: net.add(name, [x, y]),
     "view": lambda net, name, x, y: net.view(name, x, x.shape),
-    "bias": lambda net, name, x, y: net.add_operator(name, "add", [x], x.shape, Work(0.0, 4, Kernel(1))),
+    "bias": lambda net, name, x, y: net.add_operator(
+        name, "add", [x], x.shape, Work("elementwise", weights=16.0, rows=64)
+    ),
 }
 
 

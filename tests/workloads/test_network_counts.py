@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simsched.base.errors import FormatError, GraphError
-from simsched.model.graph import Kernel
+from simsched.model.graph import Work
 from workloads import from_spec, load
 from workloads.models.googlenet import googlenet
 from workloads.models.nasnet import nasnet_a_large, nasnet_mobile
@@ -171,21 +171,28 @@ def test_smallest_image(network, smallest, last):
 def test_first_operators_of_inception():
     """(299 - 3) // 2 + 1 = 149 pixels a side, M = 149^2 = 22,201, 3 * 3 * 3 = 27 weights per output.
     FLOP 2 * 22,201 * 32 * 27 = 38,363,328. Bytes 4 * (3 * 299^2 + (27 + 1) * 32 + 32 * 22,201)
-    = 1,072,812 + 3,584 + 2,841,728 = 3,918,124. Grid ceil(22,201 / 64) * ceil(32 / 64) = 347 * 1.
+    = 1,072,812 + 3,584 + 2,841,728 = 3,918,124.
     Pool: 147 -> (147 - 3) // 2 + 1 = 73: 64 * 73^2 = 341,056 outputs of 9 operations; bytes 4 * (64 * 147^2 + 341,056)
-    = 6,896,128; grid ceil(341,056 / 256) = 1,333. Join: 256 channels of 35^2 pixels, in and out: 2,508,800 bytes.
+    = 5,531,904 + 1,364,224 = 6,896,128. Join: 256 channels of 35^2 pixels, in and out: 2,508,800 bytes.
     """
     graph = load("inception_v3")
     conv, pool, concat = graph["stem.conv1"], graph["stem.pool1"], graph["mixed_5b.concat"]
     assert (conv.input_shapes, conv.output_shape) == (((1, 3, 299, 299),), (1, 32, 149, 149))
     assert (conv.flops, conv.weight_nbytes, conv.nbytes, conv.intensity) == (38_363_328, 3_584, 3_918_124, "compute")
-    assert (conv.kernels, pool.kernels) == ((Kernel(347, 256, 64, 8704),), (Kernel(1333, 256, 32, 0),))
+    assert conv.works == (
+        Work("convolution", "strided", 38_363_328.0, 1_072_812.0, 3_584.0, 2_841_728.0, rows=22_201, columns=32,
+             inner=27, window=9, elements=3 * 299**2),
+    )  # fmt: skip
+    assert pool.works == (
+        Work("elementwise", "pool", 3_069_504.0, 5_531_904.0, 0.0, 1_364_224.0, rows=341_056, window=9),
+    )
     window = {"kernel": [3, 3], "stride": [2, 2], "padding": [0, 0]}
     assert dict(conv.attributes) == window | {"groups": 1, "out_channels": 32, "activation": "relu"}
     assert (pool.flops, pool.weight_nbytes, pool.nbytes, pool.intensity) == (3_069_504, 0, 6_896_128, "memory")
     assert dict(pool.attributes) == window | {"pool": "max"}
     assert [shape[1] for shape in concat.input_shapes] == [64, 64, 96, 32]
-    assert (concat.flops, concat.nbytes, concat.kernels) == (0, 2_508_800, (Kernel(1225, 256, 32, 0),))
+    assert (concat.flops, concat.nbytes) == (0, 2_508_800)
+    assert concat.works == (Work("elementwise", "copy", 0.0, 1_254_400.0, 0.0, 1_254_400.0, rows=256 * 35**2),)
     assert all(e.nbytes == graph[e.src].output_nbytes for e in graph.edges)
     assert graph.width == 6  # in an E block 1x1, both ends of each of two forks, and the pool
 
@@ -235,14 +242,15 @@ def test_nasnet_as_published():
 
 
 def test_separable_unit_of_nasnet():
-    """Activation, depthwise 5 x 5 and 1 x 1 over 168 channels of 42 x 42: three kernels whose shares add up to 1;
-    168 * 25 and 168 * (168 + 1) weights, FLOP 42^2 * 168 * (1 + 2 * 25 + 2 * 168). Each kernel reads and writes.
+    """Activation, depthwise 5 x 5 and 1 x 1 over 168 channels of 42 x 42: three works;
+    168 * 25 and 168 * (168 + 1) weights, FLOP 42^2 * 168 * (1 + 2 * 25 + 2 * 168). Each work reads and writes.
     """
     op = nasnet_a_large()["cell1.0l.sep1"]
     parts = [(part["kind"], part["inputs"]) for part in op.attributes["parts"]]
     assert parts == [("relu", [-1]), ("conv", [0]), ("conv", [1])]
-    assert sum(kernel.share for kernel in op.kernels) == pytest.approx(1)
-    assert [kernel.efficiency for kernel in op.kernels] == 3 * [pytest.approx(387 / (337 + 50 * 64))]  # 1/64 where deep
+    assert [(work.rule, work.batch, work.columns, work.inner) for work in op.works] == [
+        ("map", 1, 1, 1), ("strided", 168, 1, 25), ("plain", 1, 168, 168)
+    ]  # fmt: skip
     assert op.weight_nbytes == 4 * (168 * 25 + 168 * 169)
     assert op.flops == 42 * 42 * 168 * (1 + 50 + 336)
     assert op.nbytes == 4 * (6 * 42 * 42 * 168) + op.weight_nbytes
@@ -259,8 +267,8 @@ def test_a_layer_of_a_transformer():
     reads = [e.src for e in graph.edges if e.dst == "layer0.attention.scores"]
     assert reads == ["layer0.attention.query", "layer0.attention.key"]
     assert graph["layer0.feed_forward.inner"].attributes["activation"] == "gelu"
-    assert {op.kind for op in single.operators if not op.kernels} == {"view", "transpose", "dropout"}
-    assert all(op.time == 0 for op in single.operators if not op.kernels)
+    assert {op.kind for op in single.operators if not op.works} == {"view", "transpose", "dropout"}
+    assert all(op.time == 0 for op in single.operators if not op.works)
 
 
 def test_positions_of_t5_are_shared_by_all_layers():

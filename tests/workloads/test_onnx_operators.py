@@ -71,25 +71,29 @@ def test_convolution_whose_weights_are_computed():
     assert (op.weight_nbytes, op.nbytes, len(op.input_shapes)) == (0.0, 4.0 * (32 + 6 + 48), 2)
 
 
-@pytest.mark.parametrize(("op_type", "attributes", "shapes", "weights", "kind", "flops", "blocks"), [
-    ("MatMul", {}, [[2, 5, 8]], [(8, 3)], "linear", 2 * 10 * 8 * 3, 1),
-    ("MatMul", {}, [[8, 70, 8], [8, 8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, 8 * 4),
-    ("MatMul", {}, [[8, 70, 8], [8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, 9 * 2),  # a stack with one matrix
-    ("MatMul", {}, [[4, 5, 8]], [(4, 8, 3)], "matmul", 2 * 4 * 5 * 8 * 3, 4),  # a stack with weights for each
-    ("MatMul", {}, [[8], [8]], [], "matmul", 2 * 8, 1),
-    ("MatMul", {}, [[5, 8], [8]], [], "matmul", 2 * 5 * 8, 1),
-    ("Gemm", {}, [[5, 8]], [(8, 3)], "linear", 240, 1),
-    ("Gemm", {"transB": 1}, [[5, 8]], [(3, 8)], "linear", 240, 1),
-    ("Einsum", {"equation": "bij,bjk->bik"}, [[2, 3, 4], [2, 4, 5]], [], "matmul", 2 * 2 * 3 * 4 * 5, 2),
-    ("Einsum", {"equation": "...ij,...jk->...ik"}, [[2, 2, 3, 4], [2, 2, 4, 5]], [], "matmul", 2 * 4 * 3 * 4 * 5, 4),
-    ("Einsum", {"equation": "bhqd,bkhd->bhqk"}, [[2, 4, 6, 8], [2, 7, 4, 8]], [], "matmul", 2 * 8 * 6 * 8 * 7, 8),
-    ("Einsum", {"equation": "ij,jk"}, [[3, 4], [4, 5]], [], "matmul", 2 * 3 * 4 * 5, 1),
-    ("Einsum", {"equation": "ij->ji"}, [[3, 4]], [], "einsum", 0, 1),
+@pytest.mark.parametrize(("op_type", "attributes", "shapes", "weights", "kind", "flops", "sizes"), [
+    ("MatMul", {}, [[2, 5, 8]], [(8, 3)], "linear", 2 * 10 * 8 * 3, (1, 10, 8, 3)),
+    ("MatMul", {}, [[8, 70, 8], [8, 8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, (8, 70, 8, 70)),
+    ("MatMul", {}, [[8, 70, 8], [8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, (1, 560, 8, 70)),  # with one matrix
+    ("MatMul", {}, [[4, 5, 8]], [(4, 8, 3)], "matmul", 2 * 4 * 5 * 8 * 3, (4, 5, 8, 3)),  # with weights for each
+    ("MatMul", {}, [[8], [8]], [], "matmul", 2 * 8, (1, 1, 8, 1)),
+    ("MatMul", {}, [[5, 8], [8]], [], "matmul", 2 * 5 * 8, (1, 5, 8, 1)),
+    ("Gemm", {}, [[5, 8]], [(8, 3)], "linear", 240, (1, 5, 8, 3)),
+    ("Gemm", {"transB": 1}, [[5, 8]], [(3, 8)], "linear", 240, (1, 5, 8, 3)),
+    ("Einsum", {"equation": "bij,bjk->bik"}, [[2, 3, 4], [2, 4, 5]], [], "matmul", 2 * 2 * 3 * 4 * 5, (2, 3, 4, 5)),
+    ("Einsum", {"equation": "...ij,...jk->...ik"}, [[2, 2, 3, 4], [2, 2, 4, 5]], [], "matmul", 2 * 240,
+     (4, 3, 4, 5)),
+    ("Einsum", {"equation": "bhqd,bkhd->bhqk"}, [[2, 4, 6, 8], [2, 7, 4, 8]], [], "matmul", 2 * 8 * 6 * 8 * 7,
+     (8, 6, 8, 7)),
+    ("Einsum", {"equation": "ij,jk"}, [[3, 4], [4, 5]], [], "matmul", 2 * 3 * 4 * 5, (1, 3, 4, 5)),
+    ("Einsum", {"equation": "ij->ji"}, [[3, 4]], [], "einsum", 0, (1, 12, 1, 1)),
 ])  # fmt: skip
-def test_product(op_type, attributes, shapes, weights, kind, flops, blocks):
-    """In blocks of 64 x 64 outputs."""
+def test_product(op_type, attributes, shapes, weights, kind, flops, sizes):
+    """Sizes are those of a stack of products: how many, rows, what is summed, columns."""
     op = one(op_type, *shapes, weights=weights, **attributes)
-    assert (op.kind, op.flops, op.kernels[0].blocks, op.intensity) == (kind, float(flops), blocks, "compute")
+    (work,) = op.works
+    assert (work.batch, work.rows, work.inner, work.columns) == sizes
+    assert (op.kind, op.flops, op.intensity) == (kind, float(flops), "compute")
     if op_type == "Gemm":
         assert op.attributes == {"in_features": 8, "out_features": 3, "bias": False}
 
@@ -100,7 +104,15 @@ def test_recurrent_layers(op_type, gates):
     op = one(op_type, [7, 2, 3], weights=[(1, gates * 5, 3), (1, gates * 5, 5)], n_outputs=2, hidden_size=5)
     found = (op.kind, op.output_shape, op.flops, op.weight_nbytes)
     assert found == (op_type.lower(), (7, 1, 2, 5), 2.0 * 7 * 2 * gates * 5 * (3 + 5), 4.0 * gates * 40)
-    assert [kernel.share for kernel in op.kernels] == pytest.approx([3 / 8, 5 / 8])
+    (work,) = op.works
+    assert (work.family, work.rows, work.batch, work.columns, work.inner, work.window) == (
+        "recurrence",
+        7,
+        2,
+        5,
+        3,
+        gates,
+    )
 
 
 def test_attention_in_one_operator():
@@ -128,10 +140,11 @@ def test_a_clip_from_0_to_6_is_an_activation():
     ("InstanceNormalization", 17, {}, (2, 6, 4, 4), [(6,), (6,)], 12),
     ("GroupNormalization", 21, {"num_groups": 3}, (2, 6, 4, 4), [(6,), (6,)], 6),
 ])  # fmt: skip
-def test_rows_have_a_block_each(op_type, opset, attributes, shape, weights, rows):
+def test_rows(op_type, opset, attributes, shape, weights, rows):
     """Of 3 x 5 x 4 15 rows along the last axis, 12 along the middle one; until opset 12 all from the axis on."""
     op = one(op_type, shape, weights=weights, opset=opset, **attributes)
-    assert (op.kernels[0].blocks, op.flops) == (rows, float(np.prod(shape) * (5 if op_type == "Softmax" else 8)))
+    assert (op.works[0].family, op.works[0].rows, op.works[0].columns) == ("rows", rows, np.prod(shape) // rows)
+    assert op.flops == float(np.prod(shape) * (5 if op_type == "Softmax" else 8))
 
 
 TWICE = np.array([1, 1, 2, 2], np.float32)

@@ -72,7 +72,7 @@ REFUSED = {
     "random:layered,time=5:x": "time must be a range low:high, not '5:x'",
     # networks
     "inception_v3,batch=1000000000": r"an input of shape \(1000000000, 3, 299, 299\) is more than any device",
-    "inception_v3,batch=3000000": "stem.pool1: .* thread blocks are more than a grid can have; use sm",
+    "inception_v3,device=h100": "no option 'device' any more: launch shapes follow the device that is simulated; name",
     "deepfm,fields=0": "fields must be a whole number from 1 to 100,000, not 0",
     "bert_base,sequence_length=513": "sequence_length must be at most 512, not 513",
     "rnntc_sru,sequence_length=10001": "sequence_length must be at most 10000, not 10001",

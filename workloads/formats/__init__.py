@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.base.io import is_stream, read_bytes, reading_once
 from simsched.model.graph import OpGraph
+from workloads.retired import refuse_retired
 
 if TYPE_CHECKING:
     from simsched.model.profile import Profile
@@ -164,6 +165,7 @@ def _read(
     known = [key for key in signature(function).parameters if key != "path"]
     strange = next((key for key in given if key not in known), None)
     if strange is not None:
+        refuse_retired(f"format {name}", [strange])
         raise FormatError(f"format {name}: there is no option {strange!r}; known are: {', '.join(known) or 'none'}")
     found: Found = function(path, **given)
     return found

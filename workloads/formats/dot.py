@@ -22,7 +22,7 @@ Attributes = dict[str, str]
 
 _NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "host", "transfer")
 _TEXTS: Final = ("kind", "block", "intensity", "dtype")
-_STRUCTURES: Final = ("kernels", "attributes", "input_shapes", "output_shape")
+_STRUCTURES: Final = ("kernels", "works", "attributes", "input_shapes", "output_shape")
 _KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
 _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}
@@ -87,7 +87,7 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     strings. In ``strict`` graphs the last of several edges between the same ends counts.
 
     Of nodes the attributes `time`, `flops`, `nbytes`, `weight_nbytes`, `utilization`, `host` (numbers),
-    `kind`, `block`, `intensity`, `dtype` (texts), `kernels`, `attributes`, `input_shapes`,
+    `kind`, `block`, `intensity`, `dtype` (texts), `kernels`, `works`, `attributes`, `input_shapes`,
     `output_shape` (JSON in a string) are read, of edges `nbytes` and `transfer`: in us, bytes and
     FLOP, with the meaning that they have in `Operator` and `Edge`. An empty text is no value. All
     other attributes are for pictures and are ignored.

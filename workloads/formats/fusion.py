@@ -5,8 +5,8 @@ launches. It follows what `workloads.models.network.Network` builds at granulari
 
 *   The kinds of `Network` ("conv", "linear", "matmul", "add", "batch_norm", "relu", ...), `output_shape` where
     known, and an operand that is a weight counted in `weight_nbytes` and read over no edge.
-*   What launches nothing (a reshape, a dropout in inference, a part of a tuple) without kernels, FLOP and bytes,
-    with ``time=0.0``.
+*   What launches nothing (a reshape, a dropout in inference, a part of a tuple) without works, kernels, FLOP and
+    bytes, with ``time=0.0``.
 *   One edge per tensor read. An edge of 0 bytes says that only a size was read.
 *   What the network returns read by an operator of kind "output", and what it is given written by one of kind
     "placeholder" (see `IO_KINDS`), or else a tensor that is both returned and read by one operator inside looks
@@ -19,8 +19,8 @@ from math import prod
 from typing import Final, NamedTuple
 
 from simsched.base.errors import GraphError
-from simsched.model.graph import DTYPE_NBYTES, Edge, Operator, OpGraph
-from workloads.costs import ACTIVATION_FLOPS
+from simsched.model.graph import DTYPE_NBYTES, Edge, Operator, OpGraph, Work
+from workloads.costs import ACTIVATION_FLOPS, nbytes_of
 
 IO_KINDS: Final = ("placeholder", "output")
 """Kinds of the vertices that stand for what a network is given and what it returns; `fuse` leaves them alone."""
@@ -33,15 +33,16 @@ _CHANNEL_AXIS: Final = {"conv": 1, "conv_transpose": 1}
 def fuse(graph: OpGraph, *, io: bool = True) -> OpGraph:
     """Return the graph with views left out and chains of operators that one kernel can do made one operator.
 
-    Views (no kernel, no FLOP, no bytes, time 0, read from at most one operator) go first: who reads a view reads
-    what the view reads, the same number of bytes. Then a convolution or matrix product takes in sums with a bias
+    Views (no work, no kernel, no FLOP, no bytes, time 0, read from at most one operator) go first: who reads a view
+    reads what the view reads, the same number of bytes. Then a convolution or matrix product takes in sums with a bias
     and batch normalisations that follow, and at last an activation, and a sum or product of elements an
     activation, as long as each intermediate tensor is read exactly once.
 
-    A unit has the name, place, kind, FLOP, kernels, intensity and attributes of its first operator, plus
+    A unit has the name, place, kind, FLOP, works, kernels, intensity and attributes of its first operator, plus
     ``attributes["activation"]``; the shape and format of its last; as bytes the inputs and weights of the first and
-    the output of the last. Sums and normalisations become one bias per channel, if there was none yet. Times,
-    where all have one, add up. Without `io`, the vertices of `IO_KINDS` go last, as `without_io` takes them out.
+    the output of the last. Sums and normalisations become one bias per channel, if there was none yet; no kernel of
+    its own adds it. Times, where all have one, add up. Without `io`, the vertices of `IO_KINDS` go last, as
+    `without_io` takes them out.
 
     Raises
     ------
@@ -132,7 +133,9 @@ def _without_views(rows: _Rows) -> _Rows:
 
 
 def _launches_nothing(op: Operator) -> bool:
-    return not op.kernels and op.time == 0.0 and not op.flops and not op.nbytes and op.kind not in IO_KINDS
+    return (
+        not (op.works or op.kernels) and op.time == 0.0 and not op.flops and not op.nbytes and op.kind not in IO_KINDS
+    )
 
 
 def _folded_chains(rows: _Rows) -> _Rows:
@@ -155,7 +158,7 @@ def _folded_chains(rows: _Rows) -> _Rows:
             unit, last = _folded(unit, follower), follower.name
             unit_of[last] = name
         unit_of[name] = name
-        units[name] = unit
+        units[name] = _without_bias_kernel(unit)
     return rows.kept(unit_of, units)
 
 
@@ -182,14 +185,31 @@ def _folded(unit: Operator, op: Operator) -> Operator:
         if "bias" in attributes:
             attributes["bias"] = True
     grown = (op.output_nbytes or 0.0) - (unit.output_nbytes or 0.0)  # of another format, perhaps
+    works = _resized(unit.works, weights, grown)
     return replace(
         unit,
-        nbytes=max(0.0, unit.nbytes + weights + grown),
+        nbytes=nbytes_of(works) if works else max(0.0, unit.nbytes + weights + grown),
+        works=works,
         weight_nbytes=unit.weight_nbytes + weights,
         time=None if unit.time is None or op.time is None else unit.time + op.time,
         attributes=attributes,
         output_shape=op.output_shape or unit.output_shape,
     )
+
+
+def _resized(works: tuple[Work, ...], weights: float, grown: float) -> tuple[Work, ...]:
+    """Return works with more parameters in the first, and an output of another size."""
+    if not works:
+        return ()
+    first = replace(works[0], weights=works[0].weights + weights)
+    *rest, last = (first, *works[1:])
+    return (*rest, replace(last, writes=max(0.0, last.writes + grown)))
+
+
+def _without_bias_kernel(op: Operator) -> Operator:
+    if not any(work.bias for work in op.works):
+        return op
+    return replace(op, works=tuple(replace(work, bias=False) for work in op.works))
 
 
 def _bias_nbytes(unit: Operator) -> float:

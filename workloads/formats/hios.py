@@ -37,18 +37,19 @@ from simsched.base.codec import Record
 from simsched.base.errors import FormatError, ScheduleError, shown
 from simsched.base.io import read_json
 from simsched.base.numeric import twice
-from simsched.model import Device, OpGraph, Placement, Schedule
+from simsched.model import OpGraph, Placement, Schedule
 from workloads.formats.ios_read import LARGEST, Block, GraphReader, Stages, stage_lists
+from workloads.retired import refusing_retired
 
 _LOWEST_RANK: Final = -3
 
 
+@refusing_retired
 def read_hios(
     path: str | os.PathLike[str],
     *,
     batch: int = 1,
     dtype: str = "fp32",
-    device: str | Device | None = None,
     on: Sequence[str] | None = None,
 ) -> Schedule:
     """Read a schedule of HIOS with its graph.
@@ -57,7 +58,7 @@ def read_hios(
     ----------
     path
         The file, JSON.
-    batch, dtype, device
+    batch, dtype
         What the file does not record; see `workloads.formats.ios.read_ios`.
     on
         Names of the devices, by rank, no two the same; by default "gpu0", "gpu1", ...
@@ -89,7 +90,7 @@ def read_hios(
     doubled = twice(on or ())
     if doubled is not None:
         raise ScheduleError(f"device {doubled!r} has two ranks; name each device once in `on`")
-    reader = GraphReader(read_json(path), str(path), batch, dtype, device, ranked=True)
+    reader = GraphReader(read_json(path), str(path), batch, dtype, ranked=True)
     queues: dict[int, list[Placement]] = {}
     for block in reader.blocks:
         ran: list[str] = []

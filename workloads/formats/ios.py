@@ -7,10 +7,10 @@ Inception v3 that stand beside it.
 Operators
     A schedule unit of the file is an operator here, under its name. An input is a sum of values, and
     several of them one behind the other: what adds and concatenates in front of an operator is part of
-    it, with a kernel of its own (`attributes["parts"]`, see `workloads.models.network.Network.unit`).
+    it, with a work of its own (`attributes["parts"]`, see `workloads.models.network.Network.unit`).
     An `identity` is of kind "concat" or "add" if that is all it does, and "identity" if it copies or does
     both; `element` is "add" or "mul", `activation` goes by the name of its function. A `sequential` is one
-    operator with the kernels of its nodes. The name that the file shows to people is kept as
+    operator with the works of its nodes. The name that the file shows to people is kept as
     `attributes["hint_name"]` if it differs: that of a convolution merged from several has all their names.
 
 Edges
@@ -29,13 +29,13 @@ import os
 
 from simsched.base.errors import FormatError
 from simsched.base.io import read_json
-from simsched.model import Device, OpGraph, Placement, Schedule
+from simsched.model import OpGraph, Placement, Schedule
 from workloads.formats.ios_read import Block, GraphReader, Stages, stage_lists
+from workloads.retired import refusing_retired
 
 
-def read_ios_graph(
-    path: str | os.PathLike[str], *, batch: int = 1, dtype: str = "fp32", device: str | Device | None = None
-) -> OpGraph:
+@refusing_retired
+def read_ios_graph(path: str | os.PathLike[str], *, batch: int = 1, dtype: str = "fp32") -> OpGraph:
     """Read the graph of a file of IOS, whether or not it holds stages.
 
     Parameters
@@ -46,8 +46,6 @@ def read_ios_graph(
         Images at a time; the file does not record it.
     dtype
         Number format of tensors and weights, which is not recorded either; IOS itself runs fp32.
-    device
-        Preset device whose launch rules the kernels follow, or None for portable ones (`workloads.costs`).
 
     Raises
     ------
@@ -64,22 +62,22 @@ def read_ios_graph(
     -----
     Fields that the format does not have are passed over. O(size of the file).
     """
-    return GraphReader(read_json(path), str(path), batch, dtype, device).graph
+    return GraphReader(read_json(path), str(path), batch, dtype).graph
 
 
+@refusing_retired
 def read_ios(
     path: str | os.PathLike[str],
     *,
     batch: int = 1,
     dtype: str = "fp32",
-    device: str | Device | None = None,
     on: str = "gpu0",
 ) -> OpGraph | Schedule:
     """Read what a file of IOS holds: a schedule with its graph, or the graph alone if no block has stages.
 
     Parameters
     ----------
-    path, batch, dtype, device
+    path, batch, dtype
         As for `read_ios_graph`.
     on
         Name of the device that everything is placed on.
@@ -103,7 +101,7 @@ def read_ios(
     other tools write such that do not. `Schedule.check` names the first that is broken, and
     `simulate` refuses it.
     """
-    reader = GraphReader(read_json(path), str(path), batch, dtype, device)
+    reader = GraphReader(read_json(path), str(path), batch, dtype)
     if all(block.stages is None for block in reader.blocks):
         return reader.graph
     rows: list[Placement] = []

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, NamedTuple
 from simsched.base.codec import Among, Range, Record
 from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.numeric import is_count
-from simsched.model import Device
 from workloads.checks import whole
 from workloads.models.network import Network, Tensor
 
@@ -53,7 +52,7 @@ class GraphReader:
         The decoded file.
     source
         How errors name it.
-    batch, dtype, device
+    batch, dtype
         What the file does not record; see `workloads.formats.ios.read_ios`.
     ranked
         Whether it is a file of HIOS, whose operators have a rank and whose values have seven entries.
@@ -68,15 +67,13 @@ class GraphReader:
         Rank of each operator, if `ranked`.
     """
 
-    def __init__(
-        self, data: Any, source: str, batch: int, dtype: str, device: str | Device | None, *, ranked: bool = False
-    ) -> None:
+    def __init__(self, data: Any, source: str, batch: int, dtype: str, *, ranked: bool = False) -> None:
         top = Record(data, source)
         self.ranks: dict[str, int] = {}
         self._source = source
         self._batch = whole(source, "batch", batch, most=LARGEST)
         self._ranked = ranked
-        self._net = Network(top.take("name", str), dtype, device=device)
+        self._net = Network(top.take("name", str), dtype)
         self._tensors: dict[str, Tensor] = {}
         enter = self._placeholder(top.take("input", dict))
         blocks: list[Block] = []

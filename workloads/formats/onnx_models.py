@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from simsched.base.errors import FormatError, MissingDependencyError
 from simsched.base.io import read_bytes
 from simsched.base.signals import without_collector
-from simsched.model import Device, Edge, Operator, OpGraph
+from simsched.model import Edge, Operator, OpGraph
 from workloads.checks import one_of
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import is_supported, operator_of
@@ -18,6 +18,7 @@ from workloads.formats.onnx_shapes import ShapeReader
 from workloads.formats.onnx_tensors import Formats, Step, plain
 from workloads.formats.reading import build
 from workloads.models.builder import GRANULARITIES
+from workloads.retired import refusing_retired
 
 if TYPE_CHECKING:
     import onnx
@@ -28,13 +29,13 @@ _MOST_KINDS_NAMED: Final = 12
 _MOST_NBYTES: Final = 2**31 - 1  # that protobuf reads; data in other files are not counted
 
 
+@refusing_retired
 def read_onnx(
     path: str | os.PathLike[str],
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     granularity: str = "unit",
     dtype: str | None = None,
-    device: str | Device | None = None,
 ) -> OpGraph:
     """Return the graph of an ONNX file, named as the file is without its suffix.
 
@@ -68,11 +69,10 @@ def read_onnx(
         model.ParseFromString(content)
     except DecodeError as error:
         raise FormatError(f"{path}: not an ONNX model, or cut off ({' '.join(str(error).split())})") from error
-    return from_onnx(
-        model, name=file.stem, source=str(path), shapes=shapes, granularity=granularity, dtype=dtype, device=device
-    )
+    return from_onnx(model, name=file.stem, source=str(path), shapes=shapes, granularity=granularity, dtype=dtype)
 
 
+@refusing_retired
 def from_onnx(
     model: "onnx.ModelProto",
     *,
@@ -81,7 +81,6 @@ def from_onnx(
     shapes: Mapping[str, Sequence[int]] | None = None,
     granularity: str = "unit",
     dtype: str | None = None,
-    device: str | Device | None = None,
 ) -> OpGraph:
     """Return the graph of an ONNX model.
 
@@ -101,8 +100,6 @@ def from_onnx(
         "operator" keeps single operators; "unit" makes units of them as `workloads.formats.fusion.fuse` does.
     dtype
         Counts all floating-point tensors and weights in this number format; None keeps the model's own.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
 
     Raises
     ------
@@ -114,14 +111,12 @@ def from_onnx(
         If granularity or number format is not known.
     MissingDependencyError
         If the package onnx is not installed.
-    UnknownNameError
-        If there is no such device.
 
     Notes
     -----
     Operators stand in the order of the model, under the names they have there, or else the name of their first
     output, or else their number; a name that stands there already gets ``#2``, ``#3`` and so on. Kinds, attributes,
-    costs and kernels are those of `workloads.models.network.Network`. What depends on constants and shapes only is
+    costs and works are those of `workloads.models.network.Network`. What depends on constants and shapes only is
     no operator. Reading a tensor that another operator writes makes one edge, each time it is read. An operator with
     several outputs has the shape of the first, a split that of the whole.
 
@@ -138,7 +133,7 @@ def from_onnx(
     """
     _require_onnx()
     one_of(source, "granularity", granularity, GRANULARITIES)
-    formats = Formats(dtype, device)
+    formats = Formats(dtype)
     try:
         _check_version(model, source)
         with without_collector():  # of 10,000 nodes all objects stay

@@ -9,13 +9,14 @@ Format
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
-from simsched.model.graph import Operator
-from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Cost, Costs, keyed, launched
+from simsched.model.graph import Operator, Work
+from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
 from workloads.formats.onnx_products import PRODUCTS, sliding
 from workloads.formats.onnx_tensors import Step, Tensor
 
@@ -28,17 +29,22 @@ _FLOPS: Final[Mapping[str, int]] = keyed(
     {
         0: "ConstantOfShape EyeLike OneHot Range Where",
         1: """
-            Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil CumProd CumSum Div Equal Floor Greater
+            Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Div Equal Floor Greater
             GreaterOrEqual IsInf IsNaN Less LessOrEqual Mod Mul Neg Not Or Reciprocal Round Sign Sub Xor
         """,
-        2: "BatchNormalization Clip DequantizeLinear QuantizeLinear Shrink Softsign ThresholdedRelu",
+        2: "Clip DequantizeLinear QuantizeLinear Shrink Softsign ThresholdedRelu",
         4: "Acos Acosh Asin Asinh Atan Atanh Cos Cosh DynamicQuantizeLinear Erf Exp Log Pow Sin Sinh Sqrt Tan",
         6: "Celu RotaryEmbedding",
         10: "LRN",
     }
 )
+_TRANSCENDENTAL: Final = (
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Erf", "Exp", "Log", "Pow",
+    "RotaryEmbedding", "Sin", "Sinh", "Softsign", "Sqrt", "Tan",
+)  # fmt: skip
 _NARY: Final = ("Max", "Mean", "Min", "Sum")  # these take one FLOP less than they have inputs, but at least one
 _READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # of other copies only what is written is read
+_PERMUTING: Final = ("DepthToSpace", "ReverseSequence", "SpaceToDepth", "Transpose")
 _RESIZE_FLOPS: Final = {"linear": 8, "cubic": 32}
 _NAMES: Final = {
     "Sum": "add", "Swish": "silu", "BatchNormalization": "batch_norm", "InstanceNormalization": "instance_norm",
@@ -75,17 +81,20 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     weights = (x for x in step.given if x.constant and x.shape)
     weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
     reads = step.read if cost.reads is None else cost.reads
-    nbytes = step.nbytes(*reads, *step.written) + weight_nbytes if cost.nbytes is None else cost.nbytes
-    kernels = launched(f"operator {name!r}", *cost.kernels, cost.work.kernel)
+    works = cost.works
+    if not cost.is_counted:
+        works = counted(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
+    # of an operator that is not supported at least the bytes may be known
+    nbytes = nbytes_of(works) if supported or works else step.nbytes(*reads, *step.written) + weight_nbytes
     operator = Operator(
         name,
         kind=cost.kind,
-        flops=cost.work.flops,
+        flops=cost.flops,
         nbytes=nbytes,
         weight_nbytes=weight_nbytes,
-        time=0.0 if supported and not (kernels or cost.work.flops or nbytes) else None,
-        kernels=kernels,
-        intensity=costs.intensity(computes, cost.work.flops, nbytes),
+        time=0.0 if supported and not works else None,
+        works=works,
+        intensity=intensity(computes),
         dtype=costs.dtype,
         attributes=cost.attributes,
         input_shapes=tuple(x.shape for x in reads if x.shape is not None),
@@ -107,19 +116,27 @@ def _unsupported(step: Step) -> Cost:
     kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
-        return Cost(kind, NOTHING)
-    return Cost(kind, step.formats.costs(sized.elem).elementwise(sized.shape))
+        return Cost(kind)
+    return Cost(kind, (step.formats.costs(sized.elem).elementwise(sized.shape),))
 
 
 def _elementwise(step: Step, costs: Costs) -> Cost:
-    kind = kind_of(step.op_type)
-    if step.op_type in _NARY:
-        flops = max(1, len(step.inputs) - 1)
+    kind, shape = kind_of(step.op_type), step.shape_out()
+    if kind in ACTIVATION_FLOPS:
+        work = costs.activation(kind, shape)
     else:
-        flops = _FLOPS[step.op_type] if step.op_type in _FLOPS else ACTIVATION_FLOPS[kind]
+        flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else _FLOPS[step.op_type]
+        rule = "activation" if step.op_type in _TRANSCENDENTAL else "map"
+        work = costs.elementwise(shape, flops=flops, rule=rule)
+    if any(x.shape is not None and prod(x.shape) not in (1, prod(shape)) for x in step.inputs if x is not None):
+        work = replace(work, rule="channels")
     if step.op_type == "Clip" and _bounds(step) == (0.0, 6.0):
         kind = "relu6"
-    return Cost(kind, costs.elementwise(step.shape_out(), flops=flops))
+    return Cost(kind, (work,))
+
+
+def _batch_norm(step: Step, costs: Costs) -> Cost:
+    return Cost("batch_norm", (costs.batch_norm(step.shape_out()),))
 
 
 def _bounds(step: Step) -> tuple[Any, Any]:
@@ -142,9 +159,9 @@ def _rows(step: Step, costs: Costs) -> Cost:
     else:
         axis = step.axis(-1, len(shape))
         n_rows = prod(shape) // prod(shape[axis : axis + 1])
-    work = costs.rows((n_rows, -(-prod(shape) // n_rows)))
-    kind = kind_of(op_type)
-    return Cost(kind, work._replace(flops=float(prod(shape) * ROW_FLOPS[kind])))
+    kind, length = kind_of(op_type), -(-prod(shape) // n_rows)
+    work = costs.rows(kind, n_rows, length)
+    return Cost(kind, (replace(work, flops=float(prod(shape) * ROW_FLOPS[kind])),))
 
 
 def _pool(step: Step, costs: Costs) -> Cost:
@@ -153,43 +170,100 @@ def _pool(step: Step, costs: Costs) -> Cost:
     attributes = {"pool": pool} | sliding(step, window, image, shape[2:])
     if step.attributes.get("ceil_mode"):
         attributes["ceil_mode"] = True
-    return Cost("pool", costs.pool(shape, window), attributes)
+    work = (costs.global_pool if pool.startswith("global") else costs.pool)(shape, window)
+    return Cost("pool", (work,), attributes)
 
 
 def _concat(step: Step, costs: Costs) -> Cost:
     shape = step.shape_out()
-    return Cost("concat", costs.elementwise(shape), {"axis": step.axis(1, len(shape))})
+    return Cost("concat", (costs.elementwise(shape, rule="copy"),), {"axis": step.axis(1, len(shape))})
 
 
 def _reduce(step: Step, costs: Costs) -> Cost:
-    """Reduce: one FLOP per element of the input, one thread per element of the output."""
-    work = costs.elementwise(step.shape_out())._replace(flops=float(prod(step.shape_in(0))))
-    return Cost(kind_of(step.op_type), work, weight_nbytes=0.0)
+    """Reduce: one FLOP per element of the input."""
+    n_read, n_outputs = prod(step.shape_in(0)), prod(step.shape_out())
+    rule = "argmax" if step.op_type.startswith("Arg") else "sum"
+    work = costs.reduction(n_outputs, -(-n_read // max(1, n_outputs)), flops=float(n_read), rule=rule)
+    return Cost(kind_of(step.op_type), (work,), weight_nbytes=0.0)
+
+
+def _scan(step: Step, costs: Costs) -> Cost:
+    """Go along an axis: a row for each position of the other axes."""
+    shape, axis = step.shape_out(), step.input(1)
+    numbers = None if axis is None else axis.numbers()
+    length = shape[int(numbers.ravel()[0])] if numbers is not None and numbers.size == 1 else shape[-1]
+    n = prod(shape)
+    return Cost(kind_of(step.op_type), (costs.rows("layer_norm", n // length, length, flops=float(n)),))
 
 
 def _resize(step: Step, costs: Costs) -> Cost:
     flops = _RESIZE_FLOPS.get(step.attributes.get("mode", "nearest"), 0)
-    return Cost("resize", costs.elementwise(step.shape_out(), flops=flops), weight_nbytes=0.0)
+    return Cost("resize", (costs.elementwise(step.shape_out(), flops=flops, rule="upsample"),), weight_nbytes=0.0)
 
 
 def _copy(step: Step, costs: Costs) -> Cost:
     """Move data: what is written is read, and no more; where, and which part, are numbers and not weights."""
     if _leaves_all_in_place(step):
         return _view(step, costs)
-    source, index, written = step.given[0], step.input(1), step.nbytes(*step.written)
-    if step.op_type in _READ_WHOLE:
-        read = step.nbytes(source)
-    else:
-        read = written if source.constant else min(written, step.nbytes(source))
-    if step.op_type.startswith("Gather") and index is not None and not index.constant:
-        read += step.nbytes(index)
-    kind, attributes = kind_of(step.op_type), dict[str, Any]()
-    if step.op_type == "Gather" and source.constant and len(step.shape_in(0)) == 2 and step.axis(0, 2) == 0:
-        kind, attributes = "embedding", dict(zip(("rows", "features"), step.shape_in(0), strict=True))
+    written = step.nbytes(*step.written)
+    read = step.nbytes(step.given[0]) if step.op_type in _READ_WHOLE else _part_read(step, written)
+    rule = "permute" if step.op_type in _PERMUTING else "copy"
+    return _moving(step, costs.elementwise(step.shape_out(), rule=rule), read, written)
+
+
+def _part_read(step: Step, written: float) -> float:
+    """Return the bytes that a move reads: as many as it writes, unless it has fewer to read."""
+    source = step.given[0]
+    return written if source.constant else min(written, step.nbytes(source))
+
+
+def _moving(step: Step, work: Work, read: float, written: float, kind: str = "", **attributes: Any) -> Cost:
+    """Return the cost of a move of so many bytes, of which those of a constant are weights that stay on the device."""
+    source = step.given[0]
     if len(step.written) > 1:
         attributes["output_shapes"] = [out.shape for out in step.written]
-    weights = step.nbytes(source) if source.constant else 0.0
-    return Cost(kind, costs.elementwise(step.shape_out()), attributes, read + written, weights)
+    kept = step.nbytes(source) if source.constant else 0.0
+    moved = replace(work, reads=read, writes=written)
+    return Cost(kind or kind_of(step.op_type), (moved,), attributes, True, kept)
+
+
+def _gather(step: Step, costs: Costs) -> Cost:
+    """Read rows, or single elements, that indices number: these and no others."""
+    x, shape, numbers = step.shape_in(0), step.shape_out(), step.input(1)
+    numbered = () if numbers is None or numbers.shape is None else numbers.shape
+    kind, attributes = "", dict[str, Any]()
+    if step.op_type == "Gather":
+        axis = step.axis(0, len(x))
+        length = prod(x[axis + 1 :])
+        if step.given[0].constant and len(x) == 2 and axis == 0:
+            kind, attributes = "embedding", dict(zip(("rows", "features"), x, strict=True))
+    elif step.op_type == "GatherND" and numbered:
+        length = prod(x[step.attributes.get("batch_dims", 0) + numbered[-1] :])
+    else:
+        length = 1
+    written = step.nbytes(*step.written)
+    read = _part_read(step, written)
+    if numbers is not None and not numbers.constant:
+        read += step.nbytes(numbers)
+    return _moving(step, costs.moved_rows(prod(shape) // max(1, length), length), read, written, kind, **attributes)
+
+
+def _scatter(step: Step, costs: Costs) -> Cost:
+    """Write rows, or single elements, in place: what is not written is not read."""
+    x, updates = step.shape_in(0), step.input(1 if step.op_type == "TensorScatter" else 2)
+    numbers = step.input(2 if step.op_type == "TensorScatter" else 1)
+    if updates is None or updates.shape is None:
+        return _moving(step, costs.elementwise(x, rule="copy"), step.nbytes(step.given[0]), step.nbytes(*step.written))
+    length = 1
+    if step.op_type == "ScatterND" and numbers is not None and numbers.shape:
+        length = prod(x[numbers.shape[-1] :])
+    elif step.op_type == "TensorScatter":
+        length = x[-1]
+    touched = step.nbytes(updates)
+    read = touched + (0.0 if numbers is None or numbers.constant else step.nbytes(numbers))
+    adds = step.attributes.get("reduction", "none") != "none"
+    work = costs.moved_rows(prod(updates.shape) // max(1, length), length)
+    return _moving(step, work, read + (touched if adds else 0.0), touched)
 
 
 def _leaves_all_in_place(step: Step) -> bool:
@@ -209,7 +283,8 @@ def _view(step: Step, _costs: Costs) -> Cost:
     source = step.given[0]
     kind = step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view"
     reads = tuple(x for x in step.read if x is source or source.constant)
-    return Cost(kind, NOTHING, {}, 0.0, step.nbytes(source) if source.constant else 0.0, reads)
+    kept = step.nbytes(source) if source.constant else 0.0
+    return Cost(kind, weight_nbytes=kept, reads=reads)
 
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
@@ -221,9 +296,13 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
                 Elu Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Sigmoid Softplus Swish Tanh
             """,
             _copy: """
-                Cast CastLike CenterCropPad Compress DepthToSpace Expand Gather GatherElements GatherND Pad
-                ReverseSequence ScatterElements ScatterND Slice SpaceToDepth Split TensorScatter Tile Transpose Trilu
+                Cast CastLike CenterCropPad Compress DepthToSpace Expand Pad ReverseSequence Slice SpaceToDepth Split
+                Tile Transpose Trilu
             """,
+            _gather: "Gather GatherElements GatherND",
+            _scatter: "ScatterElements ScatterND TensorScatter",
+            _batch_norm: "BatchNormalization",
+            _scan: "CumProd CumSum",
             _rows: """
                 GroupNormalization Hardmax InstanceNormalization LayerNormalization LogSoftmax LpNormalization
                 MeanVarianceNormalization RMSNormalization Softmax

@@ -1,16 +1,18 @@
-"""Convolutions, matrix products, attention and recurrent layers of ONNX: shapes to work."""
+"""Convolutions, matrix products, attention and recurrent layers of ONNX: shapes to works."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import FormatError
-from workloads.costs import Cost, Costs, Work, make_kernel
+from workloads.costs import GATES, Cost, Costs, conv_layout
 from workloads.formats.onnx_tensors import Shape, Step
 
-_GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_RECURRENT: Final = ("LSTM", "GRU", "RNN")
 _WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand stands behind scales and zeros
+_BIAS_AT: Final = {"QLinearConv": 8, "DeformConv": 3, "ConvInteger": 4}
 
 
 def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str, Any]:
@@ -47,10 +49,13 @@ def _conv(step: Step, costs: Costs) -> Cost:
     if groups < 1 or w[0] % groups or (read, made) != (x[1], shape[1]):
         raise FormatError(f"{step.where}: weights of shape {w} in {groups} groups do not fit {x[1]} channels")
     attributes = sliding(step, w[2:], x[2:], shape[2:]) | {"groups": groups, "out_channels": made}
+    bias = step.input(_BIAS_AT.get(step.op_type, 2)) is not None
     if transposed:
-        return Cost("conv_transpose", costs.conv_transpose(shape, x, w, groups=groups), attributes)
-    kind = "deform_conv" if step.op_type == "DeformConv" else "conv"
-    return Cost(kind, costs.conv(shape, x[1], w[2:], groups=groups), attributes)
+        work = costs.conv_transpose(shape, x, w, groups=groups, bias=bias, adds_bias=bias)
+        return Cost("conv_transpose", (work,), attributes)
+    layout = conv_layout(attributes["stride"], attributes["padding"], attributes.get("dilation", 1))
+    work = costs.conv(shape, x, w[2:], groups=groups, bias=bias, adds_bias=bias, layout=layout)
+    return Cost("deform_conv" if step.op_type == "DeformConv" else "conv", (work,), attributes)
 
 
 def _gemm(step: Step, costs: Costs) -> Cost:
@@ -71,8 +76,9 @@ def _matmul(step: Step, costs: Costs) -> Cost:
 def _matrices(step: Step, costs: Costs, batch: int, m: int, k: int, n: int, bias: bool) -> Cost:
     second = step.input(_WEIGHTS_AT.get(step.op_type, 1))
     if second is not None and second.constant and batch == 1:
-        return Cost("linear", costs.linear(m, k, n), {"in_features": k, "out_features": n, "bias": bias})
-    return Cost("matmul", costs.matmul(batch, m, k, n))
+        attributes = {"in_features": k, "out_features": n, "bias": bias}
+        return Cost("linear", (costs.linear(m, k, n, bias=bias, adds_bias=bias),), attributes)
+    return Cost("matmul", (costs.matmul(batch, m, k, n),))
 
 
 def _einsum(step: Step, costs: Costs) -> Cost:
@@ -97,15 +103,8 @@ def _einsum(step: Step, costs: Costs) -> Cost:
 
     if len(operands) != 2:
         flops = 2.0 * (len(operands) - 1) * prod(sizes.values())
-        return Cost("einsum", costs.elementwise(step.shape_out())._replace(flops=flops))
-    stack = rows = inner = columns = 1
-    for letter, n in sizes.items():
-        of_first, of_second = (letter in letters for letters in operands)
-        if of_first and of_second:
-            stack, inner = (stack * n, inner) if letter in output else (stack, inner * n)
-        else:
-            rows, columns = (rows * n, columns) if of_first else (rows, columns * n)
-    return Cost("matmul", costs.matmul(stack, rows, inner, columns), {"equation": equation})
+        return Cost("einsum", (replace(costs.elementwise(step.shape_out()), flops=flops),))
+    return Cost("matmul", (costs.contraction(operands[0], operands[1], output, sizes),), {"equation": equation})
 
 
 def _letters(step: Step, term: str, shape: Shape) -> tuple[str, ...]:
@@ -118,7 +117,7 @@ def _letters(step: Step, term: str, shape: Shape) -> tuple[str, ...]:
 
 
 def _attention(step: Step, costs: Costs) -> Cost:
-    """Scaled dot-product attention in one kernel: two products and a softmax of 5 FLOP between them."""
+    """Scaled dot-product attention in one work: two products and a softmax of 5 FLOP between them."""
     q, k, v = (step.shape_in(i) for i in range(3))
     if len(q) == 3:
         heads, kv_heads = step.attributes["q_num_heads"], step.attributes["kv_num_heads"]
@@ -131,40 +130,27 @@ def _attention(step: Step, costs: Costs) -> Cost:
     past = step.input(4)
     if past is not None and past.shape is not None:
         keys += past.shape[2]
-    scores = q[0] * heads * length * keys
-    kernel = costs.matmul(q[0] * heads, length, width, value_width).kernel
-    flops = 2.0 * scores * (width + value_width) + 5.0 * scores
-    return Cost("attention", Work(flops, 0, kernel), {"heads": heads})
+    work = costs.attention(q[0] * heads, length, keys, width, value_width)
+    return Cost("attention", (work,), {"heads": heads})
 
 
 def _recurrent(step: Step, costs: Costs) -> Cost:
-    """Go over a sequence: the products with the inputs at once, then those with the states.
-
-    The steps of the sequence stand for one kernel, whose grid is that of a step.
-    """
+    """Go over a sequence: the products with the inputs at once, then a chain of steps."""
     x, w, r = (step.shape_in(i) for i in range(3))
-    directions, gates, features = w
+    kind = step.op_type.lower()
+    directions, features = w[0], w[2]
     hidden = r[2]
-    if w != (r[0], _GATES[step.op_type] * hidden, x[2]):
+    if w != (r[0], GATES[kind] * hidden, x[2]):
         raise FormatError(f"{step.where}: weights of shapes {w} and {r} do not fit {x[2]} features")
-    batch = x[0] if step.attributes.get("layout", 0) else x[1]
-    inputs = costs.linear(x[0] * x[1], features, directions * gates)
-    states = costs.matmul(directions, batch, hidden, gates)
-    flops = inputs.flops + 2.0 * x[0] * x[1] * directions * gates * hidden
-    share = inputs.flops / flops
-    kernels = [
-        make_kernel(one.blocks, one.threads, one.registers, one.shared_memory, part)
-        for one, part in ((inputs.kernel, share), (states.kernel, 1.0 - share))
-        if one is not None
-    ]
-    attributes = {"hidden": hidden, "directions": directions}
-    return Cost(step.op_type.lower(), Work(flops, 0, None), attributes, kernels=tuple(kernels))
+    n_steps, batch = (x[1], x[0]) if step.attributes.get("layout", 0) else x[:2]
+    work = costs.recurrence(kind, n_steps, batch, features, hidden, directions=directions)
+    return Cost(kind, (work,), {"hidden": hidden, "directions": directions})
 
 
 PRODUCTS: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
     dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"), _conv)
     | dict.fromkeys(("MatMul", "MatMulInteger", "QLinearMatMul"), _matmul)
-    | dict.fromkeys(_GATES, _recurrent)
+    | dict.fromkeys(_RECURRENT, _recurrent)
     | {"Gemm": _gemm, "Einsum": _einsum, "Attention": _attention}
 )
 """Rules by ONNX's name."""

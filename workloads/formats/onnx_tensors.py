@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import FormatError, shown
-from simsched.model import DTYPE_NBYTES, Device
+from simsched.model import DTYPE_NBYTES
 from workloads.costs import Costs
 
 if TYPE_CHECKING:
@@ -77,12 +77,10 @@ class Formats:
     ----------
     dtype
         Counts all floating-point tensors in this number format; None for those of the model.
-    device
-        As for `Costs`.
     """
 
-    def __init__(self, dtype: str | None, device: str | Device | None) -> None:
-        self._costs = Costs(dtype or "fp32", device)
+    def __init__(self, dtype: str | None) -> None:
+        self._costs = Costs(dtype or "fp32")
         self._dtype = dtype
 
     def costs(self, elem: int) -> Costs:

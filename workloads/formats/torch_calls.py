@@ -21,8 +21,7 @@ class Operand(NamedTuple):
     shape: Shape
     width: int  # bytes per element
     dtype: str | None
-    n_stored: int  # elements in memory: an axis along which a tensor is expanded repeats them
-    contiguous: bool
+    strides: Shape  # elements from one to the next along each axis; 0 where an expanded tensor repeats them
     is_weight: bool
 
     @property
@@ -31,9 +30,33 @@ class Operand(NamedTuple):
         return prod(self.shape)
 
     @property
+    def n_stored(self) -> int:
+        """How many of them are in memory."""
+        return prod(size for size, step in zip(self.shape, self.strides, strict=True) if step)
+
+    @property
     def nbytes(self) -> float:
         """Its bytes in memory."""
         return float(self.n_stored * self.width)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether its elements lie one after the other."""
+        return self._is_dense(range(len(self.shape)))
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether its elements lie one after the other, those of axis 1 innermost, and would not otherwise."""
+        rank = len(self.shape)
+        return rank > 3 and not self.contiguous and self._is_dense((0, *range(2, rank), 1))
+
+    def _is_dense(self, axes: Sequence[int]) -> bool:
+        expected = 1
+        for axis in reversed(axes):
+            if self.shape[axis] != 1 and self.strides[axis] != expected:
+                return False
+            expected *= self.shape[axis]
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +67,7 @@ class Call:
     operands: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    in_place: bool = False  # whether it writes to its first operand
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -81,6 +105,7 @@ _SAME: Final = keyed(
         "instancenorm": "instancenorm1d instancenorm2d instancenorm3d", "cat": "concat concatenate",
         "relu6": "hardtanh", "silu": "swish", "rnn": "rnntanh rnnrelu", "softmax": "softmax2d",
         "view": "unsafeview reshapealias", "to": "tocopy", "interpolate": "upsample",
+        "embeddingbag": "embeddingbagforwardonly", "gather": "takealongdim", "indexput": "indexputimpl unsafeindexput",
     }
 )  # fmt: skip
 
@@ -110,7 +135,11 @@ _PARAMETERS: Final = keyed(
         "input normalized_shape": "layernorm rmsnorm",
         "equation": "einsum",
         "input weight bias": "linear",
-        "input weight": "embedding",
+        "input weight": "embedding embeddingbag",
+        "input dim index source": "indexcopy indexadd",
+        "input dim index src": "scatter scatteradd",
+        "input dim index": "indexselect gather",
+        "input indices values accumulate": "indexput",
         "input running_mean running_var weight bias": "batchnorm",
         "query key value": "scaleddotproductattention",
         "input other": "matmul",
@@ -146,13 +175,21 @@ MOVES: Final = _words(
     """
     clone copy to type typeas float half bfloat16 double int long bool repeat tile repeatinterleave flip rot90 roll
     pad constantpadnd constantpad1d constantpad2d constantpad3d zeropad1d zeropad2d zeropad3d reflectionpad1d
-    reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d replicationpad3d gather indexselect index
-    take scatter scatteradd indexput maskedfill maskedscatter where tril triu slicescatter selectscatter
-    pixelshuffle pixelunshuffle channelshuffle interpolate upsamplenearest1d upsamplenearest2d
+    reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d replicationpad3d maskedscatter slicescatter
+    selectscatter pixelshuffle pixelunshuffle channelshuffle interpolate upsamplenearest1d upsamplenearest2d
     upsamplenearest3d upsamplebilinear2d upsamplebicubic2d im2col unfold col2im fold topk sort argsort onehot
     """
 )
 """Operations that move elements and compute nothing."""
+
+CHOICES: Final = _words("where maskedfill tril triu")
+"""Operations of no FLOP that read all their tensors."""
+
+PICKS: Final = _words("index indexselect gather take")
+"""Operations that read elements or rows of a tensor that another one numbers."""
+
+PUTS: Final = _words("indexput indexcopy indexadd indexfill scatter scatteradd")
+"""Operations that write elements or rows of a tensor that another one numbers."""
 
 FILLS: Final = _words(
     """
@@ -172,6 +209,14 @@ ELEMENTWISE: Final = _words(
     """
 )
 """Operations of one FLOP per element of output."""
+
+TRANSCENDENTAL: Final = _words(
+    """
+    pow exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh erf erfc logsigmoid
+    tanhshrink celu sigmoidcrossentropy
+    """
+)
+"""Those of them that take more than an addition does."""
 
 REDUCTIONS: Final = _words(
     """

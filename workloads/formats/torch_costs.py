@@ -1,16 +1,33 @@
-"""What a call of PyTorch costs: kind, work and attributes, as `workloads.models.network.Network` has them."""
+"""What a call of PyTorch costs: kind, works and attributes, as `workloads.models.network.Network` has them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
-from workloads.costs import ACTIVATION_FLOPS, NOTHING, ROW_FLOPS, Cost, Costs, Work, keyed
-from workloads.formats.torch_calls import COPIED_IF_SCATTERED, ELEMENTWISE, FILLS, MOVES, REDUCTIONS, VIEWS, Call, Shape
+from simsched.model.graph import Work
+from workloads.costs import ACTIVATION_FLOPS, GATES, Cost, Costs, conv_layout, keyed
+from workloads.formats.torch_calls import (
+    CHOICES,
+    COPIED_IF_SCATTERED,
+    ELEMENTWISE,
+    FILLS,
+    MOVES,
+    PICKS,
+    PUTS,
+    REDUCTIONS,
+    TRANSCENDENTAL,
+    VIEWS,
+    Call,
+    Operand,
+    Shape,
+)
 
-_FLOPS: Final = {"batch_norm": 2, **ACTIVATION_FLOPS}
-_KINDS: Final = {kind.replace("_", ""): kind for kind in _FLOPS}
+_KINDS: Final = {kind.replace("_", ""): kind for kind in ACTIVATION_FLOPS}
 _CASTS: Final = ("to", "type", "typeas", "float", "half", "bfloat16", "double")
+_PERMUTING: Final = (*COPIED_IF_SCATTERED, "pixelshuffle", "pixelunshuffle", "channelshuffle", "im2col", "unfold")
+_SCANS: Final = ("cumsum", "cumprod", "normalize")
 
 
 def cost_of(call: Call, costs: Costs) -> Cost | None:
@@ -21,42 +38,125 @@ def cost_of(call: Call, costs: Costs) -> Cost | None:
 
 def unknown(call: Call, costs: Costs) -> Cost:
     """Return the cost of an operation that is not known: all its bytes and no FLOP."""
-    return Cost(call.key, costs.elementwise(call.output.shape))
+    return Cost(call.key, (costs.elementwise(call.output.shape),))
 
 
 def _view(call: Call, costs: Costs) -> Cost:
     """Launch nothing, unless elements that do not lie one after the other have to be moved."""
-    if call.key in COPIED_IF_SCATTERED and call.operands and not call.operands[0].contiguous:
-        return _move(call, costs)
-    return Cost("dropout" if "drop" in call.key else call.key, NOTHING, nbytes=0.0)
+    if call.operands:
+        read, out = call.operands[0], call.output
+        scattered = call.key in COPIED_IF_SCATTERED and not read.contiguous
+        if read.strides != out.strides if call.key == "contiguous" else scattered:
+            return _move(call, costs)
+    return Cost("dropout" if "drop" in call.key else call.key)
 
 
 def _move(call: Call, costs: Costs) -> Cost:
-    """Make a copy, which reads what it writes; a cast to the format there is already is none."""
+    """Make a copy, which reads no more than it writes; a cast to what is there already is none."""
     read, out = call.operands[0] if call.operands else call.output, call.output
-    if call.key in _CASTS and read.dtype == out.dtype:
-        return Cost("view", NOTHING, nbytes=0.0)
-    indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None)
-    nbytes = float(out.n * read.width) + out.nbytes + indices
+    if call.in_place and len(call.operands) > 1:
+        read = call.operands[1]  # `copy_` writes to the first
+    if call.key in _CASTS and (read.dtype, read.strides) == (out.dtype, out.strides):
+        return Cost("view")
+    indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None and x is not read)
+    rule = "permute" if call.key in _PERMUTING or (read.n == out.n and read.strides != out.strides) else "copy"
+    if call.key.startswith("upsample") or call.key == "interpolate":
+        rule = "upsample"
+    work = replace(
+        costs.elementwise(out.shape, rule=rule),
+        reads=float(min(out.n, read.n_stored) * read.width) + indices, writes=out.nbytes,
+    )  # fmt: skip
     kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key
-    return Cost(kind, costs.elementwise(out.shape), nbytes=nbytes)
+    return Cost(kind, (work,), is_counted=True)
+
+
+def _pick(call: Call, costs: Costs) -> Cost:
+    """Read rows, or single elements, that indices number: these and no others."""
+    out, indices = call.output, _indices(call)
+    n = out.n if call.key in ("gather", "take") else _broadcast(indices)
+    length = out.n // n if n and out.n % n == 0 else 1
+    work = costs.moved_rows(out.n // length, length)
+    return Cost(call.key, (replace(work, reads=out.nbytes + _nbytes(indices), writes=out.nbytes),), is_counted=True)
+
+
+def _put(call: Call, costs: Costs) -> Cost:
+    """Write rows, or single elements, that indices number; unless in place to a copy of all."""
+    target, indices = call.operands[0], _indices(call)
+    values = [x for x in call.operands[1:] if x.dtype is not None]
+    n, length = _broadcast(indices), 1
+    if call.key == "indexput":
+        numbered = call.settings.get("indices")
+        axes = len(numbered) if isinstance(numbered, list | tuple) else 1
+        length = prod(target.shape[axes:])
+    elif call.key.startswith("index"):
+        axis = call.settings.get("dim", 0)
+        length = target.n // target.shape[axis] if isinstance(axis, int) else 1
+    written = float(n * length * target.width)
+    adds = "add" in call.key or call.settings.get("accumulate") is True
+    touched = replace(
+        costs.moved_rows(n, max(1, length)), flops=float(n * length) if adds else 0.0,
+        reads=_nbytes(values) + _nbytes(indices) + (written if adds else 0.0), writes=written,
+    )  # fmt: skip
+    if call.in_place:
+        return Cost(call.key, (touched,), is_counted=True)
+    whole = replace(costs.elementwise(target.shape, rule="copy"), reads=target.nbytes, writes=call.output.nbytes)
+    return Cost(call.key, (whole, touched), is_counted=True)
+
+
+def _indices(call: Call) -> list[Operand]:
+    return [x for x in call.operands[1:] if x.dtype is None]
+
+
+def _nbytes(operands: Sequence[Operand]) -> float:
+    return sum((x.nbytes for x in operands), 0.0)
+
+
+def _broadcast(operands: Sequence[Operand]) -> int:
+    """Return how many elements tensors have that are brought to one shape."""
+    rank = max((len(x.shape) for x in operands), default=0)
+    shapes = [(1,) * (rank - len(x.shape)) + x.shape for x in operands]
+    return prod(max(sizes) for sizes in zip(*shapes, strict=True))
 
 
 def _fill(call: Call, costs: Costs) -> Cost:
-    return Cost("fill", costs.elementwise(call.output.shape), nbytes=call.output.nbytes)
+    work = replace(costs.elementwise(call.output.shape), writes=call.output.nbytes)
+    return Cost("fill", (work,), is_counted=True)
 
 
 def _elementwise(call: Call, costs: Costs) -> Cost:
-    kind = _KINDS.get(call.key, call.key)
-    return Cost(kind, costs.elementwise(call.output.shape, flops=_FLOPS.get(kind, 1)))
+    kind, out = _KINDS.get(call.key, call.key), call.output
+    if kind in ACTIVATION_FLOPS:
+        work = costs.activation(kind, out.shape)
+    else:
+        flops = 0 if call.key in CHOICES else 1
+        work = costs.elementwise(out.shape, flops=flops, rule="activation" if call.key in TRANSCENDENTAL else "map")
+    if any(_needs_arithmetic(x, out) for x in call.operands):
+        work = replace(work, rule="channels")
+    return Cost(kind, (work,))
+
+
+def _needs_arithmetic(x: Operand, out: Operand) -> bool:
+    """Say whether an input lies otherwise than the output, so that a kernel works out where each element is."""
+    return x.n not in (1, out.n) or (x.n > 1 and x.contiguous != out.contiguous)
+
+
+def _batch_norm(call: Call, costs: Costs) -> Cost:
+    return Cost("batch_norm", (costs.batch_norm(call.output.shape),))
 
 
 def _reduce(call: Call, costs: Costs) -> Cost:
     """Make one FLOP of each element that is read; the maximum of two tensors is no reduction."""
     if call.key in ELEMENTWISE and len(call.operands) != 1:
         return _elementwise(call, costs)
-    work = costs.elementwise(call.output.shape)
-    return Cost("reduce", work._replace(flops=float(call.operands[0].n)), {"reduction": call.key})
+    read, out = call.operands[0], call.output
+    attributes = {"reduction": call.key}
+    if call.key in _SCANS:
+        axis = call.settings.get("dim", call.settings.get("argument 1", -1))
+        length = read.shape[axis] if isinstance(axis, int) and -len(read.shape) <= axis < len(read.shape) else 1
+        return Cost("reduce", (costs.rows("layer_norm", out.n // length, length, flops=float(read.n)),), attributes)
+    picks = call.key.startswith("arg") or len(call.outputs) > 1
+    work = costs.reduction(out.n, -(-read.n // out.n), flops=float(read.n), rule="argmax" if picks else "sum")
+    return Cost("reduce", (work,), attributes)
 
 
 def _conv(call: Call, costs: Costs) -> Cost | None:
@@ -76,10 +176,17 @@ def _conv(call: Call, costs: Costs) -> Cost | None:
     dilation = _per_axis(settings.get("dilation", 1), n_axes)
     if dilation != (1,) * n_axes:
         attributes["dilation"] = dilation
+    layout = conv_layout(attributes["stride"], attributes["padding"], dilation)
+    if x.channels_last or weight.channels_last:
+        layout = "channels_last"
     if call.key.startswith("convtranspose") or settings.get("transposed") is True:
-        work = costs.conv_transpose(output, image, weight.shape, groups=groups, bias=bias)
-        return Cost("conv_transpose", work, attributes | {"bias": bias})
-    return Cost("conv", costs.conv(output, image[1], window, groups=groups, bias=bias), attributes)
+        layout = layout if layout == "channels_last" else "strided"
+        work = costs.conv_transpose(
+            output, image, weight.shape, groups=groups, bias=bias, adds_bias=bias, layout=layout
+        )
+        return Cost("conv_transpose", (work,), attributes | {"bias": bias})
+    work = costs.conv(output, image, window, groups=groups, bias=bias, adds_bias=bias, layout=layout)
+    return Cost("conv", (work,), attributes)
 
 
 def _linear(call: Call, costs: Costs) -> Cost:
@@ -89,7 +196,7 @@ def _linear(call: Call, costs: Costs) -> Cost:
 
 def _by_weights(call: Call, costs: Costs, k: int, n: int, *, bias: bool) -> Cost:
     attributes = {"in_features": k, "out_features": n, "bias": bias}
-    return Cost("linear", costs.linear(call.output.n // n, k, n, bias=bias), attributes)
+    return Cost("linear", (costs.linear(call.output.n // n, k, n, bias=bias, adds_bias=bias),), attributes)
 
 
 def _product(call: Call, costs: Costs) -> Cost:
@@ -101,20 +208,26 @@ def _product(call: Call, costs: Costs) -> Cost:
         return _by_weights(call, costs, k, b.shape[1], bias=bias)
     n = b.shape[-1] if len(b.shape) > 1 else 1
     m = a.shape[-2] if len(a.shape) > 1 else 1
-    return Cost("matmul", costs.matmul(max(1, call.output.n // (m * n)), m, k, n))
+    if len(b.shape) < 3:  # one matrix for a whole stack makes one product of many rows
+        return Cost("matmul", (costs.matmul(1, max(1, call.output.n // n), k, n),))
+    return Cost("matmul", (costs.matmul(max(1, call.output.n // (m * n)), m, k, n),))
 
 
 def _einsum(call: Call, costs: Costs) -> Cost | None:
     """Make a sum of products: a multiply-add for each value of all indices together."""
     equation = str(call.settings.get("equation", "")).replace(" ", "")
-    terms = equation.partition("->")[0].split(",")
+    inputs, arrow, result = equation.partition("->")
+    terms = inputs.split(",")
     if "." in equation or [len(term) for term in terms] != [len(x.shape) for x in call.operands]:
         return None
     sizes = {axis: size for term, x in zip(terms, call.operands, strict=True) for axis, size in zip(term, x.shape,
              strict=True)}  # fmt: skip
+    if len(terms) == 2:
+        output = result if arrow else "".join(axis for axis in sizes if inputs.count(axis) == 1)
+        return Cost("matmul", (costs.contraction(terms[0], terms[1], output, sizes),))
     n = call.output.shape[-1] if call.output.shape else 1
     rows = call.output.n // n
-    return Cost("matmul", costs.matmul(1, rows, prod(sizes.values()) // max(1, call.output.n), n))
+    return Cost("matmul", (costs.matmul(1, rows, prod(sizes.values()) // max(1, call.output.n), n),))
 
 
 def _attention(call: Call, costs: Costs) -> Cost | None:
@@ -122,42 +235,61 @@ def _attention(call: Call, costs: Costs) -> Cost | None:
     q, k, v = (x.shape for x in call.operands[:3])
     if min(len(q), len(k), len(v)) < 2:
         return None
-    return _scores(costs, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1])
-
-
-def _scores(costs: Costs, batch: int, m: int, n: int, depth: int, width: int) -> Cost:
-    work = costs.matmul(batch, m, depth + width, n)
-    softmax = float(ROW_FLOPS["softmax"] * batch * m * n)
-    return Cost("attention", Work(work.flops + softmax, 0, costs.matmul(batch, m, n, width).kernel))
+    return Cost("attention", (costs.attention(prod(q[:-2]), q[-2], k[-2], q[-1], v[-1]),))
 
 
 def _multihead(call: Call, costs: Costs) -> Cost:
-    """Make projections and attention in one: each matrix of weights is applied to each position once."""
+    """Make projections and attention: queries, keys and values of one tensor by one product, and of others by more."""
     heads, embedding = call.settings["num_heads"], call.settings["embed_dim"]
-    q, k = call.operands[0].shape, call.operands[1].shape
+    q, k, v = (x.shape for x in call.operands[:3])
     axis = -2 if call.settings.get("batch_first") or len(q) == 2 else -3
     batch = prod(q[:-1]) // q[axis]
-    inner = _scores(costs, batch * heads, q[axis], k[axis], embedding // heads, embedding // heads)
-    matrices = sum(x.n for x in call.weights if len(x.shape) == 2)
-    # a quarter of the weights each for queries, keys, values and output, of which half go by the number of keys
-    flops = 2.0 * batch * matrices * (q[axis] + k[axis]) / 2
-    return Cost("attention", inner.work._replace(flops=inner.work.flops + flops), {"num_heads": heads})
+    n_queries, n_keys = batch * q[axis], batch * k[axis]
+    bias = any(len(x.shape) == 1 for x in call.weights)
+    if q == k == v:
+        sizes = [(n_queries, embedding, 3 * embedding)]
+    else:
+        sizes = [(n_queries, embedding, embedding), (n_keys, k[-1], embedding), (n_keys, v[-1], embedding)]
+    inputs = [costs.linear(*size, bias=bias, adds_bias=bias) for size in sizes]
+    inner = costs.attention(batch * heads, q[axis], k[axis], embedding // heads)
+    output = costs.linear(n_queries, embedding, embedding, bias=bias, adds_bias=bias)
+    return Cost("attention", _in_a_row([*inputs, inner, output], costs), {"num_heads": heads})
+
+
+def _in_a_row(works: Sequence[Work], costs: Costs) -> tuple[Work, ...]:
+    """Return works of which each but the last writes something that is read by a later one: products and attention."""
+    found, waiting = [], 0.0
+    for i, work in enumerate(works):
+        reads = waiting if work.family == "attention" or i == len(works) - 1 else 0.0
+        size = work.inner if work.family == "attention" else work.columns
+        made = 0.0 if i == len(works) - 1 else float(work.batch * work.rows * size * costs.width)
+        found.append(replace(work, reads=reads, writes=made))
+        waiting += made - reads
+    return tuple(found)
 
 
 def _recurrent(call: Call, costs: Costs) -> Cost | None:
-    """Make all steps of a recurrent network one operator, whose kernel is that of one step."""
+    """Make the layers of a recurrent network one work each, a chain of steps, and both directions beside each other."""
     matrices = [x.shape for x in call.weights if len(x.shape) == 2]
     if not matrices or not call.inputs:
         return None
-    x = call.inputs[0]
-    steps_and_batch = x.n // x.shape[-1]
-    state = call.outputs[-1].shape  # (layers and directions, batch, features)
+    x, state = call.inputs[0], call.outputs[-1].shape  # (layers and directions, batch, features)
     batch = state[-2] if len(state) > 2 else 1
-    gates, features = matrices[0]
-    kernel = costs.linear(batch, features, gates).kernel
-    flops = 2.0 * steps_and_batch * sum(rows * columns for rows, columns in matrices)
-    attributes = {"steps": steps_and_batch // batch, "hidden": state[-1]}
-    return Cost(call.key, Work(flops, 0, kernel), attributes)
+    steps = x.n // x.shape[-1] // batch
+    directions = 2 if call.settings.get("bidirectional") else 1
+    n_layers = max(1, state[0] // directions)
+    per_layer = len(matrices) // n_layers
+    works = []
+    for layer in range(n_layers):
+        own = matrices[layer * per_layer : (layer + 1) * per_layer]
+        gates, features = own[0]
+        hidden = gates // GATES[call.key]
+        work = costs.recurrence(call.key, steps, batch, features, hidden, directions=directions)
+        n_weights = sum(prod(shape) for shape in own)  # with a projection of the state, where there is one
+        made = float(steps * batch * directions * state[-1] * costs.width)
+        work = replace(work, flops=2.0 * steps * batch * n_weights, weights=float(n_weights * costs.width))
+        works.append(replace(work, reads=made * (layer > 0), writes=made * (layer < n_layers - 1)))
+    return Cost(call.key, tuple(works), {"steps": steps, "hidden": state[-1]})
 
 
 def _row_norm(call: Call, costs: Costs) -> Cost:
@@ -168,33 +300,39 @@ def _row_norm(call: Call, costs: Costs) -> Cost:
     else:
         over = call.settings.get("normalized_shape") or shape[-1:]
         rows = call.output.n // (over if isinstance(over, int) else prod(over))
-    return Cost(kind, costs.rows((rows, call.output.n // max(1, rows)), flops=ROW_FLOPS[kind]))
+    return Cost(kind, (costs.rows(kind, rows, call.output.n // max(1, rows)),))
 
 
 def _softmax(call: Call, costs: Costs) -> Cost:
     shape, axis = call.output.shape or (1,), call.settings.get("dim")
     length = shape[axis if isinstance(axis, int) and -len(shape) <= axis < len(shape) else -1]
-    return Cost("softmax", costs.rows((call.output.n // length, length), flops=ROW_FLOPS["softmax"]))
+    return Cost("softmax", (costs.rows("softmax", call.output.n // length, length),))
 
 
 def _embedding(call: Call, costs: Costs) -> Cost:
-    indices = sum(x.nbytes for x in call.inputs)
-    table = next((x for x in call.weights if len(x.shape) == 2), call.output)
-    attributes = {"rows": table.shape[0], "features": table.shape[-1]}
-    return Cost("embedding", costs.elementwise(call.output.shape), attributes, 2.0 * call.output.nbytes + indices)
+    """Look rows up in a table, for a bag several that are added up; rows that are not looked up are not read."""
+    indices = [x for x in call.operands if x.dtype is None]
+    table = next((x for x in call.operands if x.dtype is not None and len(x.shape) == 2), call.output)
+    rows, features = table.shape[0], table.shape[-1]
+    n = indices[0].n if indices else call.output.n // features
+    n_outputs = call.output.n // features
+    work = costs.gather(n, features, indices=_nbytes(indices), window=max(1, n // max(1, n_outputs)))
+    work = replace(work, reads=float(n * features * table.width) + _nbytes(indices), writes=call.output.nbytes)
+    kind = "embedding_bag" if call.key == "embeddingbag" else "embedding"
+    return Cost(kind, (work,), {"rows": rows, "features": features}, is_counted=True)
 
 
 def _concat(call: Call, costs: Costs) -> Cost:
     axis = call.settings.get("dim", 0)
     if isinstance(axis, int) and axis < 0:
         axis += len(call.output.shape)
-    return Cost("concat", costs.elementwise(call.output.shape), {"axis": axis})
+    return Cost("concat", (costs.elementwise(call.output.shape, rule="copy"),), {"axis": axis})
 
 
 def _pool(call: Call, costs: Costs) -> Cost:
     settings, output, n_axes = call.settings, call.output.shape, int(call.key[-2])
     pool, stride, padding = "max" if "max" in call.key else "avg", settings.get("stride"), settings.get("padding", 0)
-    adaptive = call.key.startswith("adaptive")
+    adaptive, whole = call.key.startswith("adaptive"), False
     if adaptive:
         sizes = list(zip(call.operands[0].shape[-n_axes:], output[-n_axes:], strict=True))
         window: Any = tuple(-(-before // after) for before, after in sizes)
@@ -211,7 +349,7 @@ def _pool(call: Call, costs: Costs) -> Cost:
     }
     if settings.get("ceil_mode") and not adaptive:
         attributes["ceil_mode"] = True
-    return Cost("pool", costs.pool(output, window), attributes)
+    return Cost("pool", ((costs.global_pool if whole else costs.pool)(output, window),), attributes)
 
 
 def _batched(shape: Shape, n_axes: int) -> Shape:
@@ -230,8 +368,10 @@ def _per_axis(value: Any, n_axes: int) -> Any:
 RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyType(
     dict.fromkeys(VIEWS, _view)
     | dict.fromkeys(MOVES, _move)
+    | dict.fromkeys(PICKS, _pick)
+    | dict.fromkeys(PUTS, _put)
     | dict.fromkeys(FILLS, _fill)
-    | dict.fromkeys((*ELEMENTWISE, *_KINDS), _elementwise)
+    | dict.fromkeys((*ELEMENTWISE, *CHOICES, *_KINDS), _elementwise)
     | dict.fromkeys(REDUCTIONS, _reduce)
     | keyed(
         {
@@ -251,7 +391,8 @@ RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyT
                 maxpool1d maxpool2d maxpool3d adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
                 avgpool1d avgpool2d avgpool3d adaptiveavgpool1d adaptiveavgpool2d adaptiveavgpool3d
             """,
-            _embedding: "embedding",
+            _batch_norm: "batchnorm",
+            _embedding: "embedding embeddingbag",
             _concat: "cat stack",
         }
     )

@@ -8,7 +8,7 @@ What becomes what
     those of `workloads.models.network`, costs those of `workloads.costs` with the actual bytes of each tensor.
     Parameters, buffers and constants are weights of the operators that read them, and so are views of them. A
     weight that several operators read counts for each. A recurrent network (`nn.LSTM`, `nn.GRU`, `nn.RNN`) is one
-    operator, whose kernel is that of one step. Operations that are not known count their bytes and no FLOP; a
+    operator, of a chain of steps. Operations that are not known count their bytes and no FLOP; a
     warning of the logger ``workloads.formats.torch_graph`` lists them.
 Views
     What changes only how a tensor is looked at (reshape, transpose, a slice, the parts of a split, `getitem`) has
@@ -30,8 +30,9 @@ from contextlib import contextmanager
 from typing import Any, TypedDict, Unpack
 
 from simsched.base.errors import GraphError, MissingDependencyError
-from simsched.model import Device, OpGraph
+from simsched.model import OpGraph
 from workloads.formats.torch_graph import graph_of, is_composite
+from workloads.retired import refusing_retired
 
 
 class Options(TypedDict, total=False):
@@ -41,8 +42,6 @@ class Options(TypedDict, total=False):
     ----------
     granularity
         "operator" (the default), or "unit": views left out and chains folded, see `workloads.formats.fusion.fuse`.
-    device
-        Preset device whose kernel launch shapes to use; None for portable ones (`workloads.costs`).
     name
         Of the graph; by default the class of the module, of a program "exported".
     include_io
@@ -51,11 +50,11 @@ class Options(TypedDict, total=False):
     """
 
     granularity: str
-    device: str | Device | None
     name: str | None
     include_io: bool
 
 
+@refusing_retired
 def from_module(module: Any, example_inputs: Any, **options: Unpack[Options]) -> OpGraph:
     """Return the graph of a `torch.nn.Module`.
 
@@ -79,8 +78,6 @@ def from_module(module: Any, example_inputs: Any, **options: Unpack[Options]) ->
         If PyTorch is not installed.
     GraphError
         If the module cannot be traced, does not run on the inputs, or a parameter is out of range.
-    UnknownNameError
-        If there is no such preset device.
 
     Examples
     --------
@@ -129,6 +126,7 @@ def traced(module: Any, example_inputs: Any, *, name: str | None = None) -> Any:
                 ) from error
 
 
+@refusing_retired
 def from_fx(
     graph_module: Any,
     example_inputs: Any = None,
@@ -162,6 +160,7 @@ def from_fx(
     return _graph(graph_module, arguments, parameters or (), type(graph_module).__name__, options)
 
 
+@refusing_retired
 def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Options]) -> OpGraph:
     """Return the graph of a `torch.export.ExportedProgram`.
 

@@ -7,13 +7,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Final
 
 from simsched.base.errors import GraphError
-from simsched.model import Device, Edge, Operator, OpGraph
+from simsched.model import Edge, Operator, OpGraph
 from workloads.checks import one_of
-from workloads.costs import COMPUTES, Cost, Costs, launched
+from workloads.costs import COMPUTES, Cost, Costs, counted, intensity, nbytes_of
 from workloads.formats.fusion import fuse, without_io
 from workloads.formats.torch_calls import SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
 from workloads.formats.torch_costs import RULES, cost_of, unknown
@@ -27,7 +26,7 @@ _FORMATS: Final = {
 }  # fmt: skip
 _MODULE_SETTINGS: Final = (
     "stride", "padding", "dilation", "groups", "kernel_size", "ceil_mode", "num_groups", "normalized_shape", "dim",
-    "num_heads", "embed_dim", "batch_first",
+    "num_heads", "embed_dim", "batch_first", "bidirectional",
 )  # fmt: skip
 
 
@@ -39,7 +38,6 @@ def graph_of(
     *,
     name: str,
     granularity: str = "operator",
-    device: str | Device | None = None,
     include_io: bool = False,
 ) -> OpGraph:
     """Return the graph of nodes of torch.fx.
@@ -54,7 +52,7 @@ def graph_of(
         The nodes that are parameters or constants, with their tensors.
     modules
         By the names that nodes call.
-    name, granularity, device, include_io
+    name, granularity, include_io
         See `workloads.formats.torch_fx.Options`.
 
     Raises
@@ -63,7 +61,7 @@ def graph_of(
         If a value is out of range, a size is not a number, or nothing launches anything.
     """
     one_of(name, "granularity", granularity, GRANULARITIES)
-    importer = _Importer(name, values, weights, modules, Costs(device=device))
+    importer = _Importer(name, values, weights, modules, Costs())
     for node in nodes:
         importer.read(node)
     importer.warn()
@@ -119,7 +117,8 @@ class _Importer:
     def _call(self, node: Any, outputs: tuple[Operand, ...]) -> Call:
         if node.op != "call_module":
             key, settings = self._function(node)
-            return Call(key, self._reads(_read_by(settings), node, outputs), outputs, settings)
+            in_place = _writes_in_place(node.target)
+            return Call(key, self._reads(_read_by(settings), node, outputs), outputs, settings, in_place)
         module = self.modules[node.target]
         settings = {key: getattr(module, key) for key in _MODULE_SETTINGS if hasattr(module, key)}
         buffers = (x for x in module.buffers() if x.dim() and x.is_floating_point())
@@ -147,20 +146,21 @@ class _Importer:
         dtype = next((x.dtype for x in (*call.outputs, *call.operands) if x.dtype), "fp32")
         costs = self.costs.of(dtype)
         cost = self._cost(node, call, costs)
-        weight_nbytes = sum(x.nbytes for x in call.weights) if cost.work.kernel else 0.0
+        weight_nbytes = sum(x.nbytes for x in call.weights) if cost.works else 0.0
         read = [x for x in self._reads(node.all_input_nodes, node, call.outputs) if not x.is_weight]
-        everything = sum(x.nbytes for x in (*read, *call.outputs)) + weight_nbytes
-        nbytes, kernel = everything if cost.nbytes is None else cost.nbytes, cost.work.kernel
+        works = cost.works
+        if not cost.is_counted:
+            works = counted(works, _nbytes(read), weight_nbytes, _nbytes(call.outputs))
         self.operators.append(
             Operator(
                 node.name,
                 kind=cost.kind,
-                flops=cost.work.flops,
-                nbytes=nbytes,
+                flops=cost.flops,
+                nbytes=nbytes_of(works),
                 weight_nbytes=weight_nbytes,
-                time=None if kernel else 0.0,
-                kernels=launched(f"{self.name}: {node.name}", kernel),
-                intensity=costs.intensity(cost.kind in COMPUTES, cost.work.flops, nbytes),
+                time=None if works else 0.0,
+                works=works,
+                intensity=intensity(cost.kind in COMPUTES),
                 dtype=dtype,
                 attributes=cost.attributes,
                 input_shapes=tuple(x.shape for x in read if x.n),
@@ -210,8 +210,7 @@ class _Importer:
                 self._sizes(node, tensor),
                 tensor.dtype.itemsize,
                 _FORMATS.get(str(tensor.dtype).removeprefix("torch.")),
-                prod(size for size, step in zip(tensor.shape, _strides(tensor), strict=True) if step),
-                _dense(tensor),
+                tuple(_strides(tensor)),
                 is_weight,
             )
             for tensor in _tensors(value)
@@ -253,20 +252,19 @@ def _strides(tensor: Any) -> Sequence[int]:
     return strides
 
 
-def _dense(tensor: Any) -> bool:
-    """Say whether the elements of a tensor lie one after the other."""
-    expected = 1
-    for size, step in zip(reversed(tensor.shape), reversed(_strides(tensor)), strict=True):
-        if size != 1 and step != expected:
-            return False
-        expected *= size
-    return True
-
-
 def _function_name(target: Any) -> str:
     """Return the name of a function, of an overload of ATen that of the operation."""
     packet = getattr(target, "overloadpacket", target)
     return str(getattr(packet, "__name__", None) or type(packet).__name__)
+
+
+def _writes_in_place(target: Any) -> bool:
+    name = target if isinstance(target, str) else _function_name(target)
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _nbytes(operands: Iterable[Operand]) -> float:
+    return sum((x.nbytes for x in operands), 0.0)
 
 
 def is_composite(module: Any) -> bool:

@@ -21,7 +21,7 @@ def bert_base(net: Network, *, batch: int = 1, sequence_length: int = 128) -> Op
         Sequences at a time, at least 1.
     sequence_length
         Tokens of each, from 1 to 512, the positions that BERT knows.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
 
     Raises

@@ -12,6 +12,7 @@ from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import Work
 from workloads.checks import one_of, whole
 from workloads.costs import COMPUTES, Costs, counted, intensity, nbytes_of
+from workloads.retired import refusing_retired
 
 Shape = tuple[int, ...]
 
@@ -66,6 +67,7 @@ class _Unit:
 class Builder:
     """A graph under construction; the parameters are those of `workloads.models.network.Network`."""
 
+    @refusing_retired
     def __init__(self, name: str, dtype: str = "fp32", granularity: str = "unit") -> None:
         self.name = name
         self.costs = Costs(dtype)
@@ -129,7 +131,7 @@ class Builder:
         weight_nbytes
             Bytes of the parameters that it keeps; by default those of the work.
         """
-        works = () if work is None else (work,)
+        works: tuple[Work, ...] = () if work is None else (work,)
         weights = sum(each.weights for each in works)
         if not is_counted:
             width = self.costs.width

@@ -29,7 +29,7 @@ def deepfm(
     ----------
     batch
         Samples at a time, at least 1.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
     fields
         Features of a sample, each with a table of its own; 39 as in the Criteo data.

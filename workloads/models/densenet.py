@@ -24,7 +24,7 @@ def densenet121(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGra
     image_size
         Height and width of the images in pixels, at least 29: of a smaller one the last pool
         between dense blocks leaves nothing.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
 
     Raises

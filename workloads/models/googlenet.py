@@ -36,7 +36,7 @@ def googlenet(
     image_size
         Height and width of the images in pixels, at least 15 (31 in the form of the paper): of a
         smaller one a pool leaves nothing.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
     form
         "torchvision", whose third branches have 3x3 windows and whose last max-pool has 2x2, or "paper":

@@ -20,7 +20,7 @@ def inception_v3(net: Network, *, batch: int = 1, image_size: int = 299) -> OpGr
     image_size
         Height and width of the images in pixels, at least 75: of a smaller one the last
         reduction leaves nothing.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
 
     Raises

@@ -26,7 +26,7 @@ def nasnet_a_large(net: Network, *, batch: int = 1, image_size: int = 331, varia
     image_size
         Height and width of the images in pixels, at least 32, which five reductions leave a pixel of. AutoGraph
         uses 224.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
     variant
         "ios" for the network that IOS measured, "paper" for the architecture as published.

@@ -127,9 +127,7 @@ class Network(Builder):
         """Add a product of the last axis with weights, with bias and activation if any."""
         out_features = whole(name, "out_features", out_features)
         *lead, features = x.shape
-        work = self.costs.linear(
-            prod(lead), features, out_features, bias=bias, adds_bias=bias and not self.by_units
-        )
+        work = self.costs.linear(prod(lead), features, out_features, bias=bias, adds_bias=bias and not self.by_units)
         attributes = {"in_features": features, "out_features": out_features, "bias": bias}
         return self._with_epilogue(name, "linear", [x], (*lead, out_features), work, attributes, activation, False)
 
@@ -256,9 +254,7 @@ class Network(Builder):
         work = self.costs.reduction(prod(shape), prod(x.shape) // prod(shape), flops=float(prod(x.shape)))
         return self.add_operator(name, "reduce_sum", [x], tuple(shape), work)
 
-    def copy(
-        self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "copy", permutes: bool = False
-    ) -> Tensor:
+    def copy(self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "copy", permutes: bool = False) -> Tensor:
         """Add a copy that reads as many bytes as it writes: a part cut out, or, if it `permutes`, other axes first."""
         work = self.costs.copy(shape, rule="permute" if permutes else "copy")
         return self.add_operator(name, kind, [x], tuple(shape), work, is_counted=True)

@@ -57,7 +57,7 @@ def randwire(
         Images at a time, at least 1.
     image_size
         Height and width of the images in pixels, at least 32, of which five strides of 2 leave one.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
     channels
         Channels of the first stage (C of the paper), an even number; each stage has twice those of the last.

@@ -30,7 +30,7 @@ def resnet50(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
         Images at a time, at least 1.
     image_size
         Height and width of the images in pixels, at least 1.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
 
     Raises
@@ -70,7 +70,7 @@ def resnext50(
 
     Parameters
     ----------
-    batch, image_size, dtype, granularity, device
+    batch, image_size, dtype, granularity
         As for `resnet50`.
     form
         "grouped" has one 3x3 convolution of 32 groups in a bottleneck; "branches" has 32 branches of a

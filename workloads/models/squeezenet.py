@@ -24,7 +24,7 @@ def squeezenet(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGrap
     image_size
         Height and width of the images in pixels, at least 29: of a smaller one the last pool
         between fire modules leaves nothing.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
 
     Raises
@@ -68,7 +68,7 @@ def squeezenet1_1(net: Network, *, batch: int = 1, image_size: int = 224) -> OpG
 
     Parameters
     ----------
-    batch, dtype, granularity, device
+    batch, dtype, granularity
         As for `squeezenet`; "operator" is what torch.fx sees of torchvision's network.
     image_size
         Height and width of the images in pixels, at least 17: of a smaller one the last pool

@@ -29,7 +29,7 @@ def rnntc_sru(
         Texts at a time, at least 1.
     sequence_length
         Tokens of each, already embedded.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
     layers, features, classes
         SRU layers, length of a token's vector, and classes to tell apart.

@@ -20,7 +20,7 @@ def t5_small_encoder(net: Network, *, batch: int = 1, sequence_length: int = 128
         Sequences at a time, at least 1.
     sequence_length
         Tokens of each, at least 1.
-    dtype, granularity, device
+    dtype, granularity
         See `workloads.models.network.Network`.
 
     Raises
