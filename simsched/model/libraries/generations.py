@@ -114,9 +114,21 @@ _TF32_CONVOLUTION = _OLDER_CONVOLUTION._replace(start=2.6)
 
 def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Generation:
     """Return a generation before the A100: its SMs reach a part of what engines of the A100 reach of the peak rate."""
-    engines = (_OLDER, _OLDER_CONVOLUTION, _TF32, _TF32_CONVOLUTION, _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE)
-    slower = (engine._replace(efficiency=engine.efficiency * part) for engine in engines)
-    return Generation(capability, *slower, slowness=slowness, reach=part)
+
+    def slower(engine: Engine) -> Engine:
+        return engine._replace(efficiency=engine.efficiency * part)
+
+    return Generation(
+        capability,
+        tensor=slower(_OLDER),
+        tensor_convolution=slower(_OLDER_CONVOLUTION),
+        tf32=slower(_TF32),
+        tf32_convolution=slower(_TF32_CONVOLUTION),
+        simt=slower(_SIMT_ENGINE),
+        simt_convolution=slower(_SIMT_CONVOLUTION_ENGINE),
+        slowness=slowness,
+        reach=part,
+    )
 
 
 GENERATIONS: Final = (
@@ -127,9 +139,9 @@ GENERATIONS: Final = (
     _reaching(1.0, 1.0, (8, 0)),
     Generation(
         (9, 0),
-        Engine(_HOPPER, 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),
+        Engine((*_HOPPER, *_TENSOR), 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),
         Engine(_HOPPER_CONVOLUTION, 128, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2),
-        Engine(_HOPPER_WIDE, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2),
+        Engine(_HOPPER_CONVOLUTION, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2),
         Engine(_HOPPER_CONVOLUTION, 128, 250.0, 0.0, 0.75, 44.0, 2.6, 1.2),
         _SIMT_ENGINE,
         _SIMT_CONVOLUTION_ENGINE,
