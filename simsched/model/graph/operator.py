@@ -62,6 +62,9 @@ class Work(Checked):
     bias
         Whether a value per output column is added by a kernel of its own, or by the end of the product's kernel; not
         where the bias is part of a fused operator.
+    tf32
+        Whether tensor cores may compute it in tf32 if its number format is fp32, as PyTorch lets cuDNN do for
+        convolutions unless it is told otherwise.
     """
 
     SUBJECT, ERROR = "work {0.family!r}", GraphError
@@ -79,6 +82,7 @@ class Work(Checked):
     elements: Count = brief(0)
     images: Size = brief(1)
     bias: bool = brief(False)
+    tf32: bool = brief(False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ _GROUP_COLUMNS = 32
 
 
 def convolution(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a convolution; in fp32 those of tf32 where they take less time, as PyTorch lets cuDNN."""
+    """Return the kernels of a convolution; in fp32 those of tf32 where the work allows it and they take less time."""
     choices = [_kernels(case, case.dtype)]
-    if case.dtype == "fp32" and case.chip.tensor("tf32"):
+    if case.may_use_tf32:
         choices.append(_kernels(case, "tf32"))
     return (*min(choices, key=lambda launches: sum(launch.time for launch in launches)), *_bias(case))
 

@@ -85,8 +85,15 @@ class _Tiled(NamedTuple):
 
 
 def product(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a product, those that take the least time."""
-    work, chip, dtype = case.work, case.chip, case.dtype
+    """Return the kernels of a product, those that take the least time; in fp32 those of tf32 if the work allows it."""
+    choices = [_kernels(case, case.dtype)]
+    if case.may_use_tf32:
+        choices.append(_kernels(case, "tf32"))
+    return min(choices, key=lambda launches: sum(launch.time for launch in launches))
+
+
+def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
+    work, chip = case.work, case.chip
     tensor = chip.tensor(dtype)
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
     launches = tiled(case, shape, chip.engine(dtype), dtype, split=True)
