@@ -40,11 +40,17 @@ PRIORS: Final[Mapping[str, Prior]] = {
     "dram_warps": Prior(
         2.5, 0.6, 3.0, "900 GB/s at 450 ns (prior), 4 bytes a thread: 40 warps an SM of a V100; fitted 2 to 3; "
         "low: 16 bytes a thread, the widest load"),
-    "start_factor": Prior(1.0, 0.8, 1.25, "start and end of a kernel, over those of an H100"),
-    "chain_factor": Prior(1.0, 0.8, 1.25, "sequence of a block, over that of an H100"),
-    "compute_factor": Prior(1.0, 0.75, 1.3, "compute without tensor cores"),
-    "tensor_factor": Prior(1.0, 0.8, 1.3, "compute by tensor cores"),
-    "memory_factor": Prior(1.0, 0.85, 1.2, "DRAM and L2"),
+    "start_factor": Prior(
+        1.0, 0.85, 1.4, "start and end of a kernel, over an H100's; means of families that it bounds there: 0.91-1.38"),
+    "chain_factor": Prior(
+        1.0, 0.8, 1.4, "sequence of a block, over an H100's; means of families that it bounds there: 0.98-1.19"),
+    "compute_factor": Prior(
+        1.0, 0.7, 1.3, "computing without tensor cores; means of families that it bounds on an H100: 0.70-1.11"),
+    "tensor_factor": Prior(
+        1.0, 0.85, 1.3, "computing by tensor cores; means of families that it bounds on an H100: 0.98-1.19; linears of "
+        "language models on an A100 and another H100: 1.05, 1.08"),
+    "memory_factor": Prior(
+        1.0, 0.85, 1.2, "DRAM and L2; means of families that they bound on an H100: 0.89-1.17"),
     "operator": Prior(
         1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
         "that do the same: prior"),

@@ -22,8 +22,6 @@ _SPLIT: Final = 1.3
 """More time in us of a kernel whose blocks take parts of a sum."""
 _ADDING: Final = 2.3
 """Start and end in us of the kernel that adds the parts up."""
-_SMALL_TILE: Final = 24.0
-"""Outputs along a side of a tile by which SIMT kernels need as long again for loading."""
 _TENSOR_BLOCKS: Final = 2
 """Blocks of tensor-core kernels that an SM runs at once, at most."""
 _VECTOR_ROWS: Final = 16
@@ -168,7 +166,7 @@ def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_Choice, ...]:
         else:
             slower = max(1.0, chip.device.peak["fp32"] / chip.device.peak_rate(dtype))
             cycles = (engine.cycles + engine.output_cycles * r * c / threads) * slower
-            compute *= 1.0 + _SMALL_TILE * (1 / r + 1 / c)
+            compute *= 1.0 + engine.loading * (1 / r + 1 / c)
         for rows, columns in ((r, c), (c, r))[: 1 + (r != c)]:
             cycles_here = cycles * chip.generation.slowness
             choices.append(_Choice(rows, columns, block, held, cycles_here, cycles * chip.cycle, compute))
