@@ -34,6 +34,7 @@ _DRIFT_OVER: Final = 200.0  # repeats
 _HOST: Final[dict[str, float]] = {
     "launch": 4.0,
     "launch_latency": 0.0,
+    "graph_node": 0.9,
 }  # frozen, whatever presets come to say: replays stay what they are
 
 

@@ -15,7 +15,6 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -149,8 +148,6 @@ def _image(spec: Spec) -> Work:
 
 def launches_of(spec: Spec, device: Device, cold: bool) -> tuple[Launch, ...]:
     """Return the kernels chosen for an operator that runs over and over, or with a cold L2."""
-    if spec.dtype == "fp32":  # measured without tf32
-        device = replace(device, peak={key: rate for key, rate in device.peak.items() if key != "tf32"})
     works = works_of(spec)
     cached = sum(work.weights for work in works) < WEIGHTS_CACHED * device.l2
     return tuple(

@@ -24,7 +24,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError, shown
-from simsched.model.graph import DTYPE_NBYTES, Work
+from simsched.model.graph import DTYPE_NBYTES, OpGraph, Work
+from simsched.model.graph.opgraph import with_works
 
 ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -143,6 +144,15 @@ def intensity(computes: bool) -> str:
     return "compute" if computes else "memory"
 
 
+def in_fp32(graph: OpGraph, dtype: object) -> OpGraph:
+    """Return a graph that computes in fp32 itself, without tf32, if that number format was asked for by name.
+
+    A model that is fp32 because nothing else was said runs as PyTorch runs it: convolutions in tf32 where the device
+    has it.
+    """
+    return with_works(graph, lambda work: replace(work, tf32=False)) if dtype == "fp32" else graph
+
+
 class Costs:
     """The rules for one number format.
 
@@ -205,7 +215,7 @@ class Costs:
             "convolution", layout, flops=2.0 * prod(output) * inner,
             weights=float(channels * (inner + bias) * self.width), batch=groups, rows=n * prod(pixels),
             columns=channels // groups, inner=inner, window=prod(window), elements=prod(image), images=n,
-            bias=adds_bias,
+            bias=adds_bias, tf32=self.dtype == "fp32",
         )  # fmt: skip
 
     def conv_transpose(
@@ -231,7 +241,7 @@ class Costs:
             "convolution", layout, flops=2.0 * prod(image) * prod(weights[1:]),
             weights=float((prod(weights) + bias * channels) * self.width), batch=groups, rows=n * prod(pixels),
             columns=channels // groups, inner=image[1] // groups * taps, window=taps, elements=prod(image), images=n,
-            bias=adds_bias,
+            bias=adds_bias, tf32=self.dtype == "fp32",
         )  # fmt: skip
 
     def linear(

@@ -11,6 +11,7 @@ from simsched.base.errors import GraphError, UnknownNameError, shown
 from simsched.base.io import is_stream, reading_once
 from simsched.base.shown import Imported
 from simsched.model.graph import OpGraph
+from workloads.costs import in_fp32
 from workloads.declared import Workload
 from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
 from workloads.retired import refuse_retired
@@ -89,7 +90,7 @@ def load(name: str, **parameters: Any) -> OpGraph:
             raise _unknown_parameter(name, parameter, known)
     if "rng" in signature(function).parameters:
         parameters["rng"] = parameters.pop(_SEED, 0)
-    return function(**parameters)
+    return in_fp32(function(**parameters), parameters.get("dtype"))
 
 
 @reading_once()

@@ -29,7 +29,8 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     """Return what each launch of a program asks of its device, as rows of `Launch`.
 
     A kernel's blocks load the SMs by their warps (``saturating_warps`` keep an SM busy), or by the part of the peak
-    rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Which of the two a roofline
+    rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Blocks that mostly wait for
+    their own chain of instructions load the SMs by what they achieve alone. Which of the two a roofline
     says is the bottleneck gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
     bottleneck, and to the other resource its part of the roofline time. An operator without
     kernels loads the SMs by its `utilization` and is sensitive to nothing else; one without
@@ -158,9 +159,9 @@ def _block(device: Device, threads: int, registers: int, shared_memory: int) -> 
 def _add_loads(found: Column, graph: OpGraph, launches: Launches, cluster: Cluster, rows: Ints, at: Ints) -> None:
     """Add to rows of kernels that fit what they load, and how they run by themselves."""
     op = launches.op[rows]
-    latency, bandwidth, saturating, least, spread, sms = (
-        np.array([getattr(kind, key) for kind in cluster.kinds], np.float64)[at]
-        for key in ("kernel_latency", "bandwidth", "saturating_warps", "least_sm_share", "block_spread", "sms")
+    fields = ("kernel_latency", "bandwidth", "saturating_warps", "least_sm_share", "block_spread", "sms", "clock")
+    latency, bandwidth, saturating, least, spread, sms, clock = (
+        np.array([getattr(kind, key) for kind in cluster.kinds], np.float64)[at] for key in fields
     )
     busy = found["solo"] - np.minimum(latency, found["solo"])  # us for which its blocks run
     codes, texts = graph.labels("dtype")
@@ -175,8 +176,11 @@ def _add_loads(found: Column, graph: OpGraph, launches: Launches, cluster: Clust
         memory = np.where(longer > 0, moving / longer, 0.0)
         blocks, residency = (np.ascontiguousarray(found[name]) for name in ("blocks", "residency"))
         most = np.minimum(blocks, residency).astype(np.float64)
+        chained = np.ceil(blocks / residency) * launches.chain[rows] / clock
+        waits = chained > longer / launches.efficiency[rows]  # for its own instructions: it leaves issue slots free
+        part = np.where(kind == 1, np.maximum(least, compute), np.where(waits, least, 1.0))
         limit = np.where(kind == 1, 1.0 / np.ceil(most / sms), np.inf)  # alone, DRAM's never fill the issue slots
-        sm_share = np.minimum(limit, found["warps"] / saturating * np.where(kind == 1, np.maximum(least, compute), 1.0))
+        sm_share = np.minimum(limit, found["warps"] / saturating * part)
         units = solo_units(blocks, residency, sms, sm_share, spread)
         for _ in range(_TURNS):  # what blocks achieve while they run is a load too; if it slows them, they ran faster
             achieved = np.minimum(np.minimum(limit, 1.0), calculating * units * sms / blocks / busy)

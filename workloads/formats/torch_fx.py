@@ -27,10 +27,12 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 from simsched.base.errors import GraphError, MissingDependencyError
 from simsched.model import OpGraph
+from simsched.model.graph.opgraph import with_works
 from workloads.formats.torch_graph import graph_of, is_composite
 from workloads.retired import refusing_retired
 
@@ -212,7 +214,14 @@ def _graph(
     placeholders = (node for node in nodes if node.op == "placeholder")
     weights |= {node: values[node] for node, is_one in zip(placeholders, parameters, strict=False) if is_one}
     modules = dict(module.named_modules(remove_duplicate=False))
-    return graph_of(nodes, values, weights, modules, **given)
+    return _as_allowed(graph_of(nodes, values, weights, modules, **given))
+
+
+def _as_allowed(graph: OpGraph) -> OpGraph:
+    """Return a graph whose works in fp32 may run in tf32 as PyTorch's own switches say at present."""
+    backends = _torch().backends
+    allowed = {"convolution": backends.cudnn.allow_tf32, "product": backends.cuda.matmul.allow_tf32}
+    return with_works(graph, lambda work: replace(work, tf32=allowed.get(work.family, False)))
 
 
 def _torch() -> Any:

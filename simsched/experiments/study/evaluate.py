@@ -213,7 +213,7 @@ def graph_digest(graph: OpGraph) -> str:
         codes, texts = graph.labels(label)
         used, first, back = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first)  # the texts that occur, by their first appearance
-        digest.update(json.dumps([label, *(texts[code] for code in used[order].tolist())]).encode())
+        digest.update(json.dumps([label, *(texts[code] for code in used[order].tolist())], default=repr).encode())
         digest.update(np.argsort(order)[back].tobytes())
     details = [(i, dict(attributes), *shapes) for i, (attributes, *shapes) in sorted(graph._details.items())]
     digest.update(json.dumps(details, sort_keys=True).encode())

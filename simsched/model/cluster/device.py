@@ -116,7 +116,7 @@ class Device(Checked):
     gap: Amount = 0.9
     hop: Amount = 2.0
     graph_launch: Amount = 6.0
-    graph_node: Amount = 0.9
+    graph_node: Amount = 0.3
     launch_latency: Amount = 0.0
     interference: tuple[tuple[Amount, Amount], tuple[Amount, Amount]] = ((0.06, 0.03), (0.03, 0.06))
     interleave: Part = 0.0

@@ -62,6 +62,9 @@ class Work(Checked):
     bias
         Whether a value per output column is added by a kernel of its own, or by the end of the product's kernel; not
         where the bias is part of a fused operator.
+    tf32
+        Whether tensor cores may compute it in tf32 if its number format is fp32, as PyTorch lets cuDNN do for
+        convolutions unless it is told otherwise.
     """
 
     SUBJECT, ERROR = "work {0.family!r}", GraphError
@@ -79,6 +82,7 @@ class Work(Checked):
     elements: Count = brief(0)
     images: Size = brief(1)
     bias: bool = brief(False)
+    tf32: bool = brief(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +138,6 @@ class Operator(Checked):
         Time alone on the device in us, or None to have it estimated from the rest.
     kernels
         The kernels that it launches on every device, in order, where they were measured or given; empty otherwise.
-    works
-        The computations that it consists of, in order. Where `kernels` is empty, the libraries of the device that
-        it runs on choose kernels for them (see `kernels_on`).
     utilization
         Share of the device it keeps busy when alone, in (0, 1]; for operators without kernels.
     intensity
@@ -151,6 +152,9 @@ class Operator(Checked):
         Label of the block of the model it belongs to.
     host
         Host time in us that passes before its first launch, such as a framework's; none in a captured graph.
+    works
+        The computations that it consists of, in order. Where `kernels` is empty, the libraries of the device that
+        it runs on choose kernels for them (see `kernels_on`).
 
     Raises
     ------
@@ -166,7 +170,6 @@ class Operator(Checked):
     weight_nbytes: Amount = brief(0.0)
     time: Amount | None = brief(None)
     kernels: tuple[Kernel, ...] = brief(())
-    works: tuple[Work, ...] = brief(())
     utilization: Share | None = brief(None)
     intensity: Annotated[str, Among(INTENSITIES)] | None = brief(None)
     dtype: Annotated[str, Among(DTYPE_NBYTES)] = brief("fp32")
@@ -175,6 +178,7 @@ class Operator(Checked):
     output_shape: tuple[Size, ...] | None = brief(None)
     block: Name | None = brief(None)
     host: Amount = brief(0.0)
+    works: tuple[Work, ...] = brief(())
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)

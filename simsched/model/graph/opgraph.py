@@ -1,6 +1,6 @@
 """`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and what its shape says."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -491,6 +491,18 @@ def with_times(graph: OpGraph, times: Floats) -> OpGraph:
     """
     made = OpGraph.__new__(OpGraph)
     made.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
+    return made
+
+
+def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
+    """Return a graph whose works are changed, all else shared; O(V)."""
+    codes, works = graph.labels("works")
+    changed = tuple(tuple(map(change, each)) for each in works)
+    if changed == works:
+        return graph
+    made = OpGraph.__new__(OpGraph)
+    made.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
+    made.__dict__.update(works_code=codes, _texts={**graph._texts, "works": changed})
     return made
 
 

@@ -25,6 +25,11 @@ class Case(NamedTuple):
     cold: bool
 
     @property
+    def may_use_tf32(self) -> bool:
+        """Whether tensor cores may compute the work, which is in fp32, in tf32."""
+        return self.dtype == "fp32" and self.work.tf32 and self.chip.tensor("tf32")
+
+    @property
     def width(self) -> int:
         """Bytes of a number."""
         return DTYPE_NBYTES[self.dtype]

@@ -8,7 +8,7 @@ from simsched.base.errors import ClusterError
 from simsched.base.units import KIB
 from simsched.model.cluster import WARP, Device, occupancy
 from simsched.model.graph import Kernel
-from simsched.model.libraries.generations import GENERATIONS, Generation
+from simsched.model.libraries.generations import GENERATIONS, Engine, Generation
 
 MOST_BLOCKS: Final = 2**31 - 1
 """Blocks that a grid may have."""
@@ -84,6 +84,12 @@ class Chip:
     def tensor(self, dtype: str) -> bool:
         """Return whether tensor cores compute a number format."""
         return dtype in _TENSOR_DTYPES and self.device.peak.get(dtype, 0.0) > self.device.peak["fp32"]
+
+    def engine(self, dtype: str) -> Engine:
+        """Return the kernels for products in a number format."""
+        if not self.tensor(dtype):
+            return self.generation.simt
+        return self.generation.tf32 if dtype == "tf32" else self.generation.tensor
 
     def rate(self, dtype: str) -> float:
         """Return the FLOP per us of one SM at the peak."""

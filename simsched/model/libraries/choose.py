@@ -37,7 +37,7 @@ def choose(
     work
         The computation.
     dtype
-        Its number format. Convolutions in fp32 take tf32 where the device has it, as cuDNN does by default.
+        Its number format; in fp32 a work may allow tf32.
     device
         The device; its name does not matter.
     weights_cached

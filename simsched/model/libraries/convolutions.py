@@ -20,9 +20,9 @@ _GROUP_COLUMNS = 32
 
 
 def convolution(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a convolution; in fp32 those of tf32 where they take less time, as PyTorch lets cuDNN."""
+    """Return the kernels of a convolution; in fp32 those of tf32 where the work allows it and they take less time."""
     choices = [_kernels(case, case.dtype)]
-    if case.dtype == "fp32" and case.chip.tensor("tf32"):
+    if case.may_use_tf32:
         choices.append(_kernels(case, "tf32"))
     return (*min(choices, key=lambda launches: sum(launch.time for launch in launches)), *_bias(case))
 
@@ -34,20 +34,21 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     if channels == 1 and work.batch > 1:
         return (_depthwise(case),)
     if channels <= _FEW_CHANNELS and work.batch == 1 and work.rule != "channels_last":
+        if tensor:  # too few for a step of tensor cores
+            dtype = "fp32"
         tensor = False
-        dtype = "fp32"
     made = chip.generation
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
     if work.batch > 1:
         shape = shape._replace(columns=max(work.columns, _GROUP_COLUMNS))
     if not tensor:
-        return tiled(case, shape, made.simt_convolution, dtype, False)
+        return tiled(case, shape, made.simt_convolution, dtype)
     last = work.rule == "channels_last"
     pixels = work.rows // work.images
     if work.window == 1 and (last or (work.rule == "plain" and pixels * case.width % _ALIGNMENT == 0)):
-        return tiled(case, shape, made.tf32 if dtype == "tf32" else made.tensor, dtype, True, split=True)
+        return tiled(case, shape, chip.engine(dtype), dtype, split=True)
     engine = made.tf32_convolution if dtype == "tf32" else made.tensor_convolution
-    main = tiled(case, shape, engine, dtype, True)
+    main = tiled(case, shape, engine, dtype)
     if last:
         return main
     width, total, outputs = case.width, work.batch * channels, work.batch * work.columns

@@ -41,6 +41,8 @@ class Engine(NamedTuple):
         Start and end of a kernel in us.
     fill
         Time in us that filling each wave after the first takes.
+    loading
+        Outputs along a side of a tile by which SIMT kernels need as long again for loading.
     """
 
     tiles: tuple[Tile, ...]
@@ -51,6 +53,7 @@ class Engine(NamedTuple):
     feed: float
     start: float
     fill: float
+    loading: float = 0.0
 
 
 class Generation(NamedTuple):
@@ -104,8 +107,11 @@ _SIMT_CONVOLUTION = (
     Tile(128, 32, 128, 166, 16896),
     Tile(256, 64, 128, 255, 33 * KIB),
 )
-_SIMT_ENGINE = Engine(_SIMT, 0, 25.0, 1.15, 1.04, 48.0, 2.3, 0.5)
-_SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 25.0, 1.15, 0.89, 48.0, 2.3, 4.0)
+_SIMT_ENGINE = Engine(_SIMT, 0, 25.0, 1.15, 1.04, 48.0, 2.3, 0.5, 24.0)
+_SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 25.0, 1.15, 0.89, 48.0, 2.3, 4.0, 24.0)
+# Before Hopper, what published latencies say of fp32: 13.5 of 15.7 TFLOP/s of a V100 by IOS (Inception-v3, batch 128),
+# with algorithms chosen by trial runs, Winograd's among them. An H100 without trial runs reaches less of its peak.
+_TRIED_CONVOLUTION_ENGINE = _SIMT_CONVOLUTION_ENGINE._replace(efficiency=0.9, loading=0.0)
 _OLDER = Engine(_TENSOR, 64, 160.0, 0.0, 0.78, 48.0, 2.1, 1.2)
 _OLDER_CONVOLUTION = Engine(_TENSOR, 64, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2)
 _TF32 = _OLDER._replace(start=2.6)
@@ -114,22 +120,34 @@ _TF32_CONVOLUTION = _OLDER_CONVOLUTION._replace(start=2.6)
 
 def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Generation:
     """Return a generation before the A100: its SMs reach a part of what engines of the A100 reach of the peak rate."""
-    engines = (_OLDER, _OLDER_CONVOLUTION, _TF32, _TF32_CONVOLUTION, _SIMT_ENGINE, _SIMT_CONVOLUTION_ENGINE)
-    slower = (engine._replace(efficiency=engine.efficiency * part) for engine in engines)
-    return Generation(capability, *slower, slowness=slowness, reach=part)
+
+    def slower(engine: Engine) -> Engine:
+        return engine._replace(efficiency=engine.efficiency * part)
+
+    return Generation(
+        capability,
+        tensor=slower(_OLDER),
+        tensor_convolution=slower(_OLDER_CONVOLUTION),
+        tf32=slower(_TF32),
+        tf32_convolution=slower(_TF32_CONVOLUTION),
+        simt=slower(_SIMT_ENGINE),
+        simt_convolution=slower(_TRIED_CONVOLUTION_ENGINE),
+        slowness=slowness,
+        reach=part,
+    )
 
 
 GENERATIONS: Final = (
     # an SM of these, at its own clock, computes no more than one of the next generation: they do not copy from DRAM to
     # shared memory beside the computation, and one of 3.7 has 192 lanes that few kernels fill
-    _reaching(0.4, 1.1, (0, 0)),
+    _reaching(0.45, 1.1, (0, 0)),
     _reaching(0.9, 1.1, (7, 0)),
     _reaching(1.0, 1.0, (8, 0)),
     Generation(
         (9, 0),
-        Engine(_HOPPER, 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),
+        Engine((*_HOPPER, *_TENSOR), 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),
         Engine(_HOPPER_CONVOLUTION, 128, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2),
-        Engine(_HOPPER_WIDE, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2),
+        Engine(_HOPPER_CONVOLUTION, 128, 200.0, 0.0, 0.8, 44.0, 2.6, 1.2),
         Engine(_HOPPER_CONVOLUTION, 128, 250.0, 0.0, 0.75, 44.0, 2.6, 1.2),
         _SIMT_ENGINE,
         _SIMT_CONVOLUTION_ENGINE,

@@ -1,6 +1,7 @@
 """Recurrent layers: a product for all steps, then chains of steps."""
 
 from simsched.model.libraries.case import Case
+from simsched.model.libraries.chip import counted, parts
 from simsched.model.libraries.launch import Launch
 from simsched.model.libraries.products import Shape, tiled
 
@@ -9,6 +10,10 @@ _UNITS = 256
 _PERSISTENT = (36.0, 1.65)
 _CLOCK = 1980.0
 """Clock of the H100 that these were measured on."""
+_BLOCKS = 32
+"""Blocks of a step of many units."""
+_STEP_RATE = 0.3
+"""Part of the peak rate that steps of many sequences reach: prior."""
 _STEPS = (10.0, 5.0)
 """Time in us before the first step, and of each step."""
 
@@ -17,20 +22,21 @@ def recurrence(case: Case) -> tuple[Launch, ...]:
     """Return the kernels of a recurrent layer: the product of all inputs, and one that stands for all steps."""
     work, chip = case.work, case.chip
     tensor = chip.tensor(case.dtype)
-    engine = (
-        (chip.generation.tf32 if case.dtype == "tf32" else chip.generation.tensor) if tensor else chip.generation.simt
-    )
     shape = Shape(1, work.rows * work.batch, work.window * work.columns, work.inner)
-    first = tiled(case, shape, engine, case.dtype, tensor, split=True)
-    small = work.columns <= _UNITS
+    first = tiled(case, shape, chip.engine(case.dtype), case.dtype, split=True)
+    block, blocks = chip.fitting(512, 128, 2560), counted(work.batch)
+    waves = parts(parts(blocks, chip.sms), block.held)
     us = _PERSISTENT[0] + _PERSISTENT[1] * work.rows
-    if not small:
-        us = max(us, _STEPS[0] + _STEPS[1] * work.rows)
+    if work.columns > _UNITS:
+        us = max(waves * us, _STEPS[0] + _STEPS[1] * work.rows)
+        block, blocks, waves = chip.fitting(256, 32), _BLOCKS, 1
     cycles = us * _CLOCK
-    block = chip.fitting(512, 128, 2560) if small else chip.fitting(256, 32)
+    flops = 2.0 * work.rows * work.batch * work.window * work.columns * work.columns
+    rate = chip.rate(case.dtype) * chip.sms * _STEP_RATE * chip.generation.reach
     steps = Launch(
-        work.batch if small else 32, *block[:3], efficiency=1.0, chain=cycles * chip.generation.slowness,
-        flops=0.0, traffic=0.0, tensor=tensor, start=0.0, chained=cycles * chip.cycle, compute=0.0, memory=0.0,
-        tail=0.0,
+        blocks, *block[:3], efficiency=1.0, chain=cycles * chip.generation.slowness, flops=flops, traffic=0.0,
+        tensor=tensor, start=0.0, chained=waves * cycles * chip.cycle, compute=flops / rate, memory=0.0, tail=0.0,
     )  # fmt: skip
+    inputs = max(0.0, work.flops - flops)
+    first = tuple(launch._replace(flops=inputs if launch.flops else 0.0) for launch in first)
     return (*first, steps)

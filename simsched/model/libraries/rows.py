@@ -44,6 +44,10 @@ _LATE: Final = 0.6
 """Part by which rows take longer where they come from DRAM."""
 _REDUCTIONS: Final = {"sum": (1.0, 9.0, 3.0), "argmax": (0.18, 2.4, 40.0)}
 """Elements that a warp and a block of 512 threads take in a cycle, and clock cycles of a lane for each element."""
+_REDUCED: Final = 1100.0
+"""Clock cycles of a block of a reduction before its first element."""
+_OUTPUT: Final = 8300.0
+"""Clock cycles of lanes for each output: its warp adds up what its lanes have."""
 _WARPS: Final = 16
 """Warps of a block of a reduction: each takes an output, or, where outputs are few or long, several take one."""
 _WARP_LENGTH: Final = 8192
@@ -68,10 +72,10 @@ def reduction(case: Case) -> tuple[Launch, ...]:
     warp, block, lane_cycles = _REDUCTIONS.get(work.rule, _REDUCTIONS["sum"])
     at_once = min(_WARPS, work.rows)
     rate = warp if at_once == _WARPS else max(warp, block / at_once)
-    short = _kernel(case, _Rule(512, at_once, 32, 700.0, rate, lane_cycles), min(work.columns, _WARP_LENGTH))
+    short = _kernel(case, _Rule(512, at_once, 32, _REDUCED, rate, lane_cycles), min(work.columns, _WARP_LENGTH))
     if work.columns <= _WARP_LENGTH:
         return (short,)
-    return (no_faster(_kernel(case, _Rule(512, 1, 32, 700.0, block, lane_cycles), work.columns), short),)
+    return (no_faster(_kernel(case, _Rule(512, 1, 32, _REDUCED, block, lane_cycles), work.columns), short),)
 
 
 def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
@@ -89,5 +93,6 @@ def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
         flops=work.flops, traffic=traffic,
     )  # fmt: skip
     blocks = parts(launch.blocks, chip.sms) * min(rule.rows, work.rows)
-    lanes = blocks * columns * rule.lane_cycles / chip.lanes * chip.cycle
+    cycles = columns * rule.lane_cycles + (_OUTPUT if work.family == "reduction" else 0.0)
+    lanes = blocks * cycles / chip.lanes * chip.cycle
     return launch._replace(compute=lanes, tail=case.latency)
