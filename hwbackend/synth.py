@@ -39,8 +39,8 @@ def realised(
 
     Notes
     -----
-    An operator without kernels and works gets as many blocks as load the device by its `utilization`, the same number for
-    each SM where several fit and that is at least one (a single block if utilization is not known), in one kernel
+    An operator without kernels and works gets as many blocks as load the device by its `utilization`, the same number
+    for each SM where several fit and that is at least one (a single block if utilization is not known), in one kernel
     or in up to 16 of some 250 us (or of 25 launches, if they take longer), one after the other: blocks as long as a
     whole operator would keep others from the device in a way that no network does. It is bound by DRAM if its
     `intensity` says so, or its bytes take longer than its FLOP; of those that say nothing every third is. A tensor

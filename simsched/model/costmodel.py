@@ -45,8 +45,8 @@ def roofline(op: Operator, device: Device) -> float:
     Each kernel takes ``start + max(chain, compute, memory) + tail``: the time to start and end it; the longest of the
     sequence of its blocks one after the other, its whole tiles and whole blocks on each SM at the peak rate, and its
     bytes at the rate of DRAM or of the L2 cache; and the time to fill each wave of blocks. Kernels that were measured
-    or given stand; for its works the libraries of the device choose some. Parameters are found in the L2 cache if those of
-    the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules.
+    or given stand; for its works the libraries of the device choose some. Parameters are found in the L2 cache if
+    those of the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
@@ -64,8 +64,8 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL
             np.maximum(terms.chained * rates.chain_factor, compute), terms.memory * rates.memory_factor
         )
         times = terms.start * rates.start_factor + longest + terms.tail
-        found: Floats = np.bincount(op, times, len(graph))[ops]
-    return found
+        sums: Floats = np.asarray(np.bincount(op, times, len(graph)), np.float64)
+    return sums[ops]
 
 
 def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None, ops: Indices | None = None) -> Floats:

@@ -251,7 +251,7 @@ _MEMO: Final = "_launches"
 @lru_cache(maxsize=1024)
 def basis_of(device: Device) -> Device:
     """Return a device that differs in nothing that a choice of kernels or a time alone depends on."""
-    same = dict.fromkeys(_IRRELEVANT, 1.0) | {"interleave": 0.0, "copy_rate": np.inf}
+    same: dict[str, Any] = dict.fromkeys(_IRRELEVANT, 1.0) | {"interleave": 0.0, "copy_rate": np.inf}
     return replace(
         device, name="device", resident_kernels=128, connections=32, interference=((0.0, 0.0), (0.0, 0.0)),
         block_spread=0.0, contention=True, copy_engines=1, **same,
@@ -307,7 +307,7 @@ class _Choice:
         op = np.repeat(np.arange(len(graph)), size)
 
         def column(key: str, own: Sequence[Any], unknown: float) -> npt.NDArray[Any]:
-            given = getattr(graph, f"kernel_{key}")
+            given: npt.NDArray[Any] = getattr(graph, f"kernel_{key}")
             if not own and not len(given):
                 return np.broadcast_to(np.array(unknown, given.dtype), len(rows))
             return np.concatenate([np.array(own, given.dtype), np.array([unknown], given.dtype), given])[rows]
@@ -336,19 +336,22 @@ class _Choice:
         for code, dtype in enumerate(self._dtypes):
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
-                launch: Any = unshaped(launches.flops[rows], launches.nbytes[rows], dtype, self._device)
+                work: Any = (launches.flops[rows], launches.nbytes[rows])
+                launch = unshaped(*work, dtype, self._device)
                 for k, key in enumerate(Terms._fields):
                     found[rows, k] = getattr(launch, key)
-        given_rows = np.flatnonzero(launches.has_shape & ~is_chosen)
-        columns = [getattr(launches, key)[given_rows].tolist() for key in (*_SHAPE, *_SHARED, *_WORK)]
-        known: dict[tuple[Any, ...], Launch] = {}
-        for row, key in zip(given_rows.tolist(), zip(formats[given_rows].tolist(), *columns, strict=True), strict=True):
-            if key not in known:
-                code, *shape, flops, nbytes = key
-                known[key] = given(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
-            found[row] = [getattr(known[key], name) for name in Terms._fields]
-        *times, tensor = found.T
-        return Terms(*times, tensor > 0)
+        own_shape = np.flatnonzero(launches.has_shape & ~is_chosen)
+        columns = [getattr(launches, key)[own_shape].tolist() for key in (*_SHAPE, *_SHARED, *_WORK)]
+        known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        kernels = zip(formats[own_shape].tolist(), *columns, strict=True)
+        for row, kernel in zip(own_shape.tolist(), kernels, strict=True):
+            if kernel not in known:
+                code, *shape, flops, nbytes = kernel
+                launch = given(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
+                known[kernel] = tuple(getattr(launch, key) for key in Terms._fields)
+            found[row] = known[kernel]
+        start, chained, compute, memory, tail, tensor = found.T
+        return Terms(start, chained, compute, memory, tail, tensor > 0)
 
 
 def _chosen(name: str, works: Sequence[Work], dtype: str, device: Device) -> tuple[Launch, ...]:

@@ -443,7 +443,7 @@ class Program(Columnar, Document):
         copies: list[tuple[float, ...]] = []
         counts = np.zeros(len(graph), np.int64)
         for row in every:
-            if row.do == "launch" and row.op in graph.index:
+            if row.do == "launch" and row.op is not None and row.op in graph.index:
                 i = graph.index[row.op]
                 counts[i] = max(counts[i], 1 + (row.kernel or 0))
         launches = given_launches(graph, np.where(choices_of(graph), counts, 1))

@@ -459,7 +459,7 @@ class Question(Outcome):
             yield f"{have}, {graph.names[pure[0]]!r} for one: no rate of a device changes it"
         n_given = int((np.diff(graph.kernel_ptr) > 0).sum())
         if any(a.model != b.model for a, b in self._replaced) and n_given:
-            yield f"kernels of {n_given} operators were measured or given: they keep the grids and blocks that they have"
+            yield f"{n_given} operators have kernels that were measured or given: their grids and blocks stay"
         exact = int((~np.isnan(graph.edge_transfer)).sum())
         if of_links and exact:
             yield f"{exact} of {len(graph.src)} edges have an exact transfer time, which no link changes"

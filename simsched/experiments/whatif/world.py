@@ -184,12 +184,13 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     kinds = tuple(dict.fromkeys(op.kind for op in rows))
     name = "+".join(op.name for op in rows)
     nbytes = max(0.0, sum(op.nbytes for op in rows) - saved)
+    flops = sum(op.flops for op in rows)
     weight_nbytes = sum(op.weight_nbytes for op in rows)
     while name in graph.index:
         name += "'"
     whole = Operator(
-        name, kind="+".join(kinds), flops=sum(op.flops for op in rows), nbytes=nbytes, weight_nbytes=weight_nbytes,
-        works=_fused_works(longest, sum(op.flops for op in rows), nbytes, weight_nbytes), host=max(op.host for op in rows),
+        name, kind="+".join(kinds), flops=flops, nbytes=nbytes, weight_nbytes=weight_nbytes,
+        works=_fused_works(longest, flops, nbytes, weight_nbytes), host=max(op.host for op in rows),
         kernels=() if kernel is None else (replace(kernel, share=1.0),), utilization=longest.utilization,
         intensity=longest.intensity, dtype=longest.dtype, block=rows[0].block,
         output_shape=ends[0].output_shape if len(ends) == 1 else None,

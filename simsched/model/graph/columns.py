@@ -110,7 +110,7 @@ def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int
 
 def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
     """Return kernels by columns."""
-    kinds = dict.fromkeys(KERNELS, np.int64)
+    kinds: dict[str, Any] = dict.fromkeys(KERNELS, np.int64)
     kinds |= dict.fromkeys(("kernel_share", "kernel_efficiency", "kernel_chain"), np.float64)
     return {
         key: np.array([getattr(kernel, key.removeprefix("kernel_")) for kernel in kernels], kind)

@@ -123,7 +123,7 @@ class Lowering:
         )  # fmt: skip
 
     def _choose(self, op: npt.NDArray[np.int32], device: npt.NDArray[np.int32]) -> Launches:
-        """Return the kernels that operators launch where a candidate places them; one that does not is refused later."""
+        """Return the kernels that operators launch where a candidate places them; `plan` refuses what it misplaces."""
         home = np.zeros(len(self.graph), np.int64)
         placed = (op >= 0) & (op < len(home)) & (device >= 0) & (device < len(self.devices))
         home[op[placed]] = device[placed]

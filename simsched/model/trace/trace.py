@@ -332,8 +332,9 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
     """
     graph, spans = program.graph, list[SpanRow]()
     for kind, action, what, times, ops in (
-        (KERNEL, LAUNCH, "launches", launches, program.launches.op), (COPY, DO_COPY, "copies", copies, program.copies.op)
-    ):  # fmt: skip
+        (KERNEL, LAUNCH, "launches", launches, program.launches.op),
+        (COPY, DO_COPY, "copies", copies, program.copies.op),
+    ):
         given = np.asarray(times, np.float64).reshape(-1, 2)
         if len(given) != len(ops):
             raise BackendError(f"{graph.name}: {len(ops)} {what} ran, but {len(given)} were measured")
