@@ -17,8 +17,8 @@ WORKS = (Work("convolution", "strided", 1.2e9, 1e6, 1e6, 3e6, 2, 3136, 32, 288, 
 KERNELS = (Kernel(160, 256, 64, 8704, 0.25), Kernel(8, share=0.75))
 GRAPH = ss.OpGraph(
     [
-        ss.Operator("a", "conv", 1.2e9, 5e6, 1e6, 80.0, KERNELS, WORKS, None, "compute", "fp16", {"stride": [1, 1]},
-                    ((1, 64, 56, 56),), (1, 64, 56, 56), "stem", 1.5),
+        ss.Operator("a", "conv", 1.2e9, 5e6, 1e6, 80.0, KERNELS, None, "compute", "fp16", {"stride": [1, 1]},
+                    ((1, 64, 56, 56),), (1, 64, 56, 56), "stem", 1.5, WORKS),
         ss.Operator("b", time=20.0, utilization=0.5, intensity="memory"),
     ],
     [ss.Edge("a", "b", 802816.0, 15.0)],
