@@ -115,15 +115,19 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
     times = np.stack(times_by_device(graph, cluster, cost))
     tables = [kernels_on(graph, kind) for kind in cluster.kinds]
     if any(table.has_shape.any() for table in tables):
-        fits = np.array([
-            np.logical_and.reduceat(  # a block of every kernel
-                np.isfinite(
-                    demand_on(graph, cluster, cluster.index[kind.name], np.ones(len(graph)), refuse_unfit=False)["unit"]
-                ),
-                table.ptr[:-1],
-            )
-            for kind, table in zip(cluster.kinds, tables, strict=True)
-        ])
+        fits = np.array(
+            [
+                np.logical_and.reduceat(  # a block of every kernel
+                    np.isfinite(
+                        demand_on(graph, cluster, cluster.index[kind.name], np.ones(len(graph)), refuse_unfit=False)[
+                            "unit"
+                        ]
+                    ),
+                    table.ptr[:-1],
+                )
+                for kind, table in zip(cluster.kinds, tables, strict=True)
+            ]
+        )
         times = np.where(fits[cluster.kind], times, inf)
         nowhere = np.flatnonzero(np.isinf(times).all(axis=0))
         if len(nowhere):

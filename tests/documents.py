@@ -13,7 +13,7 @@ from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel,
 from simsched.model.trace import COPY, KERNEL, measured_trace
 
 CLUSTER = ss.Cluster.preset("a40", 2)
-WORKS = (Work("convolution", "strided", 1.2e9, 1e6, 1e6, 3e6, 2, 3136, 32, 288, 9, 200704, 1, True),)
+WORKS = (Work("convolution", "strided", 1.2e9, 1e6, 1e6, 3e6, 2, 3136, 32, 288, 9, 200704, 1, True, True, 8e6),)
 KERNELS = (Kernel(160, 256, 64, 8704, 0.25), Kernel(8, share=0.75))
 GRAPH = ss.OpGraph(
     [

@@ -256,7 +256,7 @@ def test_what_is_written_by_hand():
 
 def test_rewritten_graphs_are_written_too():
     """AutoGraph runs a network of other operators than those that were compared."""
-    graph = workloads.load("tiny_inception")
+    graph = workloads.load("tiny_inception", batch=32)
     comparison = compare(graph, FREE, ["lios", "autograph"])
     sizes = [len(graph), len(comparison.plans["autograph"].graph)]
     assert [len(each["operators"]) for each in comparison.to_dict()["graphs"]] == sizes

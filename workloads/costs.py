@@ -153,6 +153,12 @@ def in_fp32(graph: OpGraph, dtype: object) -> OpGraph:
     return with_works(graph, lambda work: replace(work, tf32=False)) if dtype == "fp32" else graph
 
 
+def of_one_model(graph: OpGraph) -> OpGraph:
+    """Return a graph whose works know the bytes of all its parameters."""
+    parameters = float(graph.weight_nbytes.sum())
+    return with_works(graph, lambda work: replace(work, parameters=parameters))
+
+
 class Costs:
     """The rules for one number format.
 

@@ -135,7 +135,9 @@ class Calibration(Checked, Document):
         if op.output_shape is not None and op.time is None:
             return mine.kind == op.kind or not (op.kernels or op.works)
         if mine.kind == _SYNTH and op.kind != _SYNTH:  # it stands for one that said nothing of its kernels
-            return not (op.kernels or op.works) and _same_time(default_cost(op, self.prior.devices[0]), mine.time, taken)
+            return not (op.kernels or op.works) and _same_time(
+                default_cost(op, self.prior.devices[0]), mine.time, taken
+            )
         if op.output_shape is not None or op.kind == _SYNTH:
             return True
         if op.flops and mine.flops:  # those of known shape are counted variously

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import inf, isclose
 from typing import Annotated, Any, Final, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from simsched.base.codec import Amount, Checked, Count, Document, Range, Seed, aside, write
 from simsched.base.errors import FormatError, ScheduleError, SimschedError, SimulationError
 from simsched.base.jit import running_time
-from simsched.base.units import format_bytes
+from simsched.base.units import TIE, format_bytes
 from simsched.bounds import lower_bound
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Program, Schedule, Target, upon
@@ -410,7 +411,11 @@ class Comparison(Result, Document):
         if self.named or len(self.cluster) > 1:
             return {}
         us = {row.scheduler: row.makespan_us for row in self.rows if row.makespan_us is not None}
-        return {name: other for name, other in _ALIKE.items() if name in us and us[name] == us.get(other)}
+        return {
+            name: other
+            for name, other in _ALIKE.items()
+            if name in us and isclose(us[name], us.get(other, inf), rel_tol=TIE)
+        }
 
     def _caption(self) -> str:
         notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]

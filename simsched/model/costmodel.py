@@ -45,8 +45,8 @@ def roofline(op: Operator, device: Device) -> float:
     Each kernel takes ``start + max(chain, compute, memory) + tail``: the time to start and end it; the longest of the
     sequence of its blocks one after the other, its whole tiles and whole blocks on each SM at the peak rate, and its
     bytes at the rate of DRAM or of the L2 cache; and the time to fill each wave of blocks. Kernels that were measured
-    or given stand; for its works the libraries of the device choose some. The parameters of the operator are found in
-    the L2 cache if they take at most 0.6 of it. `simsched.model.libraries` has the rules.
+    or given stand; for its works the libraries of the device choose some. Parameters are found in the L2 cache if those of
+    the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
@@ -56,14 +56,13 @@ def roofline(op: Operator, device: Device) -> float:
 
 
 def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL) -> Floats:
-    """Return `roofline` of some operators of a graph, shape of `ops`, at the usual rates or at others.
-
-    Parameters are found in the L2 cache if those of the whole graph take at most 0.6 of it.
-    """
+    """Return `roofline` of some operators of a graph, shape of `ops`, at the usual rates or at others."""
     terms, op = terms_on(graph, device), kernels_on(graph, device).op
     with np.errstate(over="ignore"):
         compute = terms.compute * np.where(terms.tensor, rates.tensor_factor, rates.compute_factor)
-        longest = np.maximum(np.maximum(terms.chained * rates.chain_factor, compute), terms.memory * rates.memory_factor)
+        longest = np.maximum(
+            np.maximum(terms.chained * rates.chain_factor, compute), terms.memory * rates.memory_factor
+        )
         times = terms.start * rates.start_factor + longest + terms.tail
         found: Floats = np.bincount(op, times, len(graph))[ops]
     return found

@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.numeric import freeze, frozen
+from simsched.base.errors import GraphError
+from simsched.base.numeric import frozen
 from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph import Kernel, Operator, OpGraph, Work
-from simsched.model.graph.columns import Floats, Indices, Ints
-from simsched.base.errors import GraphError
+from simsched.model.graph.columns import Columnar, Floats, Indices, Ints
 from simsched.model.libraries import Launch, choose, given, unshaped
 
 WEIGHTS_CACHED: Final = 0.6
-"""Part of the L2 cache up to which the parameters of a graph stay in it from one run to the next."""
+"""Part of the L2 cache up to which the parameters of a model stay in it from one run to the next."""
 
 _SHAPE: Final = ("blocks", "threads", "registers", "shared_memory")
 _SHARED: Final = ("share", "efficiency", "chain")
@@ -28,7 +28,7 @@ _WORK: Final = ("flops", "nbytes")
 
 
 @dataclass(frozen=True, eq=False)
-class Launches:
+class Launches(Columnar):
     """Kernels of operators by columns, one row for each launch.
 
     Parameters
@@ -56,8 +56,10 @@ class Launches:
     flops: Floats
     nbytes: Floats
 
+    CACHED = ("op", "kernel", "has_shape")
+
     def __post_init__(self) -> None:
-        freeze(self.__dict__)
+        self._freeze()
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -129,7 +131,7 @@ def launches_of(op: Operator, device: Device) -> tuple[Launch, ...]:
         return tuple(given(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
     if not op.works:
         return (unshaped(op.flops, op.nbytes, op.dtype, device),)
-    return _chosen(op.name, op.works, op.dtype, device, op.weight_nbytes <= WEIGHTS_CACHED * device.l2)
+    return _chosen(op.name, op.works, op.dtype, device)
 
 
 def terms_on(graph: OpGraph, device: Device) -> Terms:
@@ -286,12 +288,11 @@ class _Choice:
         size = np.maximum(1, n_given)
         start = np.zeros(len(graph), np.int64)
         choices = np.flatnonzero(choices_of(graph)).tolist()
-        weights_cached = bool(graph.weight_nbytes.sum() <= WEIGHTS_CACHED * device.l2) if choices else False
         pairs = [(int(codes[i]), int(self._formats[i])) for i in choices]
         for i, pair in zip(choices, pairs, strict=True):
             if pair not in groups:
                 dtype = graph.label("dtype", i)
-                launches = _chosen(graph.names[i], graph.label("works", i), dtype, device, weights_cached)
+                launches = _chosen(graph.names[i], graph.label("works", i), dtype, device)
                 groups[pair] = len(self._chosen), len(launches)
                 self._chosen += launches
                 total = sum(launch.time for launch in launches)
@@ -350,13 +351,11 @@ class _Choice:
         return Terms(*times, tensor > 0)
 
 
-def _chosen(
-    name: str, works: Sequence[Work], dtype: str, device: Device, weights_cached: bool
-) -> tuple[Launch, ...]:
+def _chosen(name: str, works: Sequence[Work], dtype: str, device: Device) -> tuple[Launch, ...]:
     """Return the launches that the libraries of a device choose for the works of the operator `name`."""
+    weights = sum(work.weights for work in works)
+    weights_cached = max(weights, *(work.parameters for work in works)) <= WEIGHTS_CACHED * device.l2
     try:
-        return tuple(
-            launch for work in works for launch in choose(work, dtype, device, weights_cached=weights_cached)
-        )
+        return tuple(launch for work in works for launch in choose(work, dtype, device, weights_cached=weights_cached))
     except GraphError as error:
         raise GraphError(f"operator {name!r}: {error}") from None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.base.codec import Among, Amount, Checked, Count, Document, Range, brief
 from simsched.base.errors import ProgramError
 from simsched.base.io import naming
-from simsched.base.numeric import freeze, same_columns, twice
+from simsched.base.numeric import freeze, frozen, same_columns, twice
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
@@ -279,7 +279,7 @@ class Program(Columnar, Document):
         found = np.zeros(len(self.graph), np.int64)
         rows = np.flatnonzero(self.action == LAUNCH)
         found[self.launches.op[self.argument[rows]]] = self.device[rows]
-        return found
+        return frozen(found)
 
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""

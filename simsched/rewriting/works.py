@@ -210,7 +210,14 @@ def _works(ops: Sequence[Operator], output_shape: Shape, given: Mapping[str, Any
 
 
 def _resized(
-    work: Work, before: Shape, after: Shape, attributes: Mapping[str, Any], *, flops: float, moved: float, weights: float
+    work: Work,
+    before: Shape,
+    after: Shape,
+    attributes: Mapping[str, Any],
+    *,
+    flops: float,
+    moved: float,
+    weights: float,
 ) -> Work:
     """Return a work with the outputs of another shape, other FLOP, and other bytes of activations and parameters."""
     product = work.family in ("product", "convolution")

@@ -62,6 +62,7 @@ class Lists(Table):
     hop: f8
     busy: f8
     tried: f8
+    launched: f8
     # the best place for an operator so far
     best: f8
     start: f8
@@ -75,6 +76,7 @@ class Lists(Table):
     out_ptr: Column[i8]
     readers: Column[i4]  # of each operator, rising
     kernels: Column[i4]
+    lag: Column[f8]  # us from the first launch of each operator on to its end, where its launches are slower than it
     time: Column[f8]  # of each device and operator
     latency: Column[f8]
     bandwidth: Column[f8]
@@ -161,7 +163,10 @@ def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> 
 
 
 def charged_start(s: Lists, i: int, slot: int) -> float:
-    """Return when an operator starts on a stream if launches and events cost time; `tried` is when it is issued."""
+    """Return when an operator starts on a stream if launches and events cost time.
+
+    `launched` is when its first kernel is issued, `tried` when all of it is.
+    """
     issued, latest, visit = s.busy, -inf, i * s.n_streams + slot + 1
     for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
         producer = s.ops[s.inputs[q].op]
@@ -172,8 +177,9 @@ def charged_start(s: Lists, i: int, slot: int) -> float:
                 issued += s.wait
                 if not producer.waited_for:
                     issued += s.record
+    s.launched = issued + s.launch
     s.tried = issued + s.launch * float(s.kernels[i])
-    return max(issued + s.launch, s.streams[slot].free + s.gap, latest)
+    return max(s.launched, s.streams[slot].free + s.gap, latest)
 
 
 @piece("list schedulers")
@@ -239,15 +245,15 @@ def find_best(s: Lists, i: int) -> None:
             there = max(there, producer.finish + moved)
         for slot in range(d * s.n_streams + first, d * s.n_streams + last):
             stream, at = s.streams[slot], -1
-            start, issued = max(stream.free, there), 0.0
+            start, issued, least = max(stream.free, there), 0.0, 0.0
             if s.insertion:
                 at = find_gap(s, stream, there, us)
             if at >= 0:
                 start = max(s.gaps[at].start, there)
             elif s.charged:
                 start = charged_start(s, i, slot)
-                issued = s.tried
-            end = max(start + us, issued)
+                issued, least = s.tried, s.launched + s.lag[i]
+            end = max(start + us, least)
             if end + ahead < s.best or s.slot < 0:
                 s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued
             if end == there + us:
@@ -319,13 +325,14 @@ class Draft(Instance):
         table = Lists(
             n_ops=n, n_devices=len(self.devices), n_streams=self.streams, insertion=insertion, in_turn=in_turn,
             charged=overheads, in_ptr=in_ptr, inputs=inputs, out_ptr=graph.outgoing[0],
-            readers=readers, kernels=self._n_launches(),
+            readers=readers, kernels=np.zeros(0, np.int32), lag=np.zeros(0),
             time=self.times, latency=self.latency, bandwidth=self.bandwidth, ahead=ahead, key=-priority,
             turn=place_of(graph.order_index).astype(np.int32), draw_op=draw_op, draw_stream=draw_stream, ops=self.ops,
         )  # fmt: skip
         if insertion:  # of which the system only gives the pages that are written to
             table["gaps"] = np.empty((n + 1) * n_slots, Gap.dtype)
         if overheads:
+            table["kernels"], table["lag"] = self._launches()
             for cost in ("launch", "record", "wait", "gap", "hop"):
                 setattr(table, cost, getattr(self.cluster.devices[0], cost))
         table["streams"]["free"], table["streams"]["first"] = -inf if overheads else 0.0, np.arange(n_slots) * (n + 1)
@@ -334,9 +341,19 @@ class Draft(Instance):
             place(table)
         return table["placed"]
 
-    def _n_launches(self) -> npt.NDArray[np.int32]:
-        """Return the launches of each operator on the first device, shape (n_ops,); overheads count on it alone."""
-        return np.diff(kernels_on(self.graph, self.cluster.devices[self.devices[0]]).ptr).astype(np.int32)
+    def _launches(self) -> tuple[npt.NDArray[np.int32], Floats]:
+        """Return launches of each operator on the first device, and us from the first of them to its end at least.
+
+        Its j-th kernel starts no earlier than it is launched, so the operator takes at least as long as j launches
+        and the kernels from the j-th on.
+        """
+        device = self.cluster.devices[self.devices[0]]
+        launches = kernels_on(self.graph, device)
+        us = launches.share * self.times[0][launches.op]
+        ends = np.cumsum(us)
+        last = np.repeat(ends[launches.ptr[1:] - 1], np.diff(launches.ptr))
+        lag = np.maximum.reduceat(device.launch * launches.kernel + us + last - ends, launches.ptr[:-1])
+        return np.diff(launches.ptr).astype(np.int32), lag
 
     def schedule(self, order: npt.NDArray[np.int32] | None = None) -> Schedule:
         """Return the schedule, launched in a given order, or by start times.

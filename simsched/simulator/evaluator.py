@@ -220,6 +220,8 @@ class Evaluator:
             which = np.searchsorted(numbers, home[op])
             tables = [self._rows[number] for number in numbers]
             base = np.cumsum([0, *map(len, tables)])
-            first = [kernels_on(self.graph, self.cluster.devices[int(np.argmax(self._alike == n))]).ptr for n in numbers]
+            first = [
+                kernels_on(self.graph, self.cluster.devices[int(np.argmax(self._alike == n))]).ptr for n in numbers
+            ]
             rows = np.concatenate(tables)[base[which] + np.stack(first)[which, op] + kernel]
         return rows if np.isfinite(rows["unit"]).all() else None

@@ -142,7 +142,9 @@ def _blocks(
             found.append(_block(cluster.kinds[kind], *shape))
         except ClusterError as error:
             if refuse_unfit:
-                raise ClusterError(f"operator {graph.names[launches.op[rows[number.index(len(found))]]]!r}: {error}") from None
+                raise ClusterError(
+                    f"operator {graph.names[launches.op[rows[number.index(len(found))]]]!r}: {error}"
+                ) from None
             found.append((0, 0, 0, 0))
     blocks = np.array(found, np.int64)[number].T
     return dict(zip(("warps", "registers", "shared_memory", "residency"), blocks, strict=True))

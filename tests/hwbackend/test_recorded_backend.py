@@ -11,8 +11,9 @@ import hwbackend
 import workloads
 from hwbackend.recorded_backend import RecordedBackend
 from hwbackend.synthetic_backend import SyntheticBackend
-from simsched import Edge, Operator, OpGraph
+from simsched import Cluster, Edge, Operator, OpGraph
 from simsched.base.errors import BackendError, FileError
+from simsched.model.launches import with_kernels
 from simsched.model.profile import Profile, Replay
 
 DEVICE = partial(SyntheticBackend, gpu="k80")
@@ -70,8 +71,9 @@ def test_what_was_not_measured_is_refused_with_what_was(folder):
 def test_operators_whose_kernels_the_device_chose_are_found(tmp_path):
     """The graph that is asked about has kernels of its own; those of the recorded one are what ran."""
     graph = workloads.load("squeezenet")
+    chosen = with_kernels(graph, Cluster.preset("a40").devices[0])
     operators = [
-        replace(op, kernels=tuple(replace(k, blocks=k.blocks + 1) for k in op.kernels)) for op in graph.operators
+        replace(op, kernels=tuple(replace(k, blocks=k.blocks + 1) for k in op.kernels)) for op in chosen.operators
     ]
     launched = OpGraph(operators, graph.edges, graph.name)
     run_of(in_order(launched)).save(tmp_path / "run.json")

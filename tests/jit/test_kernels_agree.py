@@ -120,7 +120,7 @@ def test_walks_of_the_search(captured):
 
 def programs(execution, options):
     """What becomes of candidates: on few streams, on streams of large numbers, without room for clocks, on none."""
-    many = Lowering(MIXED, ("gpu0", "gpu1", "gpu2"), execution, **options)
+    many = Lowering(MIXED, ss.Cluster.preset("a100", 3), execution, **options)
     many._table["clocks"], many._table.room = np.empty(2, Clock.dtype), 2
     rng, n, found = np.random.default_rng(1), len(MIXED), []
     for streams in (2, 9, 100_000):

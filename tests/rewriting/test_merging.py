@@ -7,7 +7,7 @@ from rewriting.interpreter import largest_error
 from rewritten import of_text, with_changes
 
 from simsched.base.errors import GraphError
-from simsched.model import Cluster, Kernel, roofline
+from simsched.model import Cluster, Work, roofline
 from simsched.rewriting import RULES, Draft, can_merge, merge, merge_key, merged_operators
 from workloads.models.network import Network
 
@@ -28,14 +28,17 @@ SAME = (6, 3, {"padding": 1})
 
 def test_a_point_and_a_window_become_one_window():
     """FLOP: (4 + 6) channels x 64 pixels x 4 inputs x 9 x 2 = 46,080. Weights: 10 x (36 + bias) x 4 bytes = 1480.
-    Bytes: input 4 x 64 x 4 = 1024 and output 10 x 64 x 4 = 2560 besides. One 64 x 64 tile for 384 outputs:
-    640 outputs need two."""
+    Bytes: input 4 x 64 x 4 = 1024 and output 10 x 64 x 4 = 2560 besides. The work: 64 pixels by 10 channels, of
+    4 x 9 = 36 products each."""
     graph = branches(POINT, SAME)
     after, names = merge(graph, [("c0", "c1")])
     assert names == [("c0+c1",)]
     op = after["c0+c1"]
     assert (op.flops, op.weight_nbytes, op.nbytes) == (46_080.0, 1480.0, 5064.0)
-    assert op.kernels == (Kernel(2, 256, 64, 8704),)
+    (work,) = op.works
+    assert (work.family, work.rows, work.columns, work.inner, work.window) == ("convolution", 64, 10, 36, 9)
+    assert (work.flops, work.reads, work.weights, work.writes) == (46_080.0, 1024.0, 1480.0, 2560.0)
+    assert op.kernels == ()
     assert (op.kind, op.intensity, op.dtype, op.time, op.block) == ("conv", "compute", "fp32", None, None)
     assert op.input_shapes == ((1, 4, 8, 8),)
     assert op.output_shape == (1, 10, 8, 8)
@@ -52,13 +55,14 @@ def test_a_point_and_a_window_become_one_window():
 
 
 def test_of_a_batch_the_parts_are_copied():
-    """Two images: part c1 is 2 x 6 x 64 x 4 = 3072 bytes, read and written, by 768 threads."""
+    """Two images: part c1 is 2 x 6 x 64 = 768 elements, so 3072 bytes, read and written."""
     graph = branches(POINT, SAME, batch=2)
     after, names = merge(graph, [("c0", "c1")])
     assert names == [("c0+c1", "c0", "c1")]
     assert after.names == ("x", "c0+c1", "c0", "c1", "join")
     part = after["c1"]
-    assert (part.kind, part.flops, part.nbytes, part.kernels) == ("slice", 0.0, 6144.0, (Kernel(3, 256, 32),))
+    assert (part.kind, part.flops, part.nbytes, part.kernels) == ("slice", 0.0, 6144.0, ())
+    assert part.works == (Work("elementwise", "copy", reads=3072.0, writes=3072.0, rows=768),)
     assert part.attributes == {"axis": 1, "begin": 4, "end": 10}
     assert (part.input_shapes, part.output_shape) == (((2, 10, 8, 8),), (2, 6, 8, 8))
     assert [op.name for op in merged_operators(Draft.from_graph(graph), ("c0", "c1"))] == ["c0+c1", "c0", "c1"]

@@ -117,7 +117,7 @@ def test_what_somebody_outside_reads_keeps_its_name(batch):
     check(after)
     assert sorted(after.rows) == (["a", "a+b", "p", "q"] if batch == 1 else ["a", "a+b", "b", "p", "q"])
     copy = after.rows["a"].operator
-    assert (copy.kind, copy.time, copy.kernels == ()) == ("slice", 0.0 if batch == 1 else None, batch == 1)
+    assert (copy.kind, copy.time, copy.works == ()) == ("slice", 0.0 if batch == 1 else None, batch == 1)
     assert after.rows["p"].reads[0][:2] == (("a+b", (1, 0, 4)) if batch == 1 else ("a", None))
     assert after.rows["a+b"].reads[0].producer == "x"
 

@@ -58,7 +58,7 @@ def test_table_iii_whatever_edges_it_leaves_open(v2, v6, v8):
 
 @pytest.mark.parametrize("streams", [1, 4])
 def test_estimates_with_overheads_come_true(streams):
-    """Without contention, waits and records: what is simulated. Inception-v3's operators have one kernel each."""
+    """Without contention, waits and records: what is simulated. Some operators launch several kernels."""
     graph = workloads.load("inception_v3")
     cluster = charged(launch=4.0, gap=0.9, hop=2.0)
     plan = schedule(graph, cluster, lios, streams=streams, overheads=True)
@@ -87,8 +87,12 @@ def plain(graph, cluster, streams, rank, overheads):
                 behind = [row[3] + device.gap for row in placed.values() if row[1] == stream]
                 read = [placed[s][3] + device.hop * (s in others) for s, j, _ in oracle.edges if j == i]
                 start = max([issued + device.launch, *behind, *read])
-                issued += device.launch * max(1, len(graph.operators[i].kernels))
-                end = max(start + oracle.mean[i], issued)
+                shares = [kernel.share for kernel in graph.operators[i].kernels] or [1.0]
+                end, free = start, issued
+                for share in shares:  # a kernel starts once it is launched and the one before it is over
+                    free += device.launch
+                    end = max(end, free) + share * oracle.mean[i]
+                issued += device.launch * len(shares)
             choices.append((end, stream, start, issued, others))
         end, stream, start, clock, others = min(choices)
         waited_for |= others

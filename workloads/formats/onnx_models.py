@@ -12,7 +12,7 @@ from simsched.base.io import read_bytes
 from simsched.base.signals import without_collector
 from simsched.model import Edge, Operator, OpGraph
 from workloads.checks import one_of
-from workloads.costs import in_fp32
+from workloads.costs import in_fp32, of_one_model
 from workloads.formats.fusion import fuse
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
@@ -141,7 +141,7 @@ def from_onnx(
         with without_collector():  # of 10,000 nodes all objects stay
             reader = ShapeReader(model, shapes or {}, formats, source)
             title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"
-            return in_fp32(_graph(title, reader, granularity, source), dtype)
+            return in_fp32(of_one_model(_graph(title, reader, granularity, source)), dtype)
     except (OverflowError, RecursionError, UnicodeError) as error:
         raise FormatError(f"{source}: {' '.join(str(error).split())}") from error
 

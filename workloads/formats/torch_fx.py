@@ -33,6 +33,7 @@ from typing import Any, TypedDict, Unpack
 from simsched.base.errors import GraphError, MissingDependencyError
 from simsched.model import OpGraph
 from simsched.model.graph.opgraph import with_works
+from workloads.costs import of_one_model
 from workloads.formats.torch_graph import graph_of, is_composite
 from workloads.retired import refusing_retired
 
@@ -221,7 +222,7 @@ def _as_allowed(graph: OpGraph) -> OpGraph:
     """Return a graph whose works in fp32 may run in tf32 as PyTorch's own switches say at present."""
     backends = _torch().backends
     allowed = {"convolution": backends.cudnn.allow_tf32, "product": backends.cuda.matmul.allow_tf32}
-    return with_works(graph, lambda work: replace(work, tf32=allowed.get(work.family, False)))
+    return of_one_model(with_works(graph, lambda work: replace(work, tf32=allowed.get(work.family, False))))
 
 
 def _torch() -> Any:

@@ -11,7 +11,7 @@ from simsched.base.errors import GraphError
 from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import Work
 from workloads.checks import one_of, whole
-from workloads.costs import COMPUTES, Costs, counted, intensity, nbytes_of
+from workloads.costs import COMPUTES, Costs, counted, intensity, nbytes_of, of_one_model
 from workloads.retired import refusing_retired
 
 Shape = tuple[int, ...]
@@ -150,7 +150,7 @@ class Builder:
 
     def graph(self) -> OpGraph:
         """Return what was built, operators in the order in which they were added."""
-        return OpGraph(self._operators, self._edges, self.name)
+        return of_one_model(OpGraph(self._operators, self._edges, self.name))
 
     def _close(self, unit: _Unit) -> None:
         """Add the operator that a unit's parts make."""

@@ -65,6 +65,9 @@ class Work(Checked):
     tf32
         Whether tensor cores may compute it in tf32 if its number format is fp32, as PyTorch lets cuDNN do for
         convolutions unless it is told otherwise.
+    parameters
+        Bytes of all parameters of the model that it is part of: they pass through the L2 cache between two runs, and
+        stay there if they are few. 0 if its own are all.
     """
 
     SUBJECT, ERROR = "work {0.family!r}", GraphError
@@ -83,6 +86,7 @@ class Work(Checked):
     images: Size = brief(1)
     bias: bool = brief(False)
     tf32: bool = brief(False)
+    parameters: Amount = brief(0.0)
 
 
 @dataclass(frozen=True, slots=True)
