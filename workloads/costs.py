@@ -213,9 +213,12 @@ class Costs:
         adds_bias
             Whether a kernel of its own adds it.
         layout
-            Rule of the work: "plain" or "strided", see `conv_layout`, or "channels_last".
+            Rule of the work: "plain" or "strided", see `conv_layout`, or "channels_last", which images of one pixel
+            always are.
         """
         n, channels, *pixels = output
+        if prod(image[2:]) == prod(pixels) == 1:
+            layout = "channels_last"
         inner = image[1] // groups * prod(window)
         return Work(
             "convolution", layout, flops=2.0 * prod(output) * inner,

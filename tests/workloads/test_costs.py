@@ -20,17 +20,22 @@ COSTS = Costs()
     # 2 images of 100 pixels, 48 channels of each of 2 groups of 32 inputs times 9; 32 * 9 weights an output, a bias
     (COSTS.conv((2, 96, 10, 10), (2, 64, 10, 10), (3, 3), groups=2, adds_bias=True),
      Work("convolution", "strided", 2 * 2 * 96 * 100 * 32 * 9, weights=4 * 96 * (32 * 9 + 1), batch=2, rows=200,
-          columns=48, inner=288, window=9, elements=12800, images=2, bias=True)),
+          columns=48, inner=288, window=9, elements=12800, images=2, bias=True, tf32=True)),
     (COSTS.conv((1, 96, 35, 35), (1, 96, 35, 35), (1, 1), groups=96, bias=False, layout="plain"),
-     Work("convolution", "plain", 2 * 96 * 1225, weights=4 * 96, batch=96, rows=1225, elements=96 * 1225)),
+     Work("convolution", "plain", 2 * 96 * 1225, weights=4 * 96, batch=96, rows=1225, elements=96 * 1225,
+          tf32=True)),
+    # one pixel, as in squeeze and excitation: its channels lie one after the other
+    (COSTS.conv((1, 8, 1, 1), (1, 4, 1, 1), (1, 1), bias=False, layout="plain"),
+     Work("convolution", "channels_last", 64, weights=128, columns=8, inner=4, elements=4,
+          tf32=True)),
     # of 4 channels of 25 pixels each goes through 8 * 2 * 2 weights; an output pixel has one tap of the four
     (COSTS.conv_transpose((1, 8, 10, 10), (1, 4, 5, 5), (4, 8, 2, 2)),
      Work("convolution", "strided", 2 * 4 * 25 * 8 * 4, weights=4 * (128 + 8), rows=100, columns=8, inner=4,
-          elements=100)),
+          elements=100, tf32=True)),
     # 3 x 3 taps at a stride of 2: of 4 x 4 pixels 8 x 8, 2.25 taps each
     (COSTS.conv_transpose((1, 8, 8, 8), (1, 4, 4, 4), (4, 8, 3, 3), bias=False),
      Work("convolution", "strided", 2 * 4 * 16 * 8 * 9, weights=4 * 288, rows=64, columns=8, inner=12, window=3,
-          elements=64)),
+          elements=64, tf32=True)),
     (Costs("fp16").linear(100, 50, 200, adds_bias=True),
      Work("product", flops=2 * 100 * 50 * 200, weights=2 * 51 * 200, rows=100, columns=200, inner=50, bias=True)),
     (COSTS.matmul(3, 100, 50, 200),

@@ -25,7 +25,8 @@ def test_a_unit_is_one_operator_of_several_works():
     assert (op.kind, op.flops, op.nbytes, op.weight_nbytes) == ("sequential", 256 + 4096, 2048 + 3232, 4 * 40)
     assert (op.works, op.kernels) == ((
         Work("elementwise", "map", 256.0, 1024.0, 0.0, 1024.0, rows=256),
-        Work("convolution", "plain", 4096.0, 1024.0, 160.0, 2048.0, rows=64, columns=8, inner=4, elements=256),
+        Work("convolution", "plain", 4096.0, 1024.0, 160.0, 2048.0, rows=64, columns=8, inner=4, elements=256,
+             tf32=True),
     ), ())  # fmt: skip
     assert (op.input_shapes, op.output_shape, op.intensity) == (((1, 4, 8, 8),), (1, 8, 8, 8), "compute")
     relu, conv = op.attributes["parts"]

@@ -181,7 +181,7 @@ def test_first_operators_of_inception():
     assert (conv.flops, conv.weight_nbytes, conv.nbytes, conv.intensity) == (38_363_328, 3_584, 3_918_124, "compute")
     assert conv.works == (
         Work("convolution", "strided", 38_363_328.0, 1_072_812.0, 3_584.0, 2_841_728.0, rows=22_201, columns=32,
-             inner=27, window=9, elements=3 * 299**2),
+             inner=27, window=9, elements=3 * 299**2, tf32=True),
     )  # fmt: skip
     assert pool.works == (
         Work("elementwise", "pool", 3_069_504.0, 5_531_904.0, 0.0, 1_364_224.0, rows=341_056, window=9),

@@ -199,7 +199,7 @@ def test_a_bias_of_a_convolution():
         (op,) = from_onnx(model(text, w=(6, 3, 1, 1), b=(6,)), granularity=granularity).operators
         assert op.works == (
             Work("convolution", "plain", 2 * 64 * 18, 768, 4 * 24, 1536, rows=64, columns=6, inner=3, elements=192,
-                 bias=bias),
+                 bias=bias, tf32=True),
         )  # fmt: skip
 
 
