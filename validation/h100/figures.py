@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import log
 from statistics import fmean
 from typing import Any, Final
 
@@ -36,6 +36,12 @@ class Case:
     def error(self) -> float:
         """The natural logarithm of predicted over measured."""
         return log(self.predicted / self.measured)
+
+    def holds(self, tolerance: float = 0.0) -> bool:
+        """Return whether the range holds the measured value, its ends moved out by a part of them."""
+        assert self.low is not None, self.name
+        assert self.high is not None, self.name
+        return self.low * (1 - tolerance) <= self.measured <= self.high * (1 + tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +162,14 @@ def largest_error(cases: Sequence[Case]) -> float | None:
     return max((abs(case.error) for case in cases), default=None)
 
 
-def held(cases: Sequence[Case]) -> float | None:
-    """Return the part of the cases whose range holds the measured value, in per cent.
+def held(cases: Sequence[Case], tolerance: float = 0.0) -> float | None:
+    """Return the part of the cases whose range holds the measured value to a tolerance, in per cent.
 
     >>> held([Case("a", 1.0, 1.1, 0.9, 1.2), Case("b", 1.0, 1.3, 0.9, 1.2)])
     50.0
     """
     ranged = [case for case in cases if case.low is not None]
-    return 100 * fmean(_inside(case) for case in ranged) if ranged else None
-
-
-def _inside(case: Case) -> bool:
-    assert case.low is not None
-    assert case.high is not None
-    return case.low <= case.measured <= case.high
+    return 100 * fmean(case.holds(tolerance) for case in ranged) if ranged else None
 
 
 def score(cases: Sequence[Case]) -> float | None:
@@ -206,9 +206,9 @@ def _score(truth: float, low: float, high: float) -> float:
 def wrong_signs(cases: Sequence[Case], least: float = 0.03) -> list[Case]:
     """Return the ratios of which one is a gain or a loss above `least` and the other one is not on the same side of 1.
 
-    >>> [case.name for case in wrong_signs([
-    ...     Case("both gain", 1.5, 1.01), Case("no gain", 1.0, 1.2), Case("loss", 1.1, 0.9), Case("neither", 1.02, 0.99)])]
-    ['no gain', 'loss']
+    >>> gains = [Case("both", 1.5, 1.01), Case("none", 1.0, 1.2), Case("loss", 1.1, 0.9), Case("small", 1.02, 0.99)]
+    >>> [case.name for case in wrong_signs(gains)]
+    ['none', 'loss']
     """
     return [case for case in cases if _wrong(case.predicted - 1, case.measured - 1, least)]
 
@@ -223,8 +223,3 @@ def by(cases: Iterable[Case], group: Callable[[Case], str]) -> Mapping[str, list
     for case in cases:
         groups.setdefault(group(case), []).append(case)
     return groups
-
-
-def typical(cases: Sequence[Case]) -> float:
-    """Return the geometric mean of predicted over measured."""
-    return exp(fmean(case.error for case in cases))

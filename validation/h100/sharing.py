@@ -5,7 +5,8 @@ constant beside the nodes of a captured graph (`EDGES`), which stands for its la
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from statistics import fmean
 from typing import Any, Final
@@ -55,7 +56,7 @@ def device() -> ss.Cluster:
 
 def makespan(chains: Sequence[Chain], cluster: ss.Cluster) -> float:
     """Return the makespan in us of chains of operators, each on a stream of its own, captured."""
-    edges = [ss.Edge(a.name, b.name) for chain in chains for a, b in zip(chain, chain[1:], strict=False)]
+    edges = [ss.Edge(a.name, b.name) for chain in chains for a, b in pairwise(chain)]
     places = [ss.Placement(op.name, stream=i) for i, chain in enumerate(chains) for op in chain]
     graph = ss.OpGraph([op for chain in chains for op in chain], edges)
     return ss.simulate(ss.Schedule(graph, places, execution="graph"), cluster).makespan
@@ -258,8 +259,3 @@ def peaks() -> Section:
     rows = [(name, number(rate)) for name, rate in rates.items()]
     mean = f"Mean of the devices: {fmean(rates.values()):.3f}."
     return Section("Peak rates", figures, ("device", "rate over the peak"), rows, (mean,))
-
-
-def without_contention(cluster: ss.Cluster) -> ss.Cluster:
-    """Return the cluster whose kernels do not slow each other."""
-    return replace(cluster, devices=tuple(replace(each, contention=False) for each in cluster.devices))

@@ -79,7 +79,16 @@ class Network:
 
     @property
     def gains(self) -> Mapping[int, float]:
-        """Speedups over one captured stream, by the most streams."""
+        """Speedups over the same calls on one captured stream, by the most streams.
+
+        The calls that were spread over streams keep every tensor to the end, on one stream, too. `captured` reuses the
+        memory of tensors that are no longer needed, so that more of its reads hit L2: up to 16 % faster.
+        """
+        return {limit: self.streams[1] / self.streams[limit] for limit in _LIMITS}
+
+    @property
+    def gains_over_captured(self) -> Mapping[int, float]:
+        """Speedups over the network captured as it is, by the most streams."""
         return {limit: self.captured / self.streams[limit] for limit in _LIMITS}
 
 
@@ -109,6 +118,7 @@ def facts(folder: Path = MEASURED) -> Json:
             "best_us": round(network.streams[best], 1),
             "best_streams": best,
             "capture_gain": round(network.eager / network.captured, 2),
-            "streams_gain": round(network.captured / network.streams[best], 2),
+            "streams_gain": round(network.gains[best], 2),
+            "streams_gain_over_captured": round(network.gains_over_captured[best], 2),
         }
     return {"device": {name: device[name] for name in ("device", "torch", "cuda", "cudnn", "date")}, "networks": rows}
