@@ -22,7 +22,19 @@ from simsched.base.units import MS
 from simsched.cli.options import Graph
 from simsched.experiments.ranges import ranges
 from validation.evidence import each
-from validation.h100.figures import Case, Figure, Section, bias, by, constant_score, held, mean_error, number, score
+from validation.h100.figures import (
+    Case,
+    Figure,
+    Section,
+    bias,
+    by,
+    constant_score,
+    documents,
+    held,
+    mean_error,
+    number,
+    score,
+)
 
 TABLE: Final = Path(__file__).with_suffix(".toml")
 BASES: Final = ("sequential", "captured")
@@ -98,12 +110,14 @@ def rows() -> list[Row]:
 
 def predicted(row: Row) -> tuple[list[Case], list[Case]]:
     """Return the latencies in us and the speedups of a row, predicted and published."""
-    graph, cluster = Graph(f"{row.network},batch={row.batch}", None, "fp32").read(), ss.Cluster.preset(row.gpu)
+    graph = Graph(f"{row.network},batch={row.batch}", None, "fp32").read()
+    cluster = ss.Cluster.preset(row.gpu)
     programs = {name: _program(graph, cluster, name) for name in row.schedulers}
     reference = None if row.base is None else programs[row.base]
     times = {name: ss.simulate(program, cluster).makespan for name, program in programs.items()}
     ranged = ranges(programs, cluster, reference=reference)[0]
-    latencies, speedups = [], []
+    latencies = []
+    speedups = []
     for name, published in row.latencies.items():
         low, high = ranged[name].makespan_low_us, ranged[name].makespan_high_us
         latencies.append(Case(row.name(name), times[name], published, low, high))
@@ -161,7 +175,7 @@ def sections(latencies: Sequence[Case], speedups: Sequence[Case]) -> list[Sectio
     return [
         Section(f"Published speedups ({len(speedups)})", figures, columns, _table(speedups, 1.0), _left_out(speedups)),
         Section(f"Published latencies ({len(latencies)}), ms", latency_figures, columns, _table(latencies, MS)),
-    ]  # fmt: skip
+    ]
 
 
 def _left_out(cases: Sequence[Case]) -> tuple[str, ...]:
@@ -178,8 +192,16 @@ def _table(cases: Sequence[Case], unit: float) -> list[tuple[object, ...]]:
     for case in cases:
         low, high = ("-", "-") if case.low is None else (f"{case.low / unit:.2f}", f"{(case.high or 0) / unit:.2f}")
         holds = case.low is None or case.holds()
-        table.append((case.name, f"{case.measured / unit:.2f}", f"{case.predicted / unit:.2f}", f"{low} to {high}",
-                      f"{case.error:+.2f}", "" if holds else "missed"))  # fmt: skip
+        table.append(
+            (
+                case.name,
+                f"{case.measured / unit:.2f}",
+                f"{case.predicted / unit:.2f}",
+                f"{low} to {high}",
+                f"{case.error:+.2f}",
+                "" if holds else "missed",
+            )
+        )
     return table
 
 
@@ -195,11 +217,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         write_file(options.json, dump_json(documents(tables)))
     return 0
-
-
-def documents(tables: Sequence[Section]) -> dict[str, Any]:
-    """Return sections as JSON values by title."""
-    return {section.title: section.document() for section in tables}
 
 
 if __name__ == "__main__":

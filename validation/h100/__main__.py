@@ -18,7 +18,7 @@ from simsched.base.io import dump_json, write_file
 from validation import published
 from validation.h100 import networks, orders
 from validation.h100.campaign import campaign_section
-from validation.h100.figures import Section
+from validation.h100.figures import Section, documents
 from validation.h100.sharing import peaks, sharing
 
 
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sections += tables
             print(f"{name}: {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
         if options.json:
-            write_file(options.json, dump_json(published.documents(sections)))
+            write_file(options.json, dump_json(documents(sections)))
     except SimschedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

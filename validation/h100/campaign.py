@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from simsched.calibration import Calibration
 from validation.evidence import each
 from validation.h100.figures import Figure, Section
 from validation.hardware.analyse import calibrations, summarise
@@ -14,20 +15,22 @@ from validation.hardware.truth import MEASURED, Json
 BACKEND: Final = "cupy"
 
 
-def analyse(folder: Path = MEASURED, workers: int = 1) -> Json:
-    """Return what `validation.hardware.analyse` says of the campaign, its graphs shared out to processes."""
+def analyse(folder: Path = MEASURED, backend: str = BACKEND, workers: int = 1) -> Json:
+    """Return the accuracy that `validation.hardware.analyse` finds, its graphs shared out to processes."""
     store = Store(folder)
-    subjects = [key.removeprefix(f"profiles/{BACKEND}/") for key in store if key.startswith(f"profiles/{BACKEND}/")]
-    held = [subject for subject in subjects if any(key.startswith(f"held-out/{BACKEND}/{subject}/") for key in store)]
-    held.sort(key=lambda subject: -len(store[f"profiles/{BACKEND}/{subject}"]["profile"]["operators"]))
-    parts = each(partial(_calibrated, folder), held, workers)
-    fitted = {BACKEND: {subject: part[BACKEND][subject] for subject, part in zip(held, parts, strict=True)}}
-    accuracy: Json = summarise(store, fitted)["accuracy"][BACKEND]
+    profiles = {
+        key.removeprefix(f"profiles/{backend}/"): key for key in store if key.startswith(f"profiles/{backend}/")
+    }
+    held = [subject for subject in profiles if any(key.startswith(f"held-out/{backend}/{subject}/") for key in store)]
+    longest_first = sorted(held, key=lambda subject: -len(store[profiles[subject]]["profile"]["operators"]))
+    parts = each(partial(_calibrated, folder, backend), longest_first, workers)
+    fitted = dict(zip(longest_first, parts, strict=True))
+    accuracy: Json = summarise(store, {backend: {subject: fitted[subject] for subject in held}})["accuracy"][backend]
     return accuracy
 
 
-def _calibrated(folder: Path, subject: str) -> Json:
-    return {name: dict(rows) for name, rows in calibrations(Store(folder), {BACKEND: [subject]}).items()}
+def _calibrated(folder: Path, backend: str, subject: str) -> Calibration:
+    return calibrations(Store(folder), {backend: [subject]})[backend][subject]
 
 
 def campaign_section(workers: int = 1) -> Section:

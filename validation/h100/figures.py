@@ -128,6 +128,11 @@ class Section:
         return {"figures": figures, "cases": rows, "notes": [*self.notes]}
 
 
+def documents(sections: Iterable[Section]) -> dict[str, Any]:
+    """Return sections as JSON values by title."""
+    return {section.title: section.document() for section in sections}
+
+
 def number(value: float | None) -> str:
     """Return a figure as a table shows it.
 

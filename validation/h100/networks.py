@@ -35,8 +35,11 @@ from validation.hardware.truth import MEASURED, Network, networks
 
 NETWORKS: Final = MEASURED / "networks"
 NAMED: Final[Mapping[str, str]] = {
-    "inception_v3": "inception_v3", "googlenet": "googlenet", "resnet50": "resnet50", "densenet121": "densenet121"
-}  # fmt: skip
+    "inception_v3": "inception_v3",
+    "googlenet": "googlenet",
+    "resnet50": "resnet50",
+    "densenet121": "densenet121",
+}
 """Names of workloads that are the same networks."""
 EXPORTS: Final = ("default", "kept")
 """Exports: with the exporter's defaults, which fold batch norms into convolutions, and with batch norms kept."""
@@ -121,7 +124,8 @@ def takeover(graph: ss.OpGraph, limit: int, execution: str = "graph") -> ss.Sche
 
 def predict(network: Network, path: str, source: str, *, ranged: bool = True) -> Prediction:
     """Return the predicted times of a network that is read from a GRAPH of the command line."""
-    graph, cluster = Graph(source, None, network.dtype).read(), ss.Cluster.preset("h100")
+    graph = Graph(source, None, network.dtype).read()
+    cluster = ss.Cluster.preset("h100")
     one = ss.schedule(graph, cluster, "sequential").like(execution="graph").lower(cluster)
     nimble = ss.schedule(graph, cluster, "nimble").lower(cluster)
     base = ss.simulate(one, cluster).makespan
@@ -158,8 +162,11 @@ def _predicted(job: tuple[Network, str, str, bool]) -> Prediction:
 def captured_cases(rows: Sequence[Prediction], path: str) -> list[Case]:
     """Return times on one captured stream of the networks that were read in one way."""
     measured = networks()
-    return [Case(row.key, row.captured[0], measured[row.key].captured, *row.captured[1:]) for row in rows
-            if row.path == path]  # fmt: skip
+    return [
+        Case(row.key, row.captured[0], measured[row.key].captured, *row.captured[1:])
+        for row in rows
+        if row.path == path
+    ]
 
 
 def gain_cases(rows: Sequence[Prediction], path: str, *, captured: bool = False) -> list[Case]:
@@ -196,11 +203,12 @@ def one_stream_section(rows: Sequence[Prediction], typed: str = "default") -> Se
     table = [
         (case.name, f"{case.measured:.1f}", *(_beside(by_path[path].get(case.name)) for path in paths))
         for case in cases
-    ]  # fmt: skip
+    ]
     for title, function in (("mean abs ln", mean_error), ("bias", bias), ("largest", largest_error)):
         table.append((title, "", *(number(function([*by_path[path].values()])) for path in paths)))
-    return Section("Networks on one captured stream, through README commands", figures,
-                   ("network", "measured us", *paths), table)  # fmt: skip
+    return Section(
+        "Networks on one captured stream, through README commands", figures, ("network", "measured us", *paths), table
+    )
 
 
 def _beside(case: Case | None) -> str:
@@ -209,7 +217,8 @@ def _beside(case: Case | None) -> str:
 
 def gain_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
     """Return how well the gain of streams over one captured stream is predicted."""
-    cases, same = gain_cases(rows, typed), same_schedule_cases(rows, typed)
+    cases = gain_cases(rows, typed)
+    same = same_schedule_cases(rows, typed)
     captured = gain_cases(rows, typed, captured=True)
     figures = [
         Figure("gain of streams: mean abs ln", mean_error(cases), most=0.10),
@@ -231,7 +240,8 @@ def gain_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
         table.append((case.name, f"{case.measured:.2f}", f"{case.predicted:.2f}", f"{case.error:+.2f}", wrong, shown))
     notes = []
     for path in paths:
-        nimble, again = gain_cases(rows, path), same_schedule_cases(rows, path)
+        nimble = gain_cases(rows, path)
+        again = same_schedule_cases(rows, path)
         notes.append(
             f"Read as {path!r}: Nimble {number(mean_error(nimble))} ({number(bias(nimble))}), sign wrong "
             f"{len(wrong_signs(nimble))} of {len(nimble)}; schedules that were measured {number(mean_error(again))} "
@@ -243,7 +253,8 @@ def gain_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
 
 def range_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
     """Return how often the 90 % ranges of the networks hold, and their score beside the best constant range."""
-    latencies, gains = captured_cases(rows, typed), gain_cases(rows, typed)
+    latencies = captured_cases(rows, typed)
+    gains = gain_cases(rows, typed)
     figures = [
         Figure("ranges of one captured stream hold, %", held(latencies), 88, 96),
         Figure("ranges of one captured stream: score less the best constant", _less(latencies), most=0.0),
@@ -260,7 +271,8 @@ def range_section(rows: Sequence[Prediction], typed: str = "default") -> Section
 
 
 def _less(cases: Sequence[Case]) -> float | None:
-    ours, constant = score(cases), constant_score(cases)
+    ours = score(cases)
+    constant = constant_score(cases)
     return None if ours is None or constant is None else ours - constant
 
 

@@ -12,8 +12,15 @@ from validation.evidence import each
 from validation.h100.figures import Figure, Section
 
 NETWORKS: Final = (
-    "resnet50", "inception_v3", "googlenet", "nasnet_mobile", "squeezenet", "densenet121", "resnext50", "bert_base",
-)  # fmt: skip
+    "resnet50",
+    "inception_v3",
+    "googlenet",
+    "nasnet_mobile",
+    "squeezenet",
+    "densenet121",
+    "resnext50",
+    "bert_base",
+)
 """Workloads whose batch grows."""
 GPUS: Final = ("h100", "a100", "v100", "k80")
 """Devices from the newest to the oldest."""
@@ -59,8 +66,12 @@ Times = Mapping[Key, Mapping[str, float]]
 def all_times(workers: int = 1) -> Times:
     """Return the times by network, format and batch, and by device."""
     every = [name for name in workloads.names() if not name.startswith(("random:", "tiny_"))]
-    keys = [(name, dtype, batch) for name in every for dtype in DTYPES
-            for batch in (BATCHES if name in NETWORKS else DEVICE_BATCHES)]  # fmt: skip
+    keys = [
+        (name, dtype, batch)
+        for name in every
+        for dtype in DTYPES
+        for batch in (BATCHES if name in NETWORKS else DEVICE_BATCHES)
+    ]
     return dict(zip(keys, each(_times, keys, workers), strict=True))
 
 

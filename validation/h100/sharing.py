@@ -25,9 +25,7 @@ _SHORTEST: Final = 0.05
 _HOST_BOUND: Final = {"gelu 2^14": 1.9}
 """Times alone in us of calls whose ten in a row are bound by the host that replays them: from longer chains."""
 _EXCLUDED: Final = "rnn"  # its kernels are persistent, and wait for each other
-_SYNTHETIC: Final[Mapping[str, tuple[float, float]]] = {
-    "compute": (8000, 0), "memory": (0, 96), "mixed": (3000, 32)
-}  # fmt: skip
+_SYNTHETIC: Final[Mapping[str, tuple[float, float]]] = {"compute": (8000, 0), "memory": (0, 96), "mixed": (3000, 32)}
 """Multiply-adds of four lanes and 32-byte reads of each thread of a synthetic kernel, by kind."""
 _SYNTHETIC_THREADS: Final = 256
 
@@ -83,9 +81,18 @@ def network_cases(cluster: ss.Cluster) -> tuple[list[Case], list[Overlap]]:
 
 
 def _network_operator(
-    name: str, us: float, grid: Sequence[int] | None, block: Sequence[int], registers: int | None, shared: float | None,
-    _symbol: str, _operator: str, flops: float, nbytes: float, unit: str,
-) -> ss.Operator:  # fmt: skip
+    name: str,
+    us: float,
+    grid: Sequence[int] | None,
+    block: Sequence[int],
+    registers: int | None,
+    shared: float | None,
+    _symbol: str,
+    _operator: str,
+    flops: float,
+    nbytes: float,
+    unit: str,
+) -> ss.Operator:
     """Return an operator that launches one measured kernel; copies have no grid."""
     kernels = (ss.Kernel(prod(grid), prod(block), max(1, registers or 32), int(shared or 0)),) if grid else ()
     dtype = "fp16" if unit == "tensor" else "fp32"
@@ -116,7 +123,8 @@ def _calls_alone(pairs: Mapping[str, Any]) -> dict[str, float]:
 
 def calls_in_a_row(call: Mapping[str, Any], us: float, tag: str) -> list[ss.Operator]:
     """Return ten calls of a library routine as operators, one for each kernel, since each is a node of the graph."""
-    kernels, ops = call["kernels"], []
+    kernels = call["kernels"]
+    ops = []
     longest = max(range(len(kernels)), key=lambda i: kernels[i]["share"])
     for i in range(CALLS):
         for k, shape in enumerate(kernels):
@@ -125,16 +133,21 @@ def calls_in_a_row(call: Mapping[str, Any], us: float, tag: str) -> list[ss.Oper
             flops = call["flops"] if k == longest else 0.0
             ops.append(
                 ss.Operator(
-                    f"{tag}.{i}.{k}", time=time, flops=flops, nbytes=call["nbytes"], dtype=call["dtype"],
+                    f"{tag}.{i}.{k}",
+                    time=time,
+                    flops=flops,
+                    nbytes=call["nbytes"],
+                    dtype=call["dtype"],
                     kernels=(kernel,),
                 )
-            )  # fmt: skip
+            )
     return ops
 
 
 def pair_cases(cluster: ss.Cluster) -> list[Overlap]:
     """Return pairs of library calls, ten of each on two streams, beside all of them in a row."""
-    measured, calls = read(MEASURED, TRUTH)["pairs"], library_calls()
+    measured = read(MEASURED, TRUTH)["pairs"]
+    calls = library_calls()
     alone = _calls_alone(measured)
     overlaps = []
     for a, b, quantiles in measured["pairs"]:
@@ -148,7 +161,8 @@ def pair_cases(cluster: ss.Cluster) -> list[Overlap]:
 
 def fan_cases(cluster: ss.Cluster) -> list[Overlap]:
     """Return fans: one library call, ten of them on each of 2 to 16 streams, beside all of them in a row."""
-    measured, calls = read(MEASURED, TRUTH)["pairs"], library_calls()
+    measured = read(MEASURED, TRUTH)["pairs"]
+    calls = library_calls()
     alone = _calls_alone(measured)
     overlaps = []
     for call, width, quantiles in measured["fans"]:
@@ -168,9 +182,12 @@ def synthetic_kernel(kind: str, blocks: int, us: float, name: str) -> ss.Operato
     multiply_adds, reads = _SYNTHETIC[kind]
     threads = _SYNTHETIC_THREADS * blocks
     return ss.Operator(
-        name, time=max(0.5, us - NODE), flops=8.0 * multiply_adds * threads, nbytes=32.0 * reads * threads,
+        name,
+        time=max(0.5, us - NODE),
+        flops=8.0 * multiply_adds * threads,
+        nbytes=32.0 * reads * threads,
         kernels=(ss.Kernel(blocks, _SYNTHETIC_THREADS, 32, 0),),
-    )  # fmt: skip
+    )
 
 
 def synthetic_cases(cluster: ss.Cluster) -> list[Overlap]:
@@ -220,9 +237,15 @@ def sharing(cluster: ss.Cluster | None = None) -> Section:
 def _row(name: str, cases: Sequence[Case], gains: Sequence[Case]) -> tuple[object, ...]:
     worst = max(cases, key=lambda case: abs(case.error))
     return (
-        name, len(cases), number(mean_error(cases)), number(bias(cases)), number(largest_error(cases)),
-        number(bias(gains)), number(mean_error(gains)), f"{worst.name} {worst.error:+.2f}",
-    )  # fmt: skip
+        name,
+        len(cases),
+        number(mean_error(cases)),
+        number(bias(cases)),
+        number(largest_error(cases)),
+        number(bias(gains)),
+        number(mean_error(gains)),
+        f"{worst.name} {worst.error:+.2f}",
+    )
 
 
 def _kinds(overlaps: Sequence[Overlap]) -> Iterator[tuple[object, ...]]:
