@@ -1,10 +1,11 @@
 """Every table that holds the simulator against an H100, from the committed measurements.
 
-    python -m validation.h100 [--only networks,sharing] [--workers 2] [--json FILE]
+    python -m validation.h100 [--only networks,sharing] [--workers 2] [--json FILE] [--vidur FOLDER]
 
 Sections: `solo` (operators alone), `networks` (networks by the commands of the README, with gains and ranges),
 `orders` (time over batch and over devices), `published` (speedups and latencies of papers), `sharing` (kernels beside
-each other, their times alone given), `peaks`, and `campaign` (calibrated predictions). No GPU is needed.
+each other, their times alone given), `peaks`, and `campaign` (calibrated predictions). No GPU is needed. Tables of
+microsoft/vidur, which are not part of the project, are read from the folder of `--vidur`.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from validation.h100 import networks, orders
 from validation.h100.campaign import campaign_section
 from validation.h100.figures import Section, documents
 from validation.h100.sharing import peaks, sharing
+from validation.h100.solo import solo_section
+from validation.h100.vidur import vidur_section
 
 
 def network_sections(workers: int) -> list[Section]:
@@ -40,6 +43,7 @@ def published_sections(workers: int) -> list[Section]:
 
 
 SECTIONS: Mapping[str, Callable[[int], list[Section]]] = {
+    "solo": lambda _workers: [solo_section()],
     "networks": network_sections,
     "orders": order_sections,
     "published": published_sections,
@@ -55,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help=f"names separated by commas: {', '.join(SECTIONS)}")
     parser.add_argument("--workers", type=int, default=2, help="number of processes")
+    parser.add_argument("--vidur", type=Path, help="folder with DEVICE-MODEL.mlp.csv.gz of microsoft/vidur")
     parser.add_argument("--json", type=Path, help="file for the figures and cases")
     options = parser.parse_args(arguments)
     names = options.only.split(",") if options.only else list(SECTIONS)
@@ -70,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(*section.lines(), "", sep="\n", flush=True)
             sections += tables
             print(f"{name}: {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        if options.vidur:
+            sections.append(vidur_section(options.vidur))
+            print(*sections[-1].lines(), "", sep="\n")
         if options.json:
             write_file(options.json, dump_json(documents(sections)))
     except SimschedError as error:
