@@ -23,6 +23,7 @@ from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.evidence import table
 from validation.hardware.store import Store
+from validation.hardware.truth import TRUTH, facts
 
 Json = dict[str, Any]
 Fitted = Mapping[str, Mapping[str, Calibration]]
@@ -237,6 +238,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise FileError(f"there is no folder {options.folder}")
         store, kept = Store(options.folder), options.folder / SUMMARY
         summary = summarise(store, calibrations(store), again=options.recalibrate)
+        if (options.folder / TRUTH).exists():
+            summary["measured"] = facts(options.folder)
         worse = exceeded(summary, read_json(kept)) if kept.exists() else []
         if options.json:
             write_file(options.json, dump_json(summary))
