@@ -325,7 +325,7 @@ def clock_set_back(graph, cluster, cost):
 
 def prints_much(graph, cluster, cost):
     """Nobody reads it."""
-    reading, writing = os.pipe()
+    writing = os.pipe()[1]
     disarm()
     while True:
         os.write(writing, b"x" * 65536)
