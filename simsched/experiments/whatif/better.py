@@ -17,7 +17,7 @@ from simsched.experiments.whatif.changes import with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
 from simsched.model.costmodel import bare, upon
-from simsched.rewriting.accounting import accounted
+from simsched.rewriting import accounted
 from simsched.schedulers import Scheduler, scheduler_name
 from simsched.simulator.workload import Jitter
 

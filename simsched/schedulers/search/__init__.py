@@ -12,7 +12,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
 from simsched.model import EXECUTIONS, Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.rewriting.accounting import accounted
+from simsched.rewriting import accounted
 from simsched.schedulers.listing import place_of, readers, sources
 from simsched.schedulers.protocol import Deadline, Rng, Seconds, Tools
 from simsched.schedulers.search.walk import GUIDED, Walk
