@@ -210,7 +210,8 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
         for name in (each.name for each in fields(Operator)):
             value, expected = getattr(theirs, name), getattr(ours, name)
             if value != expected:
-                refuse(f"operator {ours.name!r} has {name} {shown(value)}, not {shown(expected)}")
+                texts = (shown(dict(each) if isinstance(each, Mapping) else each) for each in (value, expected))
+                refuse(f"operator {ours.name!r} has {name} {', not '.join(texts)}")
 
 
 def _compare_edges(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Callable[[str], NoReturn]) -> None:
