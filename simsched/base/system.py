@@ -56,8 +56,10 @@ def spare_openblas() -> None:
 
 def lack(error: BaseException) -> str | None:
     """Return in a line what the system did not give, None for an error that is not the system's."""
-    if isinstance(error, MemoryError):
-        limit = _address_space()
+    limit = _address_space()
+    if isinstance(error, MemoryError) or (
+        isinstance(error, SystemError) and limit is not None
+    ):  # as of numpy's modules
         return "out of memory; try a smaller graph" + (
             "" if limit is None else f", or allow more than {limit} MiB (ulimit -v)"
         )

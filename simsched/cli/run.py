@@ -82,6 +82,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if "\0" in "".join(arguments):
+        return _fail("an argument holds the character 0, which no name of a file can have")
     try:
         status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
         if status == _INTERRUPTED:
