@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import threading
+from pathlib import Path
 from typing import Final
 
 MIB: Final = 1 << 20
@@ -54,6 +55,14 @@ def spare_openblas() -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def _has_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def lack(error: BaseException) -> str | None:
     """Return in a line what the system did not give, None for an error that is not the system's."""
     limit = _address_space()
@@ -71,5 +80,7 @@ def lack(error: BaseException) -> str | None:
     if isinstance(error, OSError):
         paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
         text = error.strerror or str(error) or type(error).__name__
+        if isinstance(error, FileNotFoundError) and not paths and not _has_folder():
+            return "the current folder does not exist any more; change to one that does"
         return f"{text}: {' -> '.join(paths)}" if paths else text
     return None

@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
         if not sys.warnoptions:  # unless asked for with `python -W`: stderr is for errors
             warnings.simplefilter("ignore")
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # a name that a terminal cannot show ends no command
+            if isinstance(stream, TextIOWrapper) and not stream.closed:  # what it cannot show ends no command
                 stream.reconfigure(errors="backslashreplace")
         if logging.lastResort is not None:  # what the library logs where nobody set logging up
             logging.lastResort.setFormatter(_Warning())

@@ -120,6 +120,25 @@ class Raising:
     flush = isatty = lambda self: self.write("")
 
 
+def test_streams_of_python_that_were_closed(monkeypatch, capsys):
+    for name, status in (("stdout", 2), ("stderr", 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+            getattr(sys, name).close()
+            assert run(["simulate", SMALL]) == status
+    assert "I/O operation on closed file" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as caught:
+        Path.cwd()
+    assert lack(caught.value) == "the current folder does not exist any more; change to one that does"
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("stream", [None, Raising()], ids=["none", "raising"])
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_streams_of_python(name, stream, monkeypatch, capsys):
