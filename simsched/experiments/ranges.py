@@ -239,7 +239,7 @@ def _shared(graph: OpGraph, target: Target, device: Device, cost: CostModel | No
     codes, kinds = graph.labels("kind")
     does = zip(codes.tolist(), graph.flops.tolist(), graph.nbytes.tolist(), strict=True)
     texts = (f"{kinds[code]} {flops} {nbytes}" for code, flops, nbytes in does)
-    return times, np.array([crc32(text.encode()) % _OWN for text in texts], np.int64)
+    return times, np.array([crc32(text.encode(errors="backslashreplace")) % _OWN for text in texts], np.int64)
 
 
 def _range(logs: Floats, error: float) -> tuple[float, float]:

@@ -137,7 +137,7 @@ class Results(Result):
         cells = [
             (row["scheduler"], *(str(row[name] or "-") for name in counted), f"{row['wall_s']:.1f}") for row in rows
         ]
-        return table_of(self._title, ("scheduler", *counted, "wall s"), cells, note="\n".join(short))
+        return table_of(self._title, ("scheduler", *counted, "wall s"), cells, note=short)
 
     def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
         """Draw the figures that the study asks for, or those that suit it; return their files.

@@ -110,7 +110,7 @@ class BreakEven(Finding):
         rows = [(f"{factor:.4g}", format_time(a), format_time(b), better[side]) for factor, a, b, side in points]
         headings = (f"{self.parameter} times", *self.names, "better")
         shown = rows[:: max(1, (len(rows) - 1) // 12)]
-        return table_of(f"{self.graph} on {self.cluster}", headings, shown, note="\n".join(self.sentences()))
+        return table_of(f"{self.graph} on {self.cluster}", headings, shown, note=self.sentences())
 
 
 def _of(plan: Schedule | str | Scheduler, graph: OpGraph, cluster: Target) -> Schedule | str | Scheduler:
