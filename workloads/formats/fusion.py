@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Edge, Operator, OpGraph, Work
-from workloads.costs import ACTIVATION_FLOPS, nbytes_of
+from workloads.costs import ACTIVATION_FLOPS, nbytes_of, of_one_model
 
 IO_KINDS: Final = ("placeholder", "output")
 """Kinds of the vertices that stand for what a network is given and what it returns; `fuse` leaves them alone."""
@@ -65,7 +65,7 @@ def fuse(graph: OpGraph, *, io: bool = True) -> OpGraph:
     (('wide',), ('wide', 'wide.norm', 'wide.relu', 'flat'))
     """
     rows = _folded_chains(_without_views(_rows(graph)))
-    return (rows if io else _without_io(rows)).graph()
+    return of_one_model((rows if io else _without_io(rows)).graph())
 
 
 def without_io(graph: OpGraph) -> OpGraph:
