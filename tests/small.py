@@ -50,6 +50,11 @@ def edges(text, nbytes=0.0, transfer=None):
     return found
 
 
+def works(op):
+    """The works of an operator as if its model had no parameters but its own."""
+    return tuple(replace(work, parameters=0.0) for work in op.works)
+
+
 def pairs(graph):
     """The edges of a graph as pairs of numbers of operators, in their order."""
     return list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))

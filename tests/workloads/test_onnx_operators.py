@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from onnx_makers import model, operator
+from small import works
 
 from simsched.base.errors import FormatError, GraphError
 from simsched.model.graph import Work
@@ -155,7 +156,7 @@ TWICE = np.array([1, 1, 2, 2], np.float32)
 
 @pytest.mark.parametrize(("op_type", "attributes", "shapes", "weights", "shape", "flops", "numbers"), [
     ("ReduceMean", {"axes": [2, 3], "keepdims": 0}, [[2, 3, 4, 5]], [], (2, 3), 120, 120 + 6),
-    ("Slice", {}, [[9, 5]], [[3], [5], [0]], (2, 5), 0, 2 * 10),  # two rows, and no more
+    ("Slice", {}, [[9, 5]], [[5], [3], [0], [-1]], (2, 5), 0, 2 * 10),  # two rows, the last first, and no more
     ("Pad", {}, [[2, 3]], [[0, 1, 0, 1]], (2, 5), 0, 6 + 10),
     ("Resize", {"mode": "linear"}, [[1, 1, 2, 2]], [None, TWICE], (1, 1, 4, 4), 128, 4 + 16),
 ])  # fmt: skip
@@ -174,7 +175,7 @@ def test_reductions_and_copies(op_type, attributes, shapes, weights, shape, flop
     ("GlobalAveragePool", [[2, 3, 4, 5]], [], {}, Work("reduction", "sum", 120, 480, 0, 24, rows=6, columns=20)),
     ("ReduceSum", [[2, 3, 4]], [[2]], {"keepdims": 0}, Work("reduction", "sum", 24, 96, 0, 24, rows=6, columns=4)),
     ("CumSum", [[2, 3, 4]], [1], {}, Work("rows", "layer_norm", 24, 96, 0, 96, rows=8, columns=3)),
-    ("Transpose", [[2, 3]], [], {"perm": [1, 0]}, Work("elementwise", "permute", 0, 24, 0, 24, rows=6)),
+    ("DepthToSpace", [[1, 4, 2, 3]], [], {"blocksize": 2}, Work("elementwise", "permute", 0, 96, 0, 96, rows=24)),
     ("Resize", [[1, 1, 2, 2]], [None, TWICE], {}, Work("elementwise", "upsample", 0, 16, 0, 64, rows=16)),
     ("Add", [[2, 3], [2, 3]], [], {}, Work("elementwise", "map", 6, 48, 0, 24, rows=6)),
     ("Mul", [[2, 3], [2, 1]], [], {}, Work("elementwise", "channels", 6, 32, 0, 24, rows=6)),
@@ -182,20 +183,15 @@ def test_reductions_and_copies(op_type, attributes, shapes, weights, shape, flop
 ])  # fmt: skip
 def test_work(op_type, shapes, weights, attributes, work):
     op = one(op_type, *shapes, weights=weights, **attributes)
-    assert op.works == (work,)
+    assert works(op) == (work,)
     assert op.nbytes == work.reads + work.weights + work.writes
-
-
-def without_model(op):
-    """The works of an operator, but for the parameters of the whole model."""
-    return tuple(replace(work, parameters=0.0) for work in op.works)
 
 
 def test_rows_of_a_table():
     """Of 1000 rows of 8 values six are read, by numbers of 8 bytes; all stay on the device."""
     text = "(int64[2, 3] x) => (y) { y = Gather (table, x) }"
     (op,) = from_onnx(model(text, table=(1000, 8))).operators
-    assert without_model(op) == (Work("gather", reads=6 * 32 + 48, writes=192, rows=6, columns=8),)
+    assert works(op) == (Work("gather", reads=6 * 32 + 48, writes=192, rows=6, columns=8),)
     assert (op.kind, op.weight_nbytes) == ("embedding", 32_000)
 
 
@@ -204,7 +200,7 @@ def test_a_bias_of_a_convolution():
     text = "(float[1, 3, 8, 8] x) => (y) { y = Conv (x, w, b) }"
     for granularity, bias in (("operator", True), ("unit", False)):
         (op,) = from_onnx(model(text, w=(6, 3, 1, 1), b=(6,)), granularity=granularity).operators
-        assert without_model(op) == (
+        assert works(op) == (
             Work("convolution", "plain", 2 * 64 * 18, 768, 4 * 24, 1536, rows=64, columns=6, inner=3, elements=192,
                  bias=bias, tf32=True),
         )  # fmt: skip
@@ -213,7 +209,7 @@ def test_a_bias_of_a_convolution():
 def test_a_normalisation_alone():
     text = "(float[2, 3, 4, 4] x) => (y) { y = BatchNormalization (x, a, b, c, d) }"
     (op,) = from_onnx(model(text, **dict.fromkeys("abcd", (3,)))).operators
-    assert without_model(op) == (Work("batch_norm", "plain", 192, 384, 48, 384, batch=2, rows=16, columns=3),)
+    assert works(op) == (Work("batch_norm", "plain", 192, 384, 48, 384, batch=2, rows=16, columns=3),)
 
 
 def test_the_option_device_is_refused():
