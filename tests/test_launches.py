@@ -16,6 +16,7 @@ from simsched.model.launches import (
     given_launches,
     has_choices,
     kernels_on,
+    launches_beside,
     launches_of,
     launches_on,
     relaunched,
@@ -162,6 +163,14 @@ def test_launches_on_no_device_in_particular():
     assert launches.blocks.tolist() == [0, 0, 0, 0, 100, 3, 0, 7]
     assert launches.share.tolist() == [0.25] * 4 + [0.25, 0.75, 1.0, 1.0]
     assert launches.flops[:4].tolist() == [1.25] * 4
+
+
+def test_launches_of_copies_of_a_graph_side_by_side():
+    launches = kernels_on(mixed(), H100)
+    many = launches_beside(launches, 2, 3)
+    assert np.diff(many.ptr).tolist() == [5, 2, 1, 1] * 2 + [1, 1, 1]
+    assert columns(many, range(9)) == columns(many, range(9, 18)) == columns(launches, range(9))
+    assert many.blocks[18:].tolist() == [0, 0, 0]
 
 
 def test_launches_stand_where_a_graph_differs_in_costs():

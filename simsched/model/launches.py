@@ -206,6 +206,20 @@ def relaunched(launches: Launches, graph: OpGraph) -> Launches | None:
     return _gather([launches, own], which, sizes)
 
 
+def launches_beside(launches: Launches, copies: int, further: int) -> Launches:
+    """Return the launches of so many copies of a graph, and of further operators, one without a shape for each.
+
+    Parameters
+    ----------
+    launches
+        Those of the graph; see `simsched.model.graph.opgraph.side_by_side`.
+    """
+    alone = given_launches(OpGraph([Operator("further")]))
+    sizes = np.append(np.tile(np.diff(launches.ptr), copies), np.ones(further, np.int64))
+    starts = np.append(np.tile(launches.ptr[:-1], copies), np.full(further, len(launches)))
+    return _gather([launches, alone], starts, sizes)
+
+
 def choices_of(graph: OpGraph) -> npt.NDArray[np.bool_]:
     """Return for which operators of a graph libraries choose kernels, shape (n_ops,)."""
     codes, works = graph.labels("works")

@@ -253,7 +253,9 @@ class Program(Columnar, Document):
         return Program(**self._parts | {"graph": graph, "launches": launches})
 
     def on(self, cluster: Cluster) -> "Program":
-        """Return the program with the kernels that libraries choose for the devices of a cluster; itself if it has them.
+        """Return the program with the kernels that libraries choose for the devices of a cluster.
+
+        It is the program itself if it has them.
 
         Raises
         ------
