@@ -248,7 +248,8 @@ class Question(Outcome):
         ----------
         model
             A preset, see `DEVICES`: limits, rates and memory are its own; names, links, costs of issuing, hardware
-            queues, interference and how slots are shared stay. Kernels keep their grids.
+            queues, interference and how slots are shared stay. Kernels that were measured or given keep their grids;
+            the others are those that its libraries choose.
         **factors
             By field of `Device`. ``sms`` and ``clock`` take ``peak`` with them, which is SMs x lanes x 2 x clock;
             whole numbers are rounded, to at least 1.
