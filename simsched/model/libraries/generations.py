@@ -70,6 +70,8 @@ class Generation(NamedTuple):
     """Cycles of sequences, relative to those of an H100."""
     reach: float
     """Part of its rate that an SM reaches, relative to an A100."""
+    starting: float = 1.0
+    """Start and end of a kernel, relative to those of an H100."""
     winograd: float = 1.0
     """Time that an SM computes 3 x 3 convolutions of stride 1 without tensor cores, over that of plain ones."""
 
@@ -121,6 +123,13 @@ _SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 25.0, 1.15, 0.89, 48.0, 
 # SM of 64 lanes by tiles of 128 x 64, and 0.96 by 128 x 128. For 128 x 32 it is a tenth less than that says, so that an
 # H100, which has 128 lanes to feed, stays faster.
 _OLDER_SIMT_CONVOLUTION_ENGINE = Engine(_OLDER_SIMT_CONVOLUTION, 0, 25.0, 1.15, 1.11, 48.0, 2.3, 4.0, 8.0)
+_STARTING: Final = 1.3
+"""Smallest elementwise kernels in traces of a V100 and two A100 take 1.07 to 1.5 times as long as on an H100."""
+_FED_SIMT_CONVOLUTION_ENGINE = _OLDER_SIMT_CONVOLUTION_ENGINE._replace(
+    efficiency=_SIMT_CONVOLUTION_ENGINE.efficiency,
+    start=_STARTING * _SIMT_CONVOLUTION_ENGINE.start,
+    loading=_SIMT_CONVOLUTION_ENGINE.loading,
+)
 _WINOGRAD: Final = 0.77
 """In that trace 0.63; but an H100, for which cuDNN chooses no such kernels, must stay the faster one."""
 _OLDER = Engine(_TENSOR, 64, 160.0, 0.0, 0.78, 48.0, 2.1, 1.2)
@@ -133,7 +142,7 @@ def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Gene
     """Return a generation before the A100: its SMs reach a part of what engines of the A100 reach of the peak rate."""
 
     def slower(engine: Engine) -> Engine:
-        return engine._replace(efficiency=engine.efficiency * part)
+        return engine._replace(efficiency=engine.efficiency * part, start=engine.start * _STARTING)
 
     return Generation(
         capability,
@@ -145,6 +154,7 @@ def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Gene
         simt_convolution=slower(_OLDER_SIMT_CONVOLUTION_ENGINE),
         slowness=slowness,
         reach=part,
+        starting=_STARTING,
         winograd=_WINOGRAD,
     )
 
@@ -155,6 +165,8 @@ GENERATIONS: Final = (
     _reaching(0.45, 1.1, (0, 0)),
     _reaching(0.92, 1.1, (7, 0)),
     _reaching(1.0, 1.0, (8, 0)),
+    # 128 lanes an SM, which convolutions feed no better than on an H100
+    _reaching(1.0, 1.0, (8, 6))._replace(simt_convolution=_FED_SIMT_CONVOLUTION_ENGINE),
     Generation(
         (9, 0),
         Engine((*_HOPPER, *_TENSOR), 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),
