@@ -91,7 +91,8 @@ def unshaped(flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
     """Return the terms of an operator whose kernels are not known: it has 0 blocks."""
     chip = chip_of(device)
     return Launch(
-        0, 0, 0, 0, efficiency=1.0, chain=0.0, flops=flops, traffic=nbytes, tensor=chip.tensor(dtype), start=_START * chip.generation.starting,
-        chained=0.0, compute=flops / (chip.device.peak_rate(dtype) * _UNSHAPED_RATE),
+        0, 0, 0, 0, efficiency=1.0, chain=0.0, flops=flops, traffic=nbytes, tensor=chip.tensor(dtype),
+        start=_START * chip.generation.starting, chained=0.0,
+        compute=flops / (chip.device.peak_rate(dtype) * _UNSHAPED_RATE),
         memory=nbytes / (chip.device.bandwidth * DRAM), tail=0.0,
     )  # fmt: skip
