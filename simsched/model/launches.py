@@ -354,7 +354,7 @@ class _Choice:
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
                 work: Any = (launches.flops[rows], launches.nbytes[rows])
-                launch = unshaped(*work, dtype, self._device)
+                launch = unshaped(work[0], work[1], dtype, self._device)
                 for k, key in enumerate(Terms._fields):
                     found[rows, k] = getattr(launch, key)
         own_shape = np.flatnonzero(launches.has_shape & ~is_chosen)

@@ -23,7 +23,7 @@ from simsched.simulator.contention import (
     skip_waves,
     undo_skip,
 )  # fmt: skip
-from simsched.simulator.state import COHORTS, Launch, State
+from simsched.simulator.state import COHORTS, Launch, Room, State
 
 LEAST_UNIT: Final = float_info.min
 """Us below which blocks take no time, or so little that their rate overflows."""
@@ -185,14 +185,19 @@ def _taken_sms(s: State, d: int, lane: int) -> int:
     for i in range(device.n_running):
         other = s.work[running[i]]
         beside = s.launches[other.row]
-        if running[i] != lane and beside.blocks and other.resident:
-            if (
-                (launch.warps + beside.warps) * device.sms > room.warps
-                or (launch.registers + beside.registers) * device.sms > room.registers
-                or (launch.shared_memory + beside.shared_memory) * device.sms > room.shared_memory
-            ):
-                taken += min(device.sms, other.resident)
+        is_beside = running[i] != lane and beside.blocks and other.resident
+        if is_beside and not _share_an_sm(launch, beside, room, device.sms):
+            taken += min(device.sms, other.resident)
     return taken
+
+
+def _share_an_sm(launch: Launch, other: Launch, room: Room, sms: int) -> bool:
+    """Return whether an SM has room for a block of each of two launches."""
+    return (
+        (launch.warps + other.warps) * sms <= room.warps
+        and (launch.registers + other.registers) * sms <= room.registers
+        and (launch.shared_memory + other.shared_memory) * sms <= room.shared_memory
+    )
 
 
 def take(s: State, d: int, launch: Launch, count: int) -> None:
