@@ -185,7 +185,7 @@ def _taken_sms(s: State, d: int, lane: int) -> int:
     for i in range(device.n_running):
         other = s.work[running[i]]
         beside = s.launches[other.row]
-        is_beside = running[i] != lane and beside.blocks and other.resident
+        is_beside = running[i] != lane and beside.blocks > 0 and other.resident > 0
         if is_beside and not _share_an_sm(launch, beside, room, device.sms):
             taken += min(device.sms, other.resident)
     return taken
