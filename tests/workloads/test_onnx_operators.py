@@ -127,7 +127,8 @@ def test_attention_in_one_operator():
 
 def test_a_clip_from_0_to_6_is_an_activation():
     text = "(float[1, 1, 2, 2] x) => (y) { conv = Conv (x, w)  y = Clip (conv, low, high) }"
-    (unit,) = from_onnx(model(text, w=(1, 1, 1, 1), low=np.float32(0), high=np.float32(6))).operators
+    clipped = model(text, w=(1, 1, 1, 1), low=np.float32(0), high=np.float32(6))
+    (unit,) = from_onnx(clipped, granularity="unit").operators
     assert (unit.kind, unit.attributes["activation"]) == ("conv", "relu6")
     assert one("Clip", [4], opset=10, min=0.0, max=6.0).kind == "relu6"
     assert one("Clip", [4], opset=10, min=-1.0, max=6.0).kind == "clip"
@@ -220,7 +221,7 @@ def test_copies_that_change_nothing_are_views():
         padded = Pad (x, pads)  expanded = Expand (padded, sizes)  same = Cast <to = 1> (expanded)  y = Relu (same)
     }"""
     made = model(text, pads=[0] * 4, sizes=[2, 3])
-    assert from_onnx(made).names == ("y",)
+    assert from_onnx(made, granularity="unit").names == ("y",)
     views = from_onnx(made, granularity="operator").operators
     assert [(op.kind, op.time) for op in views] == [("view", 0.0)] * 3 + [("relu", None)]
 
@@ -237,7 +238,7 @@ def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
         chosen = Where (large, four, sizes)  wide = Cast <to = 7> (chosen)  view = Reshape (x, wide)  y = Relu (view)
     }}"""
     made = model(text, opset, zero=0, zeros=[0], ones=[1], twos=[2], four=[4])
-    graph = from_onnx(made, shapes={"x": (2, 12)})
+    graph = from_onnx(made, shapes={"x": (2, 12)}, granularity="unit")
     assert (graph.names, graph["y"].output_shape) == (("y",), (2, 3, 4))
 
 
