@@ -83,8 +83,8 @@ BY_HAND = [  # a graph, a cluster, a cost model or none, and its bounds
     # 109 blocks of which 108 fit: two waves, of which interference might save a part if anything ran beside
     (made(WAVES, "ab", nbytes=1e6), SPREAD.replace_devices(saturating_warps=32.0), None, {"best": approx(20.0)}),
     (OpGraph(WAVES), SPREAD.replace_devices(saturating_warps=32.0), None, {"critical_path": approx(1.75 * 5.0)}),
-    # A chain of three, 1 us each: a graph's launch of 6 us (a kernel's: 8), and two gaps of 0.9 (a wait's: 2).
-    (CHAIN, A100, None, {"best": approx(6.0 + 3.0 + 2 * 0.9)}),
+    # A chain of three, 1 us each: a graph's launch of 6 us (a kernel's: 8), and two gaps of 0.3 (a wait's: 2).
+    (CHAIN, A100, None, {"best": approx(6.0 + 3.0 + 2 * 0.3)}),
     (CHAIN, A100.replace_devices(gap=0.0), None, {"best": 9.0}),
     (CHAIN, A100.replace_devices(gap=0.0, launch_latency=5.0, launch=4.0), None, {"best": 8.0}),
 ]  # fmt: skip

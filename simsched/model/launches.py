@@ -206,6 +206,20 @@ def relaunched(launches: Launches, graph: OpGraph) -> Launches | None:
     return _gather([launches, own], which, sizes)
 
 
+def launches_beside(launches: Launches, copies: int, further: int) -> Launches:
+    """Return the launches of so many copies of a graph, and of further operators, one without a shape for each.
+
+    Parameters
+    ----------
+    launches
+        Those of the graph; see `simsched.model.graph.opgraph.side_by_side`.
+    """
+    alone = given_launches(OpGraph([Operator("further")]))
+    sizes = np.append(np.tile(np.diff(launches.ptr), copies), np.ones(further, np.int64))
+    starts = np.append(np.tile(launches.ptr[:-1], copies), np.full(further, len(launches)))
+    return _gather([launches, alone], starts, sizes)
+
+
 def choices_of(graph: OpGraph) -> npt.NDArray[np.bool_]:
     """Return for which operators of a graph libraries choose kernels, shape (n_ops,)."""
     codes, works = graph.labels("works")
@@ -246,16 +260,16 @@ def with_kernels(graph: OpGraph, device: Device) -> OpGraph:
 
 _IRRELEVANT: Final = (*OVERHEADS, "copy_rate", "interleave", "least_sm_share", "kernel_latency", "memory")
 _MEMO: Final = "_launches"
+_REMEMBERED: Final = 64
+"""Devices for which the kernels of a graph are kept."""
 
 
 @lru_cache(maxsize=1024)
 def basis_of(device: Device) -> Device:
     """Return a device that differs in nothing that a choice of kernels or a time alone depends on."""
     same: dict[str, Any] = dict.fromkeys(_IRRELEVANT, 1.0) | {"interleave": 0.0, "copy_rate": np.inf}
-    return replace(
-        device, name="device", resident_kernels=128, connections=32, interference=((0.0, 0.0), (0.0, 0.0)),
-        block_spread=0.0, contention=True, copy_engines=1, **same,
-    )  # fmt: skip
+    same |= {"name": "device", "model": "device", "resident_kernels": 128, "connections": 32, "copy_engines": 1}
+    return replace(device, interference=((0.0, 0.0), (0.0, 0.0)), block_spread=0.0, contention=True, **same)
 
 
 def same_kernels(graph: OpGraph, one: Cluster, other: Cluster) -> bool:
@@ -269,9 +283,12 @@ def same_kernels(graph: OpGraph, one: Cluster, other: Cluster) -> bool:
 def _on(graph: OpGraph, device: Device) -> "_Choice":
     memo: dict[Device, _Choice] = graph.__dict__.setdefault(_MEMO, {})
     basis = basis_of(device)
-    if basis not in memo:
-        memo[basis] = _Choice(graph, basis)
-    return memo[basis]
+    choice = memo.get(basis)
+    if choice is None:
+        for oldest in tuple(memo)[: len(memo) + 1 - _REMEMBERED]:
+            memo.pop(oldest, None)
+        choice = memo[basis] = _Choice(graph, basis)
+    return choice
 
 
 class _Choice:

@@ -1,7 +1,7 @@
 """`Program`: what the hosts issue, instruction by instruction, to run a schedule."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from inspect import signature
 from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple
@@ -253,24 +253,30 @@ class Program(Columnar, Document):
         return Program(**self._parts | {"graph": graph, "launches": launches})
 
     def on(self, cluster: Cluster) -> "Program":
-        """Return the program with the kernels that the devices of a cluster choose where it is open, or itself.
+        """Return the program with the kernels that libraries choose for the devices of a cluster.
+
+        It is the program itself if it has them.
 
         Raises
         ------
         ProgramError
             If an operator launches another number of kernels there.
         """
-        if not self.open:
+        if not has_choices(self.graph):
             return self
         launches = launches_on(self.graph, cluster, self.home)
+        if launches is self.launches:
+            return self
         differs = np.flatnonzero(np.diff(launches.ptr) != np.diff(self.launches.ptr))
         if len(differs):
             i = int(differs[0])
             here, there = (int(np.diff(table.ptr)[i]) for table in (self.launches, launches))
             raise ProgramError(
-                f"operator {self.graph.names[i]!r} launches {here} kernels in the program, but {there} on "
+                f"kernels of operator {self.graph.names[i]!r}: {here} in the program, but {there} on "
                 f"{cluster.devices[self.home[i]].model}: lower the schedule for that cluster"
             )
+        if same_columns(launches, self.launches, [field.name for field in fields(Launches)]):
+            return self
         return Program(**self._parts | {"launches": launches, "open": False})
 
     @property

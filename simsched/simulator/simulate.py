@@ -104,12 +104,15 @@ def simulate(
 
 
 def program_for(schedule: Schedule | Program, cluster: Cluster) -> Program:
-    """Return the program of a schedule on a cluster; one that was made for other devices is refused."""
+    """Return the program of a schedule on a cluster, with the kernels that libraries choose there.
+
+    One that was made for devices of other names, or for other numbers of kernels, is refused.
+    """
     program = schedule if isinstance(schedule, Program) else schedule.lower(cluster)
     names = tuple(device.name for device in cluster.devices)
     if program.devices != names:
         raise SimulationError(f"the program was made for devices {', '.join(program.devices)}, not {', '.join(names)}")
-    return program
+    return program.on(cluster) if program is schedule else program
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     kernels loads the SMs by its `utilization` and is sensitive to nothing else; one without
     either loads nothing.
     """
-    program = program.on(cluster)
+    program = program.on(cluster) if program.open else program
     graph, device = program.graph, launch_devices(program)
     times = placed_times(graph, cluster, program.launches.op, device, cost)
     return demand_of(graph, program.launches, cluster, device, times, priority=program.priority)

@@ -54,7 +54,7 @@ def latency(name: str, column: str, run: Run) -> float:
     """Return a simulated latency of Table 2 in ms."""
     cluster = ss.Cluster.preset(GPU)
     if column == IOS:
-        units = workloads.load(NETWORKS[name], granularity="unit", device=GPU)
+        units = workloads.load(NETWORKS[name], granularity="unit")
         linear = (op for op in prepared(name).operators if op.kind == "linear")
         classifier = sum(ss.default_cost(op, cluster.devices[0]) for op in linear)
         return (ss.simulate(ss.schedule(units, cluster, "ios"), cluster).makespan + classifier) / MS
@@ -87,7 +87,7 @@ def _rewritten(name: str, quick: bool, cost: CostModel | None = None, **options:
 @cache
 def prepared(name: str) -> ss.OpGraph:
     """Return a network by single operators, folded and fused as far as Nimble does that."""
-    graph = workloads.load(NETWORKS[name], granularity="operator", device=GPU)
+    graph = workloads.load(NETWORKS[name], granularity="operator")
     folded = _everywhere(
         RULES["R1"], Draft.from_graph(graph), lambda draft, match: draft.operator(match[1]).kind == "batch_norm"
     )

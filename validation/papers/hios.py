@@ -312,7 +312,7 @@ def transfer_ratios(_run: Run) -> Values:
     cluster = ss.Cluster.preset("a40", 2, link="nvlink-bridge")
     found: dict[str, float] = {}
     for name, (pixels, *_) in SIZES.items():
-        graph = workloads.load(name, image_size=pixels, device="a40")
+        graph = workloads.load(name, image_size=pixels)
         us = dict(zip(graph.names, operator_times(graph, cluster.devices[0], ss.default_cost).tolist(), strict=True))
         found[name] = median(
             cluster.transfer_time("gpu0", "gpu1", edge.nbytes, edge.transfer) / us[edge.src] for edge in graph.edges
@@ -328,7 +328,7 @@ def makespans(network: str, pixels: int, slower: float = 1.0) -> dict[str, float
     """
     two = ss.Cluster.preset("a40", 2, link="nvlink-bridge")
     one = ss.Cluster(two.devices[:1])
-    graph = workloads.load(network, image_size=pixels, device="a40")
+    graph = workloads.load(network, image_size=pixels)
 
     def cost(op: ss.Operator, device: ss.Device) -> float:
         return slower * ss.default_cost(op, device)
@@ -349,7 +349,7 @@ def speedup(network: str, pixels: int, *, of: str = "hios-lp blocking", over: st
 
 def small_over_ios(_run: Run) -> Values:
     """Return the speedup over IOS on one A40 at NASNet's own size, and that with asynchronous copies."""
-    one, graph = ss.Cluster.preset("a40"), workloads.load("nasnet_a_large", image_size=331, device="a40")
+    one, graph = ss.Cluster.preset("a40"), workloads.load("nasnet_a_large", image_size=331)
     ios, found = ss.simulate(ss.schedule(graph, one, "ios"), one).makespan, makespans("nasnet_a_large", 331)
     return {"331": ios / found["hios-lp blocking"], "331 async": ios / found["hios-lp async"]}
 

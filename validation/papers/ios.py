@@ -10,11 +10,14 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
+
 import simsched as ss
 import workloads
 from simsched.base.errors import SchedulerError
 from simsched.base.units import MS
 from simsched.model.costmodel import default_cost
+from simsched.model.launches import kernels_on, launches_of
 from simsched.rewriting import Draft, merge, merged_operators
 from simsched.schedulers.stage_costs import Groups, StageFormula
 from validation.hardware.graphs import part
@@ -52,10 +55,14 @@ class MeasuredStage:
     def __init__(self, graph: ss.OpGraph, cluster: ss.Cluster) -> None:
         self._draft, self._device = Draft.from_graph(graph), cluster.devices[0]
         self._simulated = ss.StageLatency(graph, cluster)
-        looks = [(o.flops, o.nbytes, o.time, o.kernels, o.utilization, o.intensity, o.dtype) for o in graph.operators]
+        looks = [
+            (o.flops, o.nbytes, o.time, o.kernels, o.works, o.utilization, o.intensity, o.dtype)
+            for o in graph.operators
+        ]
         numbers = {look: i for i, look in enumerate(dict.fromkeys(looks))}
         self._look = dict(zip(graph.names, (numbers[look] for look in looks), strict=True))
-        self._n_launches = {op.name: max(1, len(op.kernels)) for op in graph.operators}
+        n_launches = np.diff(kernels_on(graph, self._device).ptr).tolist()
+        self._n_launches = dict(zip(graph.names, n_launches, strict=True))
         self._groups: dict[tuple[str, ...], tuple[tuple[int, ...], int, float]] = {}
         self._stages: dict[tuple[tuple[int, ...], ...], float] = {}
 
@@ -65,7 +72,8 @@ class MeasuredStage:
         if merged:
             ops = merged_operators(self._draft, [name for group in groups for name in group])
             busy = sum(default_cost(op, device) + device.gap for op in ops)
-            return max(busy, device.launch * sum(len(op.kernels) for op in ops))
+            shaped = (launch for op in ops for launch in launches_of(op, device) if launch.blocks)  # a view has none
+            return max(busy, device.launch * sum(1 for _ in shaped))
         found = [self._groups.get(group) or self._group(group) for group in groups]
         if len(groups) == 1:
             _, launches, kernels = found[0]
@@ -88,9 +96,9 @@ class MeasuredStage:
 
 
 @cache
-def network(name: str, gpu: str, batch: int = 1) -> ss.OpGraph:
-    """Return a network with kernels as tiled for a device."""
-    return workloads.load(name, device=gpu, batch=batch)
+def network(name: str, batch: int = 1) -> ss.OpGraph:
+    """Return a network."""
+    return workloads.load(name, batch=batch)
 
 
 @cache
@@ -108,13 +116,13 @@ def searched(graph: ss.OpGraph, cluster: ss.Cluster, **options: Any) -> ss.Sched
 @cache
 def ios_plan(name: str, gpu: str, batch: int = 1, *, quick: bool = False, **options: Any) -> ss.Schedule:
     """Return IOS's schedule of a network; a quick one of a large network has groups of one operator."""
-    return searched(network(name, gpu, batch), device(gpu), **options | ({"r": 1} if quick and name in _LARGE else {}))
+    return searched(network(name, batch), device(gpu), **options | ({"r": 1} if quick and name in _LARGE else {}))
 
 
 @cache
 def plan(name: str, gpu: str, how: str, batch: int = 1, quick: bool = False) -> ss.Schedule:
     """Return the schedule of a network by one of `ALL`."""
-    graph, cluster = network(name, gpu, batch), device(gpu)
+    graph, cluster = network(name, batch), device(gpu)
     if how in ("sequential", "greedy"):
         streams: dict[str, Any] = {"streams": _MOST_STREAMS} if how == "greedy" else {}
         return ss.schedule(graph, cluster, how, **streams)
@@ -171,9 +179,9 @@ def carried(schedule: ss.Schedule, original: ss.OpGraph, graph: ss.OpGraph) -> s
 
 
 @cache
-def piece(name: str, gpu: str, batch: int, number: int) -> ss.OpGraph:
+def piece(name: str, batch: int, number: int) -> ss.OpGraph:
     """Return a block of a network behind the operator that it reads from, as a graph of its own."""
-    graph = network(name, gpu, batch)
+    graph = network(name, batch)
     inside = set(graph.blocks[number])
     return part(graph, inside.union(edge.src for edge in graph.edges if edge.dst in inside))
 
@@ -301,7 +309,7 @@ def _fig_11(run: Run) -> Values:
 @cache
 def _carried_ms(made: tuple[str, int], on: tuple[str, int]) -> float:
     """Return the latency in ms of Inception-v3 on a device and batch under IOS's schedule for another."""
-    moved = carried(ios_plan(_INCEPTION, *made), network(_INCEPTION, *made), network(_INCEPTION, *on))
+    moved = carried(ios_plan(_INCEPTION, *made), network(_INCEPTION, made[1]), network(_INCEPTION, on[1]))
     return milliseconds(moved, on[0])
 
 
@@ -330,7 +338,7 @@ def _model(title: str, channels: int, convolutions: str) -> ss.OpGraph:
 
     The last of `convolutions` names what joins which of the others.
     """
-    net = Network(title, device=V100)
+    net = Network(title)
     made = {"x": net.input(1, channels, 15, 15)}
     *rows, (name, *joined) = [row.split() for row in convolutions.split(", ")]
     for op, read, times in rows:
@@ -391,7 +399,7 @@ def _sample_latency(_run: Run) -> Values:
 
 @cache
 def _last_block(batch: int) -> tuple[ss.OpGraph, ss.Schedule]:
-    graph = piece(_INCEPTION, V100, batch, _MIXED[-1])
+    graph = piece(_INCEPTION, batch, _MIXED[-1])
     return graph, searched(graph, device(V100))
 
 
@@ -415,9 +423,9 @@ def _fig_10_stages(_run: Run) -> Values:
 def _fig_16(_run: Run) -> Values:
     found, cluster = {}, device(V100)
     for k in _MIXED:
-        graph = piece(_INCEPTION, V100, 1, k)
+        graph = piece(_INCEPTION, 1, k)
         sequential = time_behind(ss.schedule(graph, cluster, "sequential"), V100)
-        label = network(_INCEPTION, V100).blocks[k][0].partition(".")[0]
+        label = network(_INCEPTION).blocks[k][0].partition(".")[0]
         found[label] = sequential / time_behind(searched(graph, cluster), V100)
     return {"most": max(found.values())} | found
 

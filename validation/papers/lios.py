@@ -52,7 +52,7 @@ def _misprint(run: Run) -> Values:
 
 @cache
 def _graph(name: str) -> ss.OpGraph:
-    return workloads.load(NETWORKS[name], device=GPU)
+    return workloads.load(NETWORKS[name])
 
 
 def _sizes(_run: Run) -> Values:

@@ -35,7 +35,7 @@ def _multi(_run: Run) -> Values:
     cluster, found = ss.Cluster.preset(_TURING), {}
     for name, workload in {"Inception-v3": "inception_v3", "DenseNet": "densenet121"}.items():
         for batch in (1, 8):
-            graph = workloads.load(workload, device=_TURING, batch=batch)
+            graph = workloads.load(workload, batch=batch)
             single = ss.simulate(ss.schedule(graph, cluster, "sequential").like(execution="graph"), cluster).makespan
             several = ss.simulate(ss.schedule(graph, cluster, "nimble", mode="impl"), cluster).makespan
             found[f"{name} ({batch})"] = single / several

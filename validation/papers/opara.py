@@ -74,9 +74,9 @@ class Ran(NamedTuple):
 
 
 @cache
-def network(name: str, gpu: str | None, batch: int = 1) -> ss.OpGraph:
-    """Return a network by its name in the paper, as single operators tiled for a preset, or for None in particular."""
-    return workloads.load(NETWORKS[name][0], granularity="operator", device=gpu, batch=batch)
+def network(name: str, batch: int = 1) -> ss.OpGraph:
+    """Return a network by its name in the paper, as single operators."""
+    return workloads.load(NETWORKS[name][0], granularity="operator", batch=batch)
 
 
 def planned(graph: ss.OpGraph, cluster: ss.Cluster, framework: str) -> ss.Schedule:
@@ -91,7 +91,7 @@ def ran(name: str, framework: str, *, gpu: str | None = None, batch: int = 1) ->
     """Return what a network comes to under a framework; by default on the GPU on which the paper measured it."""
     gpu = gpu or NETWORKS[name][1]
     cluster = ss.Cluster.preset(gpu)
-    trace = ss.simulate(planned(network(name, gpu, batch), cluster, framework), cluster)
+    trace = ss.simulate(planned(network(name, batch), cluster, framework), cluster)
     return Ran(trace.makespan / MS, 100.0 * trace.sm_efficiency())
 
 
@@ -119,7 +119,7 @@ def what_if(
     gpu = gpu or NETWORKS[name][1]
     serial = {} if apart is None else {"launch": apart, "record": 0.0, "wait": 0.0}
     cluster = ss.Cluster.preset(gpu).replace_devices(**serial, **fields)
-    plans = [planned(network(name, gpu), cluster, each) for each in (over, framework)]
+    plans = [planned(network(name), cluster, each) for each in (over, framework)]
     if apart is not None:
         plans = [plan.like(execution="events") for plan in plans]
     slower, faster = (ss.simulate(plan, cluster).makespan for plan in plans)
@@ -165,7 +165,7 @@ def _latencies(_run: Run) -> Values:
     cluster = ss.Cluster.preset(_TURING)
     orders = ((1, DEPTH_FIRST), (2, OPARA))
     found = {f"order {n} ({b})": ran("GoogLeNet", way, batch=b).ms for n, way in orders for b in _BATCHES}
-    bounds = {f"bound ({b})": ss.lower_bound(network("GoogLeNet", _TURING, b), cluster) / MS for b in _BATCHES}
+    bounds = {f"bound ({b})": ss.lower_bound(network("GoogLeNet", b), cluster) / MS for b in _BATCHES}
     return {**found, **bounds}
 
 
@@ -182,8 +182,8 @@ def paired(beside: bool, **device: float) -> ss.Trace:
     **device
         Fields of the device that are other than its preset's.
     """
-    convolution = network("GoogLeNet", _TURING, 32)["inception3a.branch1"]
-    activation = network("GoogLeNet", _TURING, 8)["stem.conv3.relu"]
+    convolution = network("GoogLeNet", 32)["inception3a.branch1"]
+    activation = network("GoogLeNet", 8)["stem.conv3.relu"]
     graph = ss.OpGraph([replace(op, name=f"{op.kind} {n}") for n in (0, 1) for op in (convolution, activation)], [])
     launches = ("conv 0", "relu 1", "relu 0", "conv 1") if beside else ("conv 0", "conv 1", "relu 0", "relu 1")
     plan = ss.Schedule(graph, [ss.Placement(name, stream=int(name[-1])) for name in launches], "graph")
@@ -237,13 +237,12 @@ def _efficiencies(name: str, _run: Run) -> Values:
 @cache
 def _megabytes(name: str, framework: str) -> float:
     """Return the peak memory in MB: Opara's released code frees no output of an operator before the end."""
-    gpu = NETWORKS[name][1]
-    graph, cluster = network(name, gpu), ss.Cluster.preset(gpu)
+    graph, cluster = network(name), ss.Cluster.preset(NETWORKS[name][1])
     if framework == GRAPH:
         return max(ss.simulate(planned(graph, cluster, GRAPH), cluster).peak_memory().values()) / _MB
     outputs = zip(graph.operators, graph.output_nbytes, strict=True)
     kept = sum(op.weight_nbytes for op in graph.operators)
-    return (kept + sum(float(nbytes) for op, nbytes in outputs if op.kernels)) / _MB
+    return (kept + sum(float(nbytes) for op, nbytes in outputs if op.works)) / _MB
 
 
 # Streams, and how long it takes to find them
@@ -258,8 +257,7 @@ def _streams_of_example(_run: Run) -> Values:
 
 
 def _streams(name: str, _run: Run) -> Values:
-    gpu = NETWORKS[name][1]
-    graph, cluster = network(name, gpu), ss.Cluster.preset(gpu)
+    graph, cluster = network(name), ss.Cluster.preset(NETWORKS[name][1])
     return {framework: float(planned(graph, cluster, framework).n_streams) for framework in (OPARA, NIMBLE)}
 
 
@@ -272,7 +270,7 @@ def _streams_of_bert(run: Run) -> Values:
 def _allocations(run: Run) -> Mapping[str, tuple[float, float]]:
     """Return the wall times in ms of Opara's and of Nimble's allocation by network."""
     names = ("BERT", "GoogLeNet", "NASNet", "Inception-v3", "T5")
-    return {name: _allocation_ms(network(name, NETWORKS[name][1]), run, "reuse") for name in names}
+    return {name: _allocation_ms(network(name), run, "reuse") for name in names}
 
 
 def _allocation_times(run: Run, unit: str = "") -> Values:

@@ -170,8 +170,8 @@ class Outcome(Result):
         elif self.rescheduled:
             direct, again = (f"{_number(us or 0.0, unit)} {name}" for us in (self.direct, self.rescheduling))
             notes.append(f"{direct} by the changes, {again} by re-scheduling")
-        note = "\n".join((*notes, *(f"note: {note}" for note in self.notes)))
-        return table_of(self.title, (name, *self.runs, "difference"), rows, note=note, best=0)
+        notes += [f"note: {note}" for note in self.notes]
+        return table_of(self.title, (name, *self.runs, "difference"), rows, note=notes, best=0)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -248,7 +248,8 @@ class Question(Outcome):
         ----------
         model
             A preset, see `DEVICES`: limits, rates and memory are its own; names, links, costs of issuing, hardware
-            queues, interference and how slots are shared stay. Kernels keep their grids.
+            queues, interference and how slots are shared stay. Kernels that were measured or given keep their grids;
+            the others are those that its libraries choose.
         **factors
             By field of `Device`. ``sms`` and ``clock`` take ``peak`` with them, which is SMs x lanes x 2 x clock;
             whole numbers are rounded, to at least 1.

@@ -13,6 +13,7 @@ from simsched.base.units import SECOND, format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.model import Cluster, CostModel, Floats, Ints, Schedule, Target, upon
 from simsched.model.graph.opgraph import side_by_side
+from simsched.model.launches import launches_beside
 from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.trace import Trace
 from simsched.model.trace.timeline import KERNEL
@@ -308,6 +309,7 @@ def repeated(
         table["action"], table["device"], table["stream"], table["argument"], moved, requests * n_events + slots,
         np.append(np.tile(program.priority, requests), np.zeros(slots + launched, np.int64)),
         _host_times(program.lead, table["row"], 0.0), _host_times(program.own, table["row"], np.nan),
+        launches=launches_beside(program.launches, requests, len(behind_all)),
     )  # fmt: skip
 
 
