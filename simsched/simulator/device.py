@@ -286,7 +286,9 @@ def _share(s: State, d: int) -> float:
         work.slowed = max(1.0, launch.alpha * (load * pressed))
         work.starved = 1.0
         if launch.kind == 1 and launch.blocks and work.resident:
-            work.starved = 1.0 + max(0.0, load - launch.sm_share * fullest(work, device.sms))
+            own = launch.sm_share * fullest(work, device.sms)
+            if load - own >= 1.0:  # they issue at every cycle
+                work.starved = 1.0 + load - own
         issued += s.shares[i].load / work.slowed
     excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
     dram_load = device.copy_load
