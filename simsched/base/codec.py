@@ -369,6 +369,9 @@ def kind_of(hint: Any) -> Kind:
         hint, *marks = get_args(hint)
         notes = {type(each): each for each in marks}
     origin, arguments = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # a type alias with parameters, as `NDArray` is from numpy 2.5 on
+        hint = origin.__value__[arguments]
+        origin, arguments = get_origin(hint), get_args(hint)
     filled = Filled in notes
     if hint in (int, float):
         return Number(hint is int and Fraction not in notes, notes.get(Range, Range()))

@@ -3,7 +3,8 @@
 import json
 import pickle
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Annotated, Any
+from types import GenericAlias
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +92,20 @@ def test_what_comes_in_another_form_is_kept_as_the_hint_says():
     assert again.to_dict() == found.to_dict()
     with pytest.raises(ValueError, match="read-only"):
         again.times[0] = 2.0
+
+
+def test_an_alias_with_parameters_is_what_it_stands_for():
+    """From numpy 2.5 on ``NDArray[float]`` is an alias subscripted, whose ``__value__`` is an array of a `TypeVar`."""
+    kept = TypeVar("kept", bound=np.generic)
+
+    class Alias:  # what ``type Alias[kept] = ...`` makes from Python 3.12 on
+        __value__ = np.ndarray[Any, np.dtype[kept]]
+
+    hint = GenericAlias(Alias, (np.float64,))
+    assert np.isnan(kind_of(Annotated[hint, Gaps()]).take([1.0, NAN])).tolist() == [False, True]
+    with pytest.raises(Refused, match="NaN"):
+        kind_of(hint).take([NAN])
+    assert kind_of(GenericAlias(Alias, (np.int64,))).take([1, 2]).dtype == np.int64
 
 
 def test_a_document_and_back():
