@@ -61,6 +61,22 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
             raise
 
 
+def make_folder(path: str | os.PathLike[str], *, parents: bool = True) -> Path:
+    """Make a folder, unless it is there, and those that it lies in if `parents` is true; return its path.
+
+    Raises
+    ------
+    FileError
+        If it is nameless or cannot be made.
+    """
+    if not os.fspath(path):
+        raise FileError("cannot make a folder without a name; give . for the current one")
+    folder = Path(path)
+    with file_errors("make folder", folder):
+        folder.mkdir(parents=parents, exist_ok=True)
+    return folder
+
+
 def require_writable(path: str) -> None:
     """Refuse, as `write_file` would, a file that cannot be written; nothing stays behind.
 

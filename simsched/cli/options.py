@@ -108,6 +108,10 @@ def argument(metavar: str, text: str) -> Any:
     return typer.Argument(metavar=metavar, help=text)
 
 
+class IncompleteError(Exception):
+    """A command did all it was asked to, and some of it failed: rows of a study, or a check."""
+
+
 class BrokenSchedulerError(Exception):
     """A scheduler of the user's that failed, which is not to refuse a graph."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError, SimulationError, WhatIfError
+from simsched.base.errors import FileError, FormatError, SchedulerError, SimulationError, WhatIfError
 from simsched.base.io import naming, read_json
 from simsched.cli import options as opt
 from simsched.cli import printing as out
@@ -102,7 +102,10 @@ def check(
     else:
         found = check_scheduler(read_name(name))
     out.tell(found.to_dict, [found.table], [], as_json=as_json)
-    found.require()
+    try:
+        found.require()
+    except SchedulerError as error:
+        raise opt.IncompleteError(str(error)) from None
 
 
 @dataclass(frozen=True)

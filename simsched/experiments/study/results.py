@@ -352,11 +352,11 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     """
     if not folders:
         raise StudyError("there are no folders to merge; give at least one")
-    paths, target = [Path(folder) for folder in folders], Path(out)
+    paths = [Path(folder) for folder in folders]
     study, version = store.read_study(paths[0])
     for path in paths[1:]:
         store.require_same(path, study, version)
-    store.prepare(study, target, version)
+    target = store.prepare(study, out, version)
     path = target / store.rows_file()
     with store.appending(path) as append:
         there = {row["index"]: row for row in store.read_rows(path)}
