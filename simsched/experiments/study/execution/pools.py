@@ -7,6 +7,7 @@ waiting for ever. Behind Dask each batch runs in such a process beside the worke
 """
 
 import ctypes
+import errno
 import logging
 import multiprocessing
 import os
@@ -40,6 +41,7 @@ from simsched.experiments.study.execution.limits import allow_exit
 _READY: Final = b""
 _FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
 _SHORT: Final = 0.2  # s
+_FILES: Final = 12  # that are open while a process starts: ends of pipes, and a socket
 _START: Final = 60.0  # s in which a process must be ready
 _PATIENCE: Final = 5.0  # s until a process that was killed must have ended
 _IDLE: Final = 60.0  # s after which a process ends that nobody asks for anything
@@ -104,6 +106,20 @@ end_with_parent: Final[Callable[[], object]] = (  # made before anything forks
 """Has the system kill this process when the thread that made it ends."""
 # a process that is forked from this one starts what is copied anew
 os.register_at_fork(after_in_child=forkserver._forkserver.__init__)  # type: ignore[misc]
+
+
+def require_files() -> None:
+    """Raise the OSError of a process that may open too few files to start another.
+
+    One that fails on the way leaves the process that is copied with half a message, of which that one tells at length.
+    """
+    opened: list[int] = []
+    try:
+        while len(opened) < _FILES:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    finally:
+        for number in opened:
+            os.close(number)
 
 
 def start_forkserver() -> None:
@@ -226,9 +242,15 @@ class Workers:
                 with self._lock:
                     if self._closed:
                         raise CancelledError
+                    require_files()
                     start_forkserver()
                     worker = self._of[get_ident()] = _Worker(self._context, self._memory)
             except (EOFError, OSError) as error:  # the process that is copied died, or there is no room for another
+                if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise StudyError(
+                        f"no worker process can be started: {error.strerror}; raise the limit (ulimit -n 1024), or "
+                        'pass executor="serial"'
+                    ) from None
                 why = str(error) or why
                 sleep(_SHORT)  # it closes its end some time before the system takes it for dead
                 continue
