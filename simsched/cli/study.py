@@ -12,6 +12,7 @@ import typer
 import simsched as ss
 from simsched.base.errors import FileError, StudyError
 from simsched.base.io import write_file
+from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import IncompleteError, Text, argument, option, read_name, written
@@ -26,7 +27,9 @@ Folder = Annotated[str, argument("FOLDER", "Folder of a study, as `simsched stud
 class Execution:
     """How the rows of a study are run."""
 
-    workers: Annotated[int | None, option("Processes at a time.  [default: one per core]", min=1, max=4096)] = None
+    workers: Annotated[
+        int | None, option("Processes at a time.  [default: one per core]", min=1, max=MOST["workers"])
+    ] = None
     serial: Annotated[bool, option("Row after row in this process.", "--serial")] = False
     dask: Annotated[Text, option(
         "Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")] = None  # fmt: skip

@@ -72,7 +72,7 @@ def test_pools_that_cannot_be_made(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     for given, error, text in [
         (("threads",), StudyError, "'threads' is not known: \"serial\""),
-        (("processes", 0), StudyError, "workers: 0 is no whole number"),
+        (("processes", 0), StudyError, "workers must be a whole number of at least 1, not 0"),
         (("dask",), MissingDependencyError, r"pip install 'simsched\[cluster\]'"),
     ]:
         with pytest.raises(error, match=text), pool_of(*given):

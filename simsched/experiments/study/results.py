@@ -162,12 +162,12 @@ class Results(Result):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``rows.csv``, and ``rows.parquet`` where pyarrow is installed, whole or not at all."""
-        write_file(Path(folder, "rows.csv"), self.to_csv(deterministic=False))
+        write_file(Path(folder, store.ROWS_CSV), self.to_csv(deterministic=False))
         try:
             content = self.to_parquet()
         except MissingDependencyError:
             return
-        write_file(Path(folder, "rows.parquet"), content)
+        write_file(Path(folder, store.ROWS_PARQUET), content)
 
 
 def _place(name: str) -> int:

@@ -26,7 +26,7 @@ from time import monotonic, sleep
 from typing import Any, Final, cast
 
 from simsched.base.errors import MissingDependencyError, StudyError
-from simsched.base.numeric import is_count
+from simsched.base.limits import require_count
 from simsched.experiments.study.execution.batch import (
     Function,
     Here,
@@ -84,8 +84,8 @@ def pool_of(
     it is killed. Each thread of a worker of Dask has one, too. A time limit ends the process of a row that cannot be
     interrupted, but not this one.
     """
-    if workers is not None and not is_count(workers, 1):
-        raise StudyError(f"workers: {workers!r} is no whole number of at least 1")
+    if workers is not None:
+        require_count(StudyError, workers=workers)
     # not all cores of a machine may be this process's
     n_workers = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if executor == "serial":
