@@ -34,8 +34,12 @@ from simsched.base.codec import (
     read,
     schema_of,
 )
-from simsched.base.errors import FormatError, GraphError
+from simsched.base.errors import ClusterError, FormatError, GraphError, SimschedError
 from simsched.base.numeric import LARGEST_COUNT
+from simsched.experiments.comparison import Comparison
+from simsched.experiments.whatif.question import Answer
+from simsched.experiments.whatif.throughput import Throughput
+from simsched.model.cluster import Cluster, Device
 
 NAN, INF = float("nan"), float("inf")
 
@@ -63,7 +67,7 @@ class Leaf(Checked):
 class Tree(Checked, Document):
     """A whole."""
 
-    SUBJECT, ERROR, FORMAT, RETIRED = "tree", GraphError, "test.tree", ("height",)
+    SUBJECT, ERROR, FORMAT, RETIRED = "tree", GraphError, "test.tree", {"height": "measure it"}
     leaves: tuple[Leaf, ...]
     kind: Annotated[str, Among(("oak", "elm"))] = "oak"
     times: Annotated[npt.NDArray[np.float64], Gaps()] = field(default_factory=lambda: np.zeros(0))
@@ -216,3 +220,24 @@ def test_every_field_has_a_hint_that_is_known(cls):
     names = [each.name for each in fields_of(cls)]
     assert names == [each.name for each in fields(cls) if each.init and "aside" not in each.metadata]
     Draft202012Validator.check_schema(schema_of(cls))
+
+
+def test_a_parameter_that_left_says_so():
+    """In Python, by the class's own error; in files it is passed over."""
+    with pytest.raises(GraphError, match="Tree has no 'height' any more: measure it"):
+        Tree((), height=3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'heigth'"):
+        Tree((), heigth=3)
+
+
+@pytest.mark.parametrize("cls", [Device, Comparison, Throughput, Answer])
+def test_every_parameter_that_left_says_what_to_do(cls):
+    for name, remedy in cls.RETIRED.items():
+        assert name not in {each.name for each in fields(cls)}
+        with pytest.raises(SimschedError, match=f"{cls.__name__} has no '{name}' any more: {remedy}"):
+            cls(**{name: 1.0})
+
+
+def test_nor_do_devices_of_clusters_take_it():
+    with pytest.raises(ClusterError, match="Device has no 'dram_sensitivity' any more: leave it out"):
+        Cluster.preset("a100").replace_devices(dram_sensitivity=0.5)

@@ -49,7 +49,8 @@ class Throughput(Finding):
         Whether the period had settled by then (see `throughput`).
     """
 
-    FORMAT, RETIRED = "simsched.throughput", ("bound_by", "shares")
+    FORMAT = "simsched.throughput"
+    RETIRED = dict.fromkeys(("bound_by", "shares"), "simulate the schedule, and ask its trace what is busy")
     in_flight: int
     requests_per_s: float
     period_us: float

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Amount, Checked, Document, Rate
+from simsched.base.codec import Amount, Checked, Document, Rate, retired
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.limits import require_count
 from simsched.base.numeric import frozen, twice, whole_numbers
@@ -342,6 +342,8 @@ def _changed(part: Part, changes: Mapping[str, Any]) -> Part:
     known = [field.name for field in fields(part)]
     unknown = [name for name in changes if name not in known]
     if unknown:
+        if reason := retired(type(part), unknown[0]):
+            raise ClusterError(reason)
         raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(known)}")
     return replace(part, **changes)
 
