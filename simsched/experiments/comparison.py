@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf, isclose
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, ClassVar, Final, cast
 
 import numpy as np
 
@@ -304,7 +304,8 @@ class Comparison(Result, Document):
         What the ranges of the rows come from, and what they hang on; None if they were not found.
     """
 
-    FORMAT, INDENT, FILE, RETIRED = "simsched.comparison", None, _File, ("draws",)
+    FORMAT, INDENT, FILE = "simsched.comparison", None, _File
+    RETIRED: ClassVar = {"draws": "leave it out; `samples` has the makespans"}
     graph: OpGraph
     cluster: Cluster
     rows: tuple[Row, ...]
