@@ -94,8 +94,8 @@ class Contract:
     def table(self) -> Any:
         """Return it as a table of texts."""
         said = {True: "yes", False: "NO", None: "not tried"}
-        note = "\n".join(f"{each.text}: {each.detail}" for each in self.promises if each.detail)
-        return table_of(self.subject, ("promise", "kept"), [(p.text, said[p.kept]) for p in self.promises], note=note)
+        notes = [f"{each.text}: {each.detail}" for each in self.promises if each.detail]
+        return table_of(self.subject, ("promise", "kept"), [(p.text, said[p.kept]) for p in self.promises], note=notes)
 
     def __repr__(self) -> str:
         return printed(self.table())

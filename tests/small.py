@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Placement, Schedule
+from simsched.schedulers import schedule
 
 _EDGE = re.compile(r"([^=:]+)(?:=([^:]+))?(?::(.+))?")
 _PLACE = re.compile(r"([\w+]+)(?:/(\d+))?(?:@(\d+))?(?:\.(\d+))?(?:!(-?\d+))?")
@@ -21,6 +22,24 @@ def operators(text, **fields):
     return [Operator(name, time=float(us), **fields) for name, us in (word.split("=") for word in text.split())]
 
 
+def convolutions():
+    """Operators a of 10 us, convolutions b and c of 20 us that read it and can be one of 40 us, and join of both."""
+    image, sizes = (1, 4, 6, 6), {"kernel": [1, 1], "stride": [1, 1], "padding": [0, 0], "groups": 1}
+    both = {"attributes": sizes, "input_shapes": [image], "output_shape": image}
+    a, b, c, join = operators("a=10 b=20 c=20 join=0", utilization=1.0)
+    rows = [replace(a, output_shape=image), *(replace(op, kind="conv", **both) for op in (b, c)), join]
+    return OpGraph(rows, edges("a-b a-c b-join c-join"))
+
+
+def merging(graph, cluster, cost):
+    """A scheduler that makes one operator of all convolutions that can be one, whatever they take."""
+
+    def latency(groups, merged=False):
+        return 1.0 if merged else 2.0
+
+    return schedule(graph, cluster, "ios", cost, strategy="merge", stage_latency=latency)
+
+
 def edges(text, nbytes=0.0, transfer=None):
     """Edges of "ab", "a-b", "ab=1000" (bytes, else `nbytes`) or "ab:1" (exact transfer in us, else `transfer`)."""
     found = []
@@ -29,6 +48,11 @@ def edges(text, nbytes=0.0, transfer=None):
         ends = pair.split("-") if "-" in pair else pair
         found.append(Edge(*ends, float(size) if size else nbytes, float(us) if us else transfer))
     return found
+
+
+def works(op):
+    """The works of an operator as if its model had no parameters but its own."""
+    return tuple(replace(work, parameters=0.0) for work in op.works)
 
 
 def pairs(graph):

@@ -154,8 +154,10 @@ def in_fp32(graph: OpGraph, dtype: object) -> OpGraph:
 
 
 def of_one_model(graph: OpGraph) -> OpGraph:
-    """Return a graph whose works know the bytes of all its parameters."""
-    parameters = float(graph.weight_nbytes.sum())
+    """Return a graph whose works know the bytes of all parameters that it reads; of tables it reads some rows only."""
+    codes, kinds = graph.labels("works")
+    read = [sum(work.weights for work in works) for works in kinds]
+    parameters = float(sum(read[code] for code in codes.tolist()))
     return with_works(graph, lambda work: replace(work, parameters=parameters))
 
 

@@ -3,6 +3,8 @@
 from difflib import get_close_matches
 from typing import Any, Final
 
+from simsched.base.text import printable
+
 _MOST_LISTED: Final = 16
 _HEAD, _TAIL = 330, 150  # characters of a long text that are kept: who and what, and the remedy
 
@@ -17,8 +19,7 @@ class SimschedError(Exception):
     """
 
     def __init__(self, text: str = "") -> None:
-        if not text.isprintable():
-            text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        text = printable(text)
         super().__init__(text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} ... {text[-_TAIL:]}")
 
 

@@ -211,8 +211,9 @@ def json_errors(source: str) -> Iterator[None]:
 
 
 def dump_json(data: Mapping[str, Any], indent: int | None = 1) -> str:
-    """Return `data` as JSON text that ends in a newline."""
-    return json.dumps(data, indent=indent, allow_nan=False) + "\n"
+    """Return `data` as JSON text that ends in a newline, of printable ASCII alone: all other characters are escaped."""
+    text = json.dumps(data, indent=indent, allow_nan=False)
+    return text.replace("\x7f", "\\u007f") + "\n"  # of all control characters json leaves DEL as it is
 
 
 def json_copy(value: Any) -> Any:

@@ -4,19 +4,32 @@ import signal
 import sys
 
 from simsched.base.signals import one_interrupt
+from simsched.base.streams import fill_in_missing, write_to_stderr
+from simsched.base.system import MIB, lack, require_memory, spare_openblas
+from simsched.base.text import printable
 
 __all__ = ["main"]
+
+_ROOM = 112 * MIB  # bytes without which OpenBLAS ends the process as numpy is loaded
 
 
 def main() -> None:
     """Run the command line and exit: 0, or with one ``error:`` line on stderr 2, or 70 for a defect of simsched."""
+    fill_in_missing()
     try:
         with one_interrupt():
+            require_memory(_ROOM)
+            spare_openblas()
             from simsched.cli.run import run
 
             status = run(sys.argv[1:])
     except KeyboardInterrupt:  # before the commands were there to be interrupted
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        print("error: interrupted", file=sys.stderr)
+        write_to_stderr("error: interrupted")
+        status = 2
+    except (MemoryError, ImportError, OSError, RuntimeError) as error:
+        if (lacking := lack(error)) is None:
+            raise
+        write_to_stderr(f"error: simsched cannot be loaded: {printable(lacking)}")
         status = 2
     sys.exit(status)

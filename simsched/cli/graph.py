@@ -55,7 +55,7 @@ def convert(
     found = read_spec(source, shapes=read_shapes(shape))
     name = write(found, target)
     held = as_graph(found) if FORMATS[name].holds == "graph" else found
-    print(f"{held!r} written to {target} ({name})")
+    out.say(f"{held!r} written to {target} ({name})")
 
 
 def list_(
@@ -76,7 +76,7 @@ def list_(
         raise FormatError(f"--schema {schema}: schemas are of formats, not of {kind}")
     from simsched.experiments.documents import schema as schema_of_format
 
-    print(json.dumps(schema_of_format(schema), indent=2, ensure_ascii=False))
+    out.say(*json.dumps(schema_of_format(schema), indent=2, ensure_ascii=False).splitlines())
 
 
 def _workloads() -> Any:

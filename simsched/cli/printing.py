@@ -1,6 +1,5 @@
 """What commands print: tables, facts and the names of written files, and on a terminal how far they are."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +8,10 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final
 
+from simsched.base.io import dump_json
+from simsched.base.streams import write_to_stderr
+from simsched.base.system import has_threads
+from simsched.base.text import joined, printable
 from simsched.experiments.result import WIDTH, Table, write_table
 
 _EVERY: Final = 60.0  # s between lines
@@ -22,6 +25,11 @@ def _is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def say(*lines: str) -> None:
+    """Print lines, in which control characters and the like are escaped: names are data."""
+    print(joined(lines))
+
+
 def print_table(table: Table) -> None:
     """Print a table, its title and note on lines of their own; a terminal that is too narrow breaks lines."""
     from rich.console import Console
@@ -31,9 +39,9 @@ def print_table(table: Table) -> None:
 
 def print_pairs(pairs: Pairs) -> None:
     """Print names and texts in two columns."""
-    width = max(len(name) for name, _ in pairs)
-    for name, text in pairs:
-        print(f"{name:<{width}}  {text}".rstrip())
+    rows = [(printable(name), printable(text)) for name, text in pairs]
+    width = max(len(name) for name, _ in rows)
+    say(*(f"{name:<{width}}  {text}".rstrip() for name, text in rows))
 
 
 def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
@@ -50,20 +58,20 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
     as_json
         Whether JSON is printed, and nothing else.
     """
-    said = [json.dumps(data(), indent=1, allow_nan=False)] if as_json else shown  # what goes wrong does so first
+    said = [dump_json(data()).rstrip()] if as_json else shown  # what goes wrong does so first
     asked = [(name, path, write) for name, path, write in files if path is not None]
     for _, path, write in asked:
         write(path)
     for one in said:
         made = one() if callable(one) else one
         if isinstance(made, str):
-            print(made)
+            say(*made.split("\n"))
         elif isinstance(made, list):
             print_pairs(made)
         else:
             print_table(made)
     for name, path, _ in [] if as_json else asked:
-        print(f"{name} written to {path}")
+        say(f"{name} written to {path}")
 
 
 def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
@@ -81,10 +89,13 @@ def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        texts = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+        name, count = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[text]"))
         if (console := Console(stderr=True)).is_terminal:
-            with Progress(*texts, console=console, transient=True) as bar:
-                yield partial(bar.update, bar.add_task(description, total=total, text=text))
+            columns = (name, BarColumn(), count, TimeElapsedColumn())
+            drawn_by_itself = has_threads()
+            with Progress(*columns, console=console, transient=True, auto_refresh=drawn_by_itself) as bar:
+                task = bar.add_task(printable(description), total=total, text=text)
+                yield partial(bar.update, task, refresh=not drawn_by_itself)
                 return
     yield None
 
@@ -100,7 +111,7 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
             begun += not doing
             if update is not None:
                 told, done = f"{name}: {doing}" if doing else name, begun - 1
-                update(description=told, completed=done, text=f"{done}/{total}")
+                update(description=printable(told), completed=done, text=f"{done}/{total}")
 
         yield tell
 
@@ -129,6 +140,6 @@ def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
                 update(completed=done, total=total, text=text)
             elif done == total or now - said >= _EVERY:
                 said = now
-                print(f"{name}: {text}", file=sys.stderr, flush=True)
+                write_to_stderr(printable(f"{name}: {text}"))
 
         yield tell

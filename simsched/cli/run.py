@@ -5,7 +5,6 @@ What is typed, or held by a file, in a way that cannot be ends with 2; what nobo
 """
 
 import logging
-import os
 import signal
 import sys
 import warnings
@@ -17,6 +16,9 @@ from typing import Annotated, Final
 import typer
 
 from simsched.base.errors import SimschedError
+from simsched.base.streams import failure_of, give_up, write_to_stderr
+from simsched.base.system import lack
+from simsched.base.text import printable
 from simsched.cli.options import BrokenSchedulerError, described, expanded
 
 # module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
@@ -59,20 +61,29 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
+class _Warning(logging.Formatter):
+    """What is logged as one printable line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(f"warning: {record.getMessage()}")
+
+
 def run(arguments: list[str]) -> int:
     """Run the command line; return the exit status."""
     with warnings.catch_warnings():
         if not sys.warnoptions:  # unless asked for with `python -W`: stderr is for errors
             warnings.simplefilter("ignore")
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # a name that a terminal cannot show ends no command
+            if isinstance(stream, TextIOWrapper) and not stream.closed:  # what it cannot show ends no command
                 stream.reconfigure(errors="backslashreplace")
         if logging.lastResort is not None:  # what the library logs where nobody set logging up
-            logging.lastResort.setFormatter(logging.Formatter("warning: %(message)s"))
+            logging.lastResort.setFormatter(_Warning())
         return _run(arguments or ["--help"])
 
 
 def _run(arguments: list[str]) -> int:
+    if "\0" in "".join(arguments):
+        return _fail("an argument holds the character 0, which no name of a file can have")
     try:
         status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
         if status == _INTERRUPTED:
@@ -84,24 +95,23 @@ def _run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:  # the reader has gone, as with `| head`
-        _drop_output()
+        give_up(sys.stdout)
         return 0
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # how rich takes it
             return 0
         return _fail(f"a scheduler, or its module, ended the command with {error.code!r}")
-    except MemoryError:
-        return _fail("out of memory; try a smaller graph")
     except Exception as error:
         # typer raises the usage errors of the parser it is built on, under a name that varies with its version
         if hasattr(error, "format_message"):
             return _fail(error.format_message())
         if type(error).__name__ == "Abort":
             return _interrupted()
-        if isinstance(error, OSError) and error.filename is None:  # as of a full disk behind `>`
-            _drop_output()
-            return _fail(f"cannot write the output: {error.strerror or error}")
-        return _fail(f"unexpected {described(error)}", _DEFECT)
+        if isinstance(error, OSError | ValueError) and (lost := failure_of(sys.stdout)) is not None:
+            give_up(sys.stdout)  # as of a full disk behind `>`
+            return _fail(f"cannot write the output: {lost}")
+        lacking = lack(error)
+        return _fail(f"unexpected {described(error)}", _DEFECT) if lacking is None else _fail(lacking)
     return status if isinstance(status, int) else 0
 
 
@@ -111,12 +121,6 @@ def _interrupted() -> int:
     return _fail("interrupted; no file was left half-written")
 
 
-def _drop_output() -> None:
-    """Give what is left in the buffer of stdout nowhere to go wrong."""
-    with suppress(OSError):  # a stdout that is no file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _fail(message: str, status: int = _FAILED) -> int:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    write_to_stderr("error: " + printable(" ".join(message.split())))
     return status

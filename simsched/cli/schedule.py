@@ -295,12 +295,12 @@ def report(
         with naming(graph.graph):
             sections += replay_sections(found, ss.simulate(found.program, cluster)) if predicted else sections_of(found)
     text = ss.write_report(sections, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
-    print(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
+    out.say(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
     for advice in advised:
         out.print_pairs([(f"{advice.graph} on {advice.cluster}", advice.best), *advice.commands.items()])
-        print("\n".join(advice.verdict))
+        out.say(*advice.verdict)
     for line in (line for graph in graphs for line in graph.traced_lines()):
-        print(line)
+        out.say(line)
 
 
 def _read(source: str) -> Any:

@@ -95,7 +95,7 @@ def table(
             raise FileError(f"{output}: the name must end in one of {', '.join(forms)}")
         write_file(output, forms[Path(output).suffix]())
     if csv:
-        print(found.to_csv(), end="")
+        out.say(*found.to_csv().splitlines())
     else:
         out.print_table(found.table())
 
@@ -108,7 +108,7 @@ def plot(
 ) -> None:
     """Draw the figures that the study asks for, or those that suit it."""
     for path in ss.Results.open(folder).plot(output, format=form):
-        print(f"figure written to {path}")
+        out.say(f"figure written to {path}")
 
 
 @study.command()
@@ -120,4 +120,4 @@ def merge(
     from simsched.experiments.study import merge
 
     found = merge(folders, output)
-    print(f"{len(found.rows)} rows of {found.study.name} written to {output}")
+    out.say(f"{len(found.rows)} rows of {found.study.name} written to {output}")

@@ -17,6 +17,7 @@ import numpy as np
 from simsched.base.codec import Amount, Checked, Count, Document, Filled, aside, brief, write
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
 from simsched.base.io import dump_json, file_errors
+from simsched.base.text import joined
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.comparison import compare, scheduler_set
@@ -298,7 +299,7 @@ class Accuracy(Result, Checked, Document):
         return table_of(
             f"{self.graph} on {self.backend} ({self.device}), round {len(self.rounds)} of {len(self.rounds)}",
             headings, [_cells(row, unit) for row in rows], best=-1 if chosen is None else rows.index(chosen),
-            note="\n".join(f"{row.scheduler}: not measured: {row.reason}" for row in rows if row.reason),
+            note=[f"{row.scheduler}: not measured: {row.reason}" for row in rows if row.reason],
         )  # fmt: skip
 
     def summary(self) -> Any:
@@ -338,7 +339,7 @@ class Accuracy(Result, Checked, Document):
         return tuple(said)
 
     def __repr__(self) -> str:
-        return "\n".join((printed(self.table()), printed(self.summary()), *self.verdict()))
+        return "\n".join((printed(self.table()), printed(self.summary()), joined(self.verdict())))
 
 
 def _cells(row: Outcome, unit: float) -> Sequence[str]:

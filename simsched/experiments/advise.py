@@ -123,8 +123,8 @@ class Advice(Finding):
                     *(f"at {n}" for n in IN_FLIGHT[1:]), "memory", "host")  # fmt: skip
         title = f"{self.graph} on {self.cluster}: {self.assumed['number format']}, {self.assumed['calibration']}"
         best = next((i for i, row in enumerate(self.rows) if row.name == self.best), -1)
-        note = "\n".join((*self.verdict, *self.notes()))
-        return table_of(title, headings, [_cells(row, unit) for row in self.rows], note=note, best=best)
+        notes = (*self.verdict, *self.notes())
+        return table_of(title, headings, [_cells(row, unit) for row in self.rows], note=notes, best=best)
 
     def notes(self) -> tuple[str, ...]:
         """Return why some ways are not there, and what the answer depends on."""

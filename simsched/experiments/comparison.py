@@ -388,7 +388,7 @@ class Comparison(Result, Document):
         best = next((i for i, row in enumerate(shown) if row is self.best()), -1)
         return table_of(
             f"{self.graph.name} on {self.cluster.name}", headings, [self._cells(row, unit) for row in shown],
-            note=self._caption(), best=best,
+            note=self._notes(), best=best,
         )  # fmt: skip
 
     def _cells(self, row: Row, unit: float) -> Sequence[str]:
@@ -417,7 +417,7 @@ class Comparison(Result, Document):
             if name in us and isclose(us[name], us.get(other, inf), rel_tol=TIE)
         }
 
-    def _caption(self) -> str:
+    def _notes(self) -> list[str]:
         notes = [] if self.sampling is None else [f"p50, p99 of {self.sampling}; makespan and speedup without jitter"]
         notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
         notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
@@ -430,7 +430,7 @@ class Comparison(Result, Document):
         unknown, n_ops = operators_without_load(self.graph), len(self.graph)
         if unknown:
             notes.append(f"{unknown} of {n_ops} operators have neither kernels nor utilization: they load nothing")
-        return "\n".join(notes)
+        return notes
 
 
 def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> list[str | Scheduler]:

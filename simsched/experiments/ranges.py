@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from math import erf, hypot, log, sqrt
+from math import erf, exp, hypot, log, sqrt
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -16,7 +16,7 @@ from simsched.experiments.result import Doubt
 from simsched.model import Floats, Indices, Operator, OpGraph, Program
 from simsched.model.cluster import PRIORS, Cluster, Device
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
-from simsched.model.costmodel import CostModel, Rates, Target, bare, operator_times, rooflines
+from simsched.model.costmodel import USUAL, CostModel, Rates, Target, bare, operator_times, rooflines
 from simsched.simulator.simulate import simulate_worlds
 
 SURE: Final = 0.9
@@ -40,6 +40,7 @@ _SETTLED_BY: Final = {
     "copy_rate": "transfer", **dict.fromkeys((name for name in OVERHEADS if name != "copy"), "overhead"),
 }  # fmt: skip
 _NORMAL: Final = np.array([NormalDist().inv_cdf((i + 0.5) / 41) for i in range(41)])
+_SLACK: Final = 1e-12  # of a logarithm and back
 _OWN: Final = 4096  # factors of operators; those that do the same have the same
 
 
@@ -91,6 +92,65 @@ def _prior(name: str) -> Unsure:
     return Unsure(name, low / value, high / value)
 
 
+class Outcomes(NamedTuple):
+    """What programs take in the same worlds.
+
+    Parameters
+    ----------
+    names
+        Of the programs.
+    worlds
+        Logarithms of makespans in us, shape (n_programs, n_worlds); the last of the programs is the reference, if any.
+    points
+        Those with the numbers as they are, shape (n_programs,).
+    alike
+        Programs of the same number do the same, shape (n_programs,).
+    unsure, drawn
+        What is not sure, and its values, shape (n_worlds, n_unsure).
+    """
+
+    names: tuple[str, ...]
+    worlds: Floats
+    points: Floats
+    alike: Indices
+    unsure: tuple[Unsure, ...]
+    drawn: Floats
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether there is a program that speedups are over."""
+        return len(self.worlds) > len(self.names)
+
+
+def outcomes(
+    programs: Mapping[str, Program], target: Target, cost: CostModel | None = None, *,
+    reference: Program | None = None,
+) -> Outcomes | None:  # fmt: skip
+    """Return what some programs take in worlds drawn from all that is not sure of a cluster; see `ranges`."""
+    cluster = bare(target)
+    distinct: dict[Any, int] = {}
+    every = [*programs.values(), *([] if reference is None else [reference])]
+    which = [distinct.setdefault(_key(program), len(distinct)) for program in every]
+    runs = dict(zip(which, every, strict=True))
+    size = max(1, sum(len(program) for program in runs.values()))
+    if _FEWEST * size > _MOST:
+        return None
+    draws = min(_DRAWS, max(_FEWEST, _ENOUGH // size))
+    unsure = unsure_of(target)
+    rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
+    parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
+    drawn = np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
+    known: dict[Any, Any] = {}
+    usual = np.ones(_OWN)
+    worlds = [
+        (changed(cluster, unsure, values), _Priced(target, cost, known, rates_of(unsure, values), own))
+        for values, own in zip(drawn, own_factors(draws), strict=True)
+    ]
+    worlds.append((cluster, _Priced(target, cost, known, USUAL, usual)))
+    times = np.log(np.maximum(SMALLEST, simulate_worlds(list(runs.values()), worlds)))[which]
+    return Outcomes(tuple(programs), times[:, :-1], times[:, -1], np.array(which, np.int64), unsure, drawn)
+
+
 def ranges(
     programs: Mapping[str, Program], target: Target, cost: CostModel | None = None, *,
     reference: Program | None = None, errors: tuple[float, float] | None = None,
@@ -121,42 +181,39 @@ def ranges(
     rates and by a factor of their own that all which do the same share; a `time` that was given or measured stays.
     All programs run in the same worlds, so that what is common to two of them leaves their ratio alone. The error of
     the model is added, independent for each program: of a calibration that over its held-out runs, else
-    `MODEL_ERROR`, and of makespans `COMMON_ERROR`.
+    `MODEL_ERROR`, and of makespans `COMMON_ERROR`. A range reaches to what is simulated without any change at least.
     """
-    cluster, names = bare(target), list(programs)
-    distinct: dict[Any, int] = {}
-    every = [*programs.values(), *([] if reference is None else [reference])]
-    which = [distinct.setdefault(_key(program), len(distinct)) for program in every]
-    runs = dict(zip(which, every, strict=True))
-    size = max(1, sum(len(program) for program in runs.values()))
-    if _FEWEST * size > _MOST:
+    known = outcomes(programs, target, cost, reference=reference)
+    if known is None:
         return {}, None
-    draws = min(_DRAWS, max(_FEWEST, _ENOUGH // size))
-    unsure = unsure_of(target)
-    rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
-    parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
-    drawn = np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
-    known: dict[Any, Any] = {}
-    worlds = [
-        (changed(cluster, unsure, values), _Priced(target, cost, known, rates_of(unsure, values), own))
-        for values, own in zip(drawn, own_factors(draws), strict=True)
-    ]
-    times = np.log(np.maximum(SMALLEST, simulate_worlds(list(runs.values()), worlds)))[which]
     error, common = errors or _model_errors(target)
-    base = None if reference is None else times[-1]
-    n = len(names)
+    times = known.worlds
+    n = len(known.names)
     apart = (times[:n, None] - times[None, :n]) / (2 * error)  # two errors: sqrt(2) of one; and sqrt(2) of erf
     chance = 0.5 * (1 + np.vectorize(erf, otypes=[float])(apart)).mean(axis=2)
-    slower = (chance >= SURE) & np.not_equal.outer(which[:n], which[:n])  # than whom, with 90 %; those alike are not
+    alike = known.alike[:n]
+    slower = (chance >= SURE) & np.not_equal.outer(alike, alike)  # than whom, with 90 %; those alike are not
     found = {}
-    for i, name in enumerate(names):
-        speedup: tuple[float | None, float | None] = (None, None)
-        if base is not None:
-            speedup = (1.0, 1.0) if np.array_equal(times[i], base) else _range(base - times[i], error * sqrt(2))
-        found[name] = Ranged(*_range(times[i], hypot(error, common)), *speedup, 1 + int(slower[i].sum()))
-    best = int(times[:n].mean(axis=1).argmin()) if names else 0
-    asked = -times[best] if base is None or which[best] == which[-1] else base - times[best]
-    return found, _doubt(target, unsure, drawn, asked, error)
+    for i, name in enumerate(known.names):
+        makespan, speedup = ranged(known, i, error, common)
+        found[name] = Ranged(*makespan, *(speedup or (None, None)), 1 + int(slower[i].sum()))
+    best = int(times[:n].mean(axis=1).argmin()) if n else 0
+    asked = times[-1] - times[best] if known.has_reference and known.alike[best] != known.alike[-1] else -times[best]
+    return found, _doubt(target, known.unsure, known.drawn, asked, error)
+
+
+def ranged(
+    known: Outcomes, i: int, error: float, common: float
+) -> tuple[tuple[float, float], tuple[float, float] | None]:
+    """Return between what the makespan of the program at `i` lies with 90 %, and its speedup over the reference."""
+    logs, point = known.worlds[i], float(known.points[i])
+    makespan = _range(logs, point, hypot(error, common))
+    if not known.has_reference:
+        return makespan, None
+    base, base_point = known.worlds[-1], float(known.points[-1])
+    if np.array_equal(logs, base):
+        return makespan, (1.0, 1.0)
+    return makespan, _range(base - logs, base_point - point, error * sqrt(2))
 
 
 def _key(program: Program) -> tuple[Any, ...]:
@@ -239,13 +296,13 @@ def _shared(graph: OpGraph, target: Target, device: Device, cost: CostModel | No
     codes, kinds = graph.labels("kind")
     does = zip(codes.tolist(), graph.flops.tolist(), graph.nbytes.tolist(), strict=True)
     texts = (f"{kinds[code]} {flops} {nbytes}" for code, flops, nbytes in does)
-    return times, np.array([crc32(text.encode()) % _OWN for text in texts], np.int64)
+    return times, np.array([crc32(text.encode(errors="backslashreplace")) % _OWN for text in texts], np.int64)
 
 
-def _range(logs: Floats, error: float) -> tuple[float, float]:
-    """Return between what a number lies with 90 %, given its logarithm in each world and the error of the model."""
-    low, high = np.exp(np.quantile(np.add.outer(logs, error * _NORMAL), [(1 - SURE) / 2, (1 + SURE) / 2]))
-    return float(low), float(high)
+def _range(logs: Floats, point: float, error: float) -> tuple[float, float]:
+    """Return between what a number lies with 90 %, given its logarithm in each world and as it is."""
+    low, high = np.quantile(np.add.outer(logs, error * _NORMAL), [(1 - SURE) / 2, (1 + SURE) / 2])
+    return exp(min(low, point - _SLACK)), exp(max(high, point + _SLACK))
 
 
 def _model_errors(target: Target) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from simsched.base.errors import MissingDependencyError, SimulationError, WhatIf
 from simsched.base.io import dump_json
 from simsched.base.numeric import is_number
 from simsched.base.shown import VIEWS, as_html, data_frame
+from simsched.base.text import joined, printable, printable_lines
 from simsched.base.units import MS
 
 WIDTH: Final = 160  # characters of a printed table
@@ -56,7 +57,7 @@ class Result:
         return data_frame(self.records(), self.columns)
 
     def to_csv(self) -> str:
-        """Return the rows as CSV; numbers are written so that they read back the same."""
+        """Return the rows as CSV; numbers are written so that they read back the same, texts are printable."""
         return self._csv(self.columns)
 
     def _csv(self, columns: Sequence[str]) -> str:
@@ -176,7 +177,7 @@ class Later(Mapping[str, T]):
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else printable(str(value))
 
 
 def _column(values: Sequence[Any]) -> list[Any]:
@@ -218,14 +219,20 @@ class Table(NamedTuple):
 
 
 def table_of(
-    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, note: str = "", best: int = -1,
-    left: Collection[int] = (0,), dim: Collection[int] = (),
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, note: str | Iterable[str] = "",
+    best: int = -1, left: Collection[int] = (0,), dim: Collection[int] = (),
 ) -> Table:  # fmt: skip
-    """Return a table. A row that is nothing but a name has dashes behind it, and matters less."""
-    given = list(rows)
+    """Return a table of printable texts; headings may have several lines, and the note those that are given.
+
+    A row that is nothing but a name has dashes behind it, and matters less.
+    """
+    given = [[*map(printable, row)] for row in rows]
     bare = [i for i, row in enumerate(given) if len(row) == 1]
     cells = [(*row, *["-"] * (len(headings) - len(row))) for row in given]
-    return Table(title, headings, cells, note, best, left, {*dim, *bare})
+    notes = [note] if isinstance(note, str) else note
+    return Table(
+        printable(title), tuple(map(printable_lines, headings)), cells, joined(notes), best, left, {*dim, *bare}
+    )
 
 
 def write_table(table: Table, console: Any) -> None:

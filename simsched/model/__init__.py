@@ -5,11 +5,12 @@ from simsched.model.costmodel import CostModel, Target, default_cost, operator_t
 from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, OpGraph, Work
 from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.model.program import BARRIER, COPY, EXECUTIONS, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.model.rewriting import Rewriting, RewrittenPart, Step
 from simsched.model.schedule import Placement, Schedule
 
 __all__ = [
     "BARRIER", "COPY", "DTYPE_NBYTES", "EXECUTIONS", "INTENSITIES", "LAUNCH", "RECORD", "SYNC", "WAIT", "WARP",
     "Cluster", "CostModel", "Device", "Edge", "Floats", "Indices", "Ints", "Kernel", "Link", "OpGraph", "Operator",
-    "Placement", "Program", "Schedule", "Target", "Work", "default_cost", "footprint", "occupancy", "operator_times",
-    "roofline", "times_by_device", "upon",
+    "Placement", "Program", "Rewriting", "RewrittenPart", "Schedule", "Step", "Target", "Work", "default_cost",
+    "footprint", "occupancy", "operator_times", "roofline", "times_by_device", "upon",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Among, Amount, Checked, Count, Document
+from simsched.base.codec import Among, Amount, Checked, Count, Document, brief
 from simsched.base.errors import ScheduleError, UnknownNameError
 from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html, frame_of
@@ -17,6 +17,7 @@ from simsched.model.costmodel import Target, bare
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
+from simsched.model.rewriting import Rewriting
 
 _NUMBERS: Final = ("stream", "stage", "group", "priority")
 _LARGEST: Final = 2**31 - 1
@@ -64,6 +65,9 @@ class _Said(Checked):
         The event plan: minimal or literal.
     search
         What the scheduler says of its search.
+    rewriting
+        How the graph came about from the one that was to be scheduled, one rewriting after the other; empty if it is
+        that one.
     """
 
     SUBJECT, ERROR = "schedule", ScheduleError
@@ -72,6 +76,7 @@ class _Said(Checked):
     estimate: Amount | None = None
     events: Annotated[str, Among(EVENT_PLANS)] = "minimal"
     search: Mapping[str, Any] = field(default_factory=dict)
+    rewriting: tuple[Rewriting, ...] = brief(())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +116,9 @@ class Schedule(Columnar, Document):
     search
         What the scheduler says of its search, JSON values by name. Wall times stand under names that
         end in ``_s``; they are not written to files, and two schedules that differ in `search` alone are equal.
+    rewriting
+        How `graph` came about if it is not the one that was to be scheduled: `simsched.schedule` does the same again
+        and refuses the schedule of a graph that is another one. ``()`` if nothing was rewritten.
 
     Raises
     ------
@@ -134,6 +142,7 @@ class Schedule(Columnar, Document):
     scheduler: str
     events: str
     search: Mapping[str, Any]
+    rewriting: tuple[Rewriting, ...]
     devices: tuple[str, ...]
     op: Indices
     device: Indices
@@ -153,6 +162,7 @@ class Schedule(Columnar, Document):
         scheduler: str = "custom",
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
+        rewriting: Sequence[Rewriting] = (),
     ) -> None:
         rows = tuple(placements)
         unknown = next((row for row in rows if row.op not in graph.index), None)
@@ -164,7 +174,7 @@ class Schedule(Columnar, Document):
         columns |= {"op": [graph.index[row.op] for row in rows], "device": [number[row.device] for row in rows]}
         made = Schedule.from_columns(
             graph, devices=devices, **columns, execution=execution, estimate=estimate, scheduler=scheduler,
-            events=events, search=search,
+            events=events, search=search, rewriting=rewriting,
         )  # fmt: skip
         self.__dict__.update(made.__dict__)
 
@@ -185,13 +195,17 @@ class Schedule(Columnar, Document):
         scheduler: str = "custom",
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
+        rewriting: Sequence[Rewriting] = (),
     ) -> "Schedule":
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread.
 
-        `execution`, `estimate`, `scheduler`, `events` and `search` are as in the class.
+        `execution`, `estimate`, `scheduler`, `events`, `search` and `rewriting` are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
-        told = _Said(execution=execution, estimate=estimate, scheduler=scheduler, events=events, search=search)
+        told = _Said(
+            execution=execution, estimate=estimate, scheduler=scheduler, events=events, search=search,
+            rewriting=tuple(rewriting),
+        )  # fmt: skip
         n = len(graph)
         if len(set(devices)) != len(devices):
             raise ScheduleError(f"device {twice(devices)!r} stands twice")
@@ -265,7 +279,7 @@ class Schedule(Columnar, Document):
         """
         chosen = ... if rows is None else rows
         columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
-        said = ("graph", "devices", "execution", "scheduler", "events", "search")
+        said = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting")
         return self.from_columns(**columns | {key: getattr(self, key) for key in said} | others)
 
     def over(self, graph: OpGraph) -> "Schedule":

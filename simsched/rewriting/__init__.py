@@ -1,11 +1,12 @@
 """Graphs rewritten into others that compute the same: merged convolutions and substitution rules."""
 
+from simsched.rewriting.accounting import accounted, rewritten
 from simsched.rewriting.draft import Draft, Read, Row, Source
 from simsched.rewriting.merging import can_merge, merge, merge_key, merged_operators, merging_lacks
 from simsched.rewriting.rule import Rule
 from simsched.rewriting.rules import RULES
 
 __all__ = [
-    "RULES", "Draft", "Read", "Row", "Rule", "Source", "can_merge", "merge", "merge_key", "merged_operators",
-    "merging_lacks",
+    "RULES", "Draft", "Read", "Row", "Rule", "Source", "accounted", "can_merge", "merge", "merge_key",
+    "merged_operators", "merging_lacks", "rewritten",
 ]  # fmt: skip

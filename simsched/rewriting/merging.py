@@ -7,10 +7,13 @@ from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Operator, OpGraph
+from simsched.model.rewriting import Rewriting, RewrittenPart, Step
 from simsched.rewriting.draft import Draft, Row, Source
 from simsched.rewriting.splitting import new_name, parts_of, sole_input
 from simsched.rewriting.works import WEIGHTS, Shape, concat, made_from, pad, recipe_of, tensor_nbytes
 
+MERGED: Final = "merged"
+"""The rule by which `merge` rewrites graphs."""
 _GEOMETRY: Final = ("kernel", "stride", "padding")
 _KNOWN: Final = (*_GEOMETRY, "groups", "out_channels", "activation", "bias", WEIGHTS)
 
@@ -253,12 +256,23 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     draft = Draft.from_graph(graph)
     found: list[tuple[str, ...]] = []
     for names in sets:
-        whole, parts, redirect = _merged(draft, names)
-        after = draft.replace(names, [whole, *parts], redirect)
-        assert after is not None, "operators of one input do not depend on each other"
-        draft = after
-        found.append((whole.operator.name, *(row.operator.name for row in parts)))
+        draft, new = merged(draft, names)
+        found.append(new)
     return draft.to_graph(), found
+
+
+def merged(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
+    """Return the draft with operators merged into one, and the names of the new operators; see `merge`."""
+    whole, parts, redirect = _merged(draft, names)
+    after = draft.replace(names, [whole, *parts], redirect)
+    assert after is not None, "operators of one input do not depend on each other"
+    return after, (whole.operator.name, *(row.operator.name for row in parts))
+
+
+def merging_of(sets: Sequence[Sequence[str]]) -> tuple[Rewriting, ...]:
+    """Return what `merge` does to a graph, as a schedule says it."""
+    steps = tuple(Step(MERGED, tuple(names)) for names in sets)
+    return (Rewriting((RewrittenPart(steps=steps),)),) if steps else ()
 
 
 def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:

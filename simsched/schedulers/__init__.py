@@ -10,6 +10,8 @@ from typing import Any, Final, cast
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
+from simsched.rewriting.accounting import accounted, unchanged
+from simsched.rewriting.rule import Rule
 from simsched.schedulers.protocol import Scheduler, Tools, taken
 
 __all__ = [
@@ -93,7 +95,7 @@ def takes(scheduler: str | Scheduler, option: str) -> bool:
 def schedule(
     graph: OpGraph, cluster: Target, scheduler: str | Scheduler, cost: CostModel | None = None, **options: Any
 ) -> Schedule:
-    """Return what a scheduler makes of a graph, proved valid.
+    """Return what a scheduler makes of a graph, proved valid, and held against the graph: see `accounted`.
 
     Parameters
     ----------
@@ -113,7 +115,8 @@ def schedule(
     SchedulerError
         If it has no such option, an option is not what its hint says, or it refuses the graph.
     ScheduleError
-        If what it returns is no schedule, or cannot run.
+        If what it returns is no schedule, is one of another graph and does not say how that came about, or cannot run;
+        or if it changed the graph.
     """
     name = scheduler_name(scheduler)
     function = equipped(resolve(scheduler))
@@ -133,7 +136,14 @@ def schedule(
     if cost is None:
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
-    plan = function(graph, cluster, cost, **options)
+    with unchanged(graph, name):
+        plan = function(graph, cluster, cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
-    return plan.check(cluster)
+    return accounted(plan, graph, name, _own_rules(options)).check(cluster)
+
+
+def _own_rules(options: Mapping[str, Any]) -> list[Rule]:
+    """Return the substitution rules among the options of a scheduler: who calls it vouches for them."""
+    given = options.get("rules")
+    return [rule for rule in given if isinstance(rule, Rule)] if isinstance(given, list | tuple) else []

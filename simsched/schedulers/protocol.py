@@ -33,7 +33,7 @@ class Scheduler(Protocol):
     """Any function from a graph, a cluster and a cost model to a schedule; options are keyword-only."""
 
     def __call__(self, graph: OpGraph, cluster: Cluster, cost: CostModel, /) -> Schedule:
-        """Return a valid schedule of `graph`, or of a graph that computes the same, on `cluster`."""
+        """Return a valid schedule of `graph` on `cluster`, or of a graph rewritten as `Schedule.rewriting` says."""
         ...
 
 

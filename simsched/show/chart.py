@@ -12,6 +12,7 @@ import numpy as np
 
 from simsched.base.errors import StudyError
 from simsched.base.numeric import is_number
+from simsched.base.text import printable, printable_lines
 from simsched.base.units import time_unit
 from simsched.model import Floats, Ints, OpGraph
 
@@ -54,6 +55,9 @@ class Axis:
 
     label: str = ""
     log: bool | None = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", printable_lines(self.label))
 
 
 def growth(times: Mapping[Any, Floats]) -> float | None:
@@ -128,6 +132,8 @@ class Chart:
                  for name, given in self.series.items()}  # fmt: skip
         if not any(found.values()):
             raise StudyError("there is nothing to draw: no name has any values")
+        for text in ("title", "note", "label"):
+            object.__setattr__(self, text, printable_lines(getattr(self, text)))
         object.__setattr__(self, "series", {name: given for name, given in found.items() if given})
         if self.geometric and not self.numeric:
             raise StudyError("times are drawn over sizes, which must be numbers: try a bar plot")
@@ -263,12 +269,12 @@ def named(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def broken(name: str, width: int) -> str:
-    """Return a name on as many lines as it needs, broken behind punctuation where it has any.
+    """Return a printable name on as many lines as it needs, broken behind punctuation where it has any.
 
     >>> broken("my_package.my_module:round_robin", 12).split()
     ['my_package.', 'my_module:', 'round_robin']
     """
-    lines = re.findall(rf".{{1,{width}}}(?:\s|{BREAKS.pattern}|$)|.{{1,{width}}}", name)
+    lines = re.findall(rf".{{1,{width}}}(?:\s|{BREAKS.pattern}|$)|.{{1,{width}}}", printable(name))
     return "\n".join(map(str.strip, lines))
 
 
@@ -326,7 +332,7 @@ def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:
     counts = np.bincount(codes, minlength=len(labels))
     order = np.argsort(-counts, kind="stable")
     rank, n_kinds = np.argsort(order), np.count_nonzero(counts)
-    names = [str(labels[i]) for i in order[: min(n_kinds, len(PALETTE))]]
+    names = [printable(str(labels[i])) for i in order[: min(n_kinds, len(PALETTE))]]
     names += ["other"] if n_kinds > len(PALETTE) else []
     return np.minimum(rank, len(PALETTE))[codes], list(zip(names, (*PALETTE, GREY), strict=False))
 

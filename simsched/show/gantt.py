@@ -9,13 +9,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from simsched.base.text import printable
 from simsched.base.units import format_time, time_unit
 from simsched.model import LAUNCH, Floats, Ints
 from simsched.model.program import COPY as DO_COPY
 from simsched.model.trace import COPY, HOST, KERNEL, WAIT, Load, Trace
 from simsched.model.trace.timeline import lanes
 from simsched.show.chart import ink, kind_colours
-from simsched.show.paper import require_format, save_figure, style
+from simsched.show.paper import legend_name, require_format, save_figure, style
 
 _THIN, _GAP = 0.5, 0.35  # height of rows of copies and hosts, and between devices
 _MOST_COPIES, _NAMED = 4, 3  # rows of copies of a device, where rows are shared; streams of a row that several share
@@ -112,7 +113,8 @@ def rows_of(
             rows.append(replace(row, label=row.label + which[row.measured], middle=bottom + row.height / 2))
             bottom += row.height
     several = len({row.device for row in rows}) > 1
-    return [replace(row, label=f"{row.device} {row.label}") if several else row for row in rows], kinds[0][1]
+    named = [replace(row, label=f"{printable(row.device)} {row.label}") if several else row for row in rows]
+    return named, kinds[0][1]
 
 
 def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
@@ -128,7 +130,7 @@ def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
                 row = replace(row, what="host", label="host")
             elif len(copies) and not (trace.kind[mine] == KERNEL).any():  # that they wait for data needs no bar
                 to = np.unique(trace.program.copies.device[trace.item[copies]]).tolist()
-                label = f"copy to {', '.join(trace.program.devices[i] for i in to)}"
+                label = f"copy to {', '.join(printable(trace.program.devices[i]) for i in to)}"
                 row = replace(row, spans=copies, what="copy", label=label)
             lane = lanes(*row.bars[1:])
             found[row.what] += [replace(row, spans=row.spans[lane == k], first=not k) for k in np.unique(lane).tolist()]
@@ -214,7 +216,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
         ax = new_figure((7.2, max(1.7, 1.15 + inches * height))).add_subplot()
         ax.set(xlabel=f"time ({unit})", xlim=(0, longest / scale * 1.005 or 1.0), ylim=(height + 0.12, -0.12))
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
-        ax.set_title(f"{trace.graph.name}{by} on {trace.cluster.name}")
+        ax.set_title(printable(f"{trace.graph.name}{by} on {trace.cluster.name}"))
         for each, dashes in zip(traces if longest else (), ((4, 2), (1, 2)), strict=False):
             ax.axvline(each.makespan / scale, color="black", linewidth=0.8, linestyle=(0, dashes))
         said = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
@@ -254,7 +256,7 @@ def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> 
         if kinds[k].what == "wait":
             look = {"facecolor": "none", "edgecolor": kinds[k].colour, "linewidth": 0.0, "hatch": "//////"}
         ax.add_collection(PolyCollection(corners[code == k], zorder=2, **look), autolim=False)
-        handles.append(Patch(label=kinds[k].name, **look))
+        handles.append(Patch(label=legend_name(kinds[k].name), **look))
     ax.figure.legend(handles=handles, loc="outside lower center", ncols=8, handlelength=1.2, handleheight=0.9)
 
 
@@ -265,7 +267,7 @@ def _labels(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -
     for row in rows:
         for i, code, start, end in zip(row.spans.tolist(), *(column.tolist() for column in row.bars), strict=True):
             if kinds[code].what == "kernel" and end - start > 2 * character:
-                name = row.trace.name(i)
+                name = printable(row.trace.name(i))
                 texts = (name, name.replace("/", ".").rsplit(".", 1)[-1])
                 for text in [text for text in texts if (len(text) + 0.5) * character <= end - start][:1]:
                     said = ax.text((start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look)
@@ -299,7 +301,7 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
         trace, spans, (codes, start, end) = row.trace, row.spans, row.bars
         columns["row"] += [number] * len(spans)
         columns["kind"] += codes.tolist()
-        columns["name"] += [names.setdefault(trace.name(i), len(names)) for i in spans.tolist()]
+        columns["name"] += [names.setdefault(printable(trace.name(i)), len(names)) for i in spans.tolist()]
         us = (start, end - start, np.minimum(trace.solo[spans], end - start), start - trace.ready[spans])
         for key, values in zip(times, us, strict=True):
             columns[key] += values.round(_DIGITS).tolist()
@@ -308,7 +310,7 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     return {
         "scale": scale, "unit": unit, "notes": notes, "until": round(until, _DIGITS),
         "makespans": [round(trace.makespan, _DIGITS) for trace in traces],
-        "rows": [{"label": row.label, "device": row.device, "what": row.what, "height": row.height,
+        "rows": [{"label": row.label, "device": printable(row.device), "what": row.what, "height": row.height,
                   "measured": int(row.measured)} for row in rows],
         "kinds": [kind._asdict() for kind in kinds], "names": list(names), "bars": columns,
         "loads": loads[:_MOST_CURVES],
@@ -320,5 +322,5 @@ def _curve(name: str, load: Load) -> dict[str, Any]:
     values = np.stack([load.sm, load.dram]).round(_LOAD_DIGITS)
     turns = np.r_[True, (np.diff(values, axis=1) != 0).any(axis=0)]
     turns[-1] = True
-    return {"device": name, "time": load.time[turns].round(_DIGITS).tolist(), "sm": values[0, turns].tolist(),
-            "dram": values[1, turns].tolist()}  # fmt: skip
+    return {"device": printable(name), "time": load.time[turns].round(_DIGITS).tolist(),
+            "sm": values[0, turns].tolist(), "dram": values[1, turns].tolist()}  # fmt: skip

@@ -7,6 +7,8 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
+from simsched.base import text as base
+
 
 def read_resource(path: str) -> str:
     """Return the text of a file of this package."""
@@ -16,7 +18,8 @@ def read_resource(path: str) -> str:
 def pieces(path: str) -> Callable[..., str]:
     """Return what fills in a piece of a file, each of which stands below a comment with its name.
 
-    Texts that are filled in for ``{name}`` are escaped, unless it ends with an underscore: they are markup already.
+    Texts that are filled in for ``{name}`` are made printable and escaped, unless it ends with an underscore: they are
+    markup already.
 
     >>> pieces("report/page.html")("pair", name="a<b", text="c")
     '<div><dt>a&lt;b</dt><dd>c</dd></div>'
@@ -28,24 +31,25 @@ def pieces(path: str) -> Callable[..., str]:
         return {name: text.rstrip("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
     def piece(name: str, /, **given: object) -> str:
-        texts = {k: escape(v) if isinstance(v, str) and not k.endswith("_") else v for k, v in given.items()}
+        texts = {k: _escaped(v) if isinstance(v, str) and not k.endswith("_") else v for k, v in given.items()}
         return templates()[name].format_map(texts)
 
     return piece
 
 
-_UNPRINTABLE: Final = re.compile(
-    "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
-)
+def _escaped(text: str) -> str:
+    return escape(base.printable_lines(text))
+
+
 _LONGEST: Final = 400  # characters of a name in a tooltip
 
 
 def printable(text: str) -> str:
-    r"""Return a text on one line, of characters that XML allows and that do not turn their neighbours around.
+    r"""Return a text as a label of a picture: one line of printable characters, not too long, and never empty.
 
     >>> printable("a\x00b\n c")
-    'a�b c'
+    'a\\x00b\\n c'
     """
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}..."
-    return " ".join(_UNPRINTABLE.sub("\ufffd", text).split()) or "\ufffd"
+    return base.printable(text).strip() or "\ufffd"

@@ -14,6 +14,7 @@ from simsched.base.errors import FileError
 from simsched.base.io import write_file
 from simsched.base.numeric import is_number
 from simsched.base.signals import interrupt_later
+from simsched.base.text import printable
 from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, broken, ink, number
 
 _TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, as in the style
@@ -129,7 +130,7 @@ def _lines(ax: Any, chart: Chart) -> float:
         ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0, zorder=1.8)
         ax.plot(xs, mean, color=look.colour, linestyle=DASHES[look.shape], linewidth=1.3, marker=MARKERS[look.shape],
                 markevery=-(-len(xs) // MOST_MARKS), markersize=3.8, markeredgecolor="black", markeredgewidth=0.4,
-                label=broken(chart.told(name), _NAME), zorder=2.5)  # fmt: skip
+                label=_legend_name(chart.told(name)), zorder=2.5)  # fmt: skip
     _scale(ax.yaxis, chart.y.log)
     if not chart.numeric:
         _name_columns(ax, chart.places)
@@ -145,7 +146,7 @@ def _bars(ax: Any, chart: Chart) -> float:
     at, width, height = _rows(ax, chart)
     for name, look in chart.looks.items():
         places, starts, lengths, _, errors = zip(*chart.bars(name), strict=True)
-        ax.barh([at[name, x] for x in places], lengths, width, left=starts, label=broken(str(name), _NAME), zorder=2,
+        ax.barh([at[name, x] for x in places], lengths, width, left=starts, label=_legend_name(name), zorder=2,
                 xerr=errors if any(errors) else None,
                 error_kw={"elinewidth": 0.7, "capsize": 2.0, "capthick": 0.7}, **_fill(look))  # fmt: skip
     _scale(ax.xaxis, chart.y.log)
@@ -158,7 +159,7 @@ def _boxes(ax: Any, chart: Chart) -> float:
     for name, look in chart.looks.items():
         ax.boxplot(
             list(chart.series[name].values()), positions=[at[name, x] for x in chart.series[name]], widths=0.85 * width,
-            orientation="horizontal", patch_artist=True, manage_ticks=False, label=broken(str(name), _NAME),
+            orientation="horizontal", patch_artist=True, manage_ticks=False, label=_legend_name(name),
             boxprops=_fill(look) | {"linewidth": 0.7}, whiskerprops=line, capprops=line,
             medianprops={"color": "black", "linewidth": 1.2},
             flierprops={"marker": "o", "markersize": 1.8, "markeredgewidth": 0.0, "markerfacecolor": _SMALL},
@@ -218,7 +219,7 @@ def _scatter(ax: Any, chart: Chart) -> float:
         x, y, start, end = np.transpose(list(chart.series[name].values()))
         hollow = [place in chart.hollow for place in chart.series[name]]
         ax.hlines(y, start, end, color=look.colour, linewidth=1.0, zorder=2.5)
-        ax.scatter(x, y, 25, marker=MARKERS[look.shape], zorder=3, linewidth=0.8, label=broken(str(name), _NAME),
+        ax.scatter(x, y, 25, marker=MARKERS[look.shape], zorder=3, linewidth=0.8, label=_legend_name(name),
                    facecolors=["none" if each else look.colour for each in hollow],
                    edgecolors=[look.colour if each else "black" for each in hollow])  # fmt: skip
     ax.set(xlim=ends, ylim=ends, aspect="equal")
@@ -247,7 +248,16 @@ def _scale(axis: Any, log: bool | None) -> None:
 
 
 def _text(value: Any) -> str:
-    return number(float(value)) if is_number(value) else str(value)
+    return number(float(value)) if is_number(value) else printable(str(value))
+
+
+def _legend_name(name: Any) -> str:
+    return legend_name(broken(str(name), _NAME))
+
+
+def legend_name(text: str) -> str:
+    """Return a name for a legend of matplotlib, which leaves out names that begin with an underscore."""
+    return f" {text}" if text.startswith("_") else text
 
 
 def _name_rows(ax: Any, names: Sequence[Any]) -> None:

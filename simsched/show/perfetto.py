@@ -17,6 +17,7 @@ import numpy as np
 from simsched.base.errors import SimulationError
 from simsched.base.io import dump_json, write_file
 from simsched.base.numeric import grouped
+from simsched.base.text import printable
 from simsched.model.trace import COPY, HOST, KERNEL, KINDS, Trace
 from simsched.model.trace.timeline import lanes
 
@@ -26,7 +27,7 @@ _SLICE, _FLOW_END, _FLOW_START = range(3)  # at one instant a slice comes before
 
 
 def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """Return the trace in the Chrome Trace Event format, and write it if a path is given.
+    """Return the trace in the Chrome Trace Event format, with printable names, and write it if a path is given.
 
     A process per device with a thread per stream, and one more for the host with a thread per
     issuing thread. Spans that overlap on a stream, as measured ones may, get further threads
@@ -52,7 +53,7 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
         timed.append((ns, end[span] > start[span], span, phase, event | {"ts": _us(ns), "pid": pid, "tid": tid}))
 
     for i, (begun, ended) in enumerate(zip(start, end, strict=True)):
-        add(begun, i, _SLICE, name=trace.name(i), cat=KINDS[trace.kind[i]], ph="X", dur=_us(ended - begun),
+        add(begun, i, _SLICE, name=printable(trace.name(i)), cat=KINDS[trace.kind[i]], ph="X", dur=_us(ended - begun),
             args=_arguments(trace, i))  # fmt: skip
     for number, (source, target) in enumerate(_arrows(trace, tracks), start=1):
         # An importer binds an arrow to the slice that is open at its time, and drops one that goes back in time.
@@ -66,8 +67,9 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
             add(leave, source, _FLOW_START, ph="s", **common)
             add(arrive, target, _FLOW_END, ph="f", bp="e", **common)
     timed.sort(key=itemgetter(0, 1, 2, 3))
-    info = {"graph": trace.graph.name, "cluster": trace.cluster.name, "execution": trace.program.execution,
-            "makespan_us": trace.makespan, "simsched": version("simsched")}  # fmt: skip
+    info = {"graph": printable(trace.graph.name), "cluster": printable(trace.cluster.name),
+            "execution": trace.program.execution, "makespan_us": trace.makespan,
+            "simsched": version("simsched")}  # fmt: skip
     events = [*named, *(event for *_, event in timed), *_counters(trace)]
     found = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
     if path is not None:
@@ -77,7 +79,7 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
 
 def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[int, int]], list[Event]]:
     """Return the process and the thread of each span, and the events that name both."""
-    program, devices = trace.program, trace.program.devices
+    program, devices = trace.program, [*map(printable, trace.program.devices)]
     host = len(devices) + 1  # devices come first, from 1: pid 0 is the idle process
     on_host = (trace.kind == HOST) | (trace.stream < 0)
     # a host span is on the thread of the instruction that it is about
@@ -115,14 +117,15 @@ def _arguments(trace: Trace, i: int) -> dict[str, Any]:
     graph, kind, op, row = trace.graph, trace.kind[i], int(trace.op[i]), int(trace.item[i])
     found: dict[str, Any] = {"start": float(trace.start[i]), "duration": float(trace.end[i] - trace.start[i])}
     if op >= 0:
-        found["operator"] = graph.names[op]
+        found["operator"] = printable(graph.names[op])
     if kind == KERNEL:
         if 0 <= row < len(trace.program.launches):
             found["kernel"] = int(trace.program.launches.kernel[row])
-        found |= {"kind": graph.label("kind", op), "flops": float(graph.flops[op]),
-                  "nbytes": float(graph.nbytes[op]), "block": graph.label("block", op)}  # fmt: skip
+        block = graph.label("block", op)
+        found |= {"kind": printable(graph.label("kind", op) or ""), "flops": float(graph.flops[op]),
+                  "nbytes": float(graph.nbytes[op]), "block": None if block is None else printable(block)}  # fmt: skip
     elif kind == COPY:
-        found["to"] = trace.program.devices[trace.program.copies.device[row]]
+        found["to"] = printable(trace.program.devices[trace.program.copies.device[row]])
         found["nbytes"] = float(trace.program.copies.nbytes[row])
     if kind <= COPY:
         solo = float(trace.solo[i])

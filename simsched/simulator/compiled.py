@@ -26,9 +26,8 @@ NEW, RUNNING, OVER, STUCK, FULL = range(5)
 """How a run stands: to begin; it goes on; nothing is left to happen, all is done or not; points are full."""
 TURN, BEGINNING, PAYING = range(3)
 """How a host stands: at its next instruction, in time for it, paying for it."""
-ASLEEP, NEXT, LAUNCH_PASS, LAUNCH_OVER, WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = (
-    range(10)
-)
+ASLEEP, NEXT, LAUNCH_PASS, LAUNCH_JOINED, LAUNCH_OVER = range(5)
+WAIT_REACHED, WAIT_RELEASED, WAIT_PASS, COPY_READY, COPY_MOVE, COPY_OVER = range(5, 11)
 """How a lane stands: nothing is issued, it is to take up the next instruction, or where it waits within one."""
 COPY_SPAN, HOST_SPAN, KERNEL_SPAN, WAIT_SPAN = kinds.COPY, kinds.HOST, kinds.KERNEL, kinds.WAIT
 BUDGET: Final = 2**16
@@ -176,10 +175,13 @@ def dispatch(s: State, d: int) -> None:
     if device.alone >= 0:
         if device.n_queue + device.n_running == 0 and device.copy_load == 0.0:
             work = s.work[device.alone]
-            if work.start < 0.0:
+            if work.start >= 0.0:
+                return
+            if not is_later(device.next_start, s.now):
                 work.start = s.now
+                device.next_start = s.now + device.graph_issue
                 set_timer(s, d, s.now + (work.solo - work.latency))
-            return
+                return
         join_others(s, d)
     set_timer(s, d, max(refill(s, d), s.now))
 
@@ -360,9 +362,14 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
         if s.now < free:
             push(s, free, RELEASE, number)
             return False
-    if not _pass_connection(s, lane, number, i):
-        return False
-    _find_cause(s, lane, free)
+    if lane.state == LAUNCH_PASS:
+        if not _pass_connection(s, lane, number, i):
+            return False
+        _find_cause(s, lane, free)
+        lane.state = LAUNCH_JOINED
+        if s.captured and s.join[i] > 0.0:
+            push(s, s.now + s.join[i], RELEASE, number)
+            return False
     lane.ready = s.now
     lane.state = LAUNCH_OVER
     set_up(s, row, number, lane.device, i)
@@ -571,7 +578,7 @@ def reset(s: State) -> None:
         lane.cause = lane.free_cause = lane.span_cause = -1
     for d in range(s.n_devices):
         device, room, free = s.devices[d], s.room[d], s.free[d]
-        device.copy_load = device.last_time = 0.0
+        device.copy_load = device.last_time = device.next_start = 0.0
         device.outstanding = device.n_queue = device.n_running = device.n_resident = 0
         device.dispatching = device.freed = device.loaded = 0
         device.skipping = device.alone = device.last_row = -1

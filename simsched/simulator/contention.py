@@ -60,6 +60,7 @@ class Work(Row):
     anchor: f8
     rate: f8
     slowed: f8  # by issue slots
+    starved: f8  # a kernel that DRAM limits, by blocks of others on its SMs that issue at every cycle
     start: f8
     unissued: i8
     resident: i8
@@ -70,7 +71,6 @@ class Work(Row):
     row: i4
     place: i4
     n_cohorts: i4
-    saturated: i4  # whether the fullest of its SMs is
 
 
 class Cohort(Row):
@@ -107,6 +107,14 @@ def pressure(n: int, shares: Rows[Share]) -> float:
                 slowed += share.load / share.sensitivity
             else:
                 unslowed += share.load
+        if slowed == 0.0:  # nobody is slowed at so little pressure: all who can be will be
+            unslowed = 0.0
+            for i in range(n):
+                share = shares[i]
+                if share.sensitivity > 0.0:
+                    slowed += share.load / share.sensitivity
+                else:
+                    unslowed += share.load
         x = max(1.0, slowed / (1.0 - min(unslowed, LARGEST_UNSLOWED)))
     return x
 

@@ -107,7 +107,10 @@ def refill(s: State, d: int) -> float:
             if skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
                 device.skipping = lane
     device.freed = 0
-    return _share(s, d)
+    earliest = _share(s, d)
+    if device.n_queue and is_later(device.next_start, s.now):
+        earliest = min(earliest, device.next_start)
+    return earliest
 
 
 def _issue_blocks(s: State, d: int) -> None:
@@ -118,6 +121,8 @@ def _issue_blocks(s: State, d: int) -> None:
         if i == device.n_queue:
             return
         head = s.queued[d * s.width + i]
+        if s.work[head].start < 0 and is_later(device.next_start, s.now):
+            return  # the nodes of a captured graph start one after the other
         if device.freed and s.work[head].start >= 0:
             k = _next_able(s, d, i + 1)
             if k < device.n_queue:
@@ -148,7 +153,8 @@ def _interleave(s: State, d: int, head: int, place: int) -> None:
     """Let the next kernel, at a place of the queue, have its share of slots that have just come free."""
     slots, following = _fits(s, d, head), s.queued[d * s.width + place]
     given = int(s.devices[d].interleave * slots + TIE)
-    if given and s.launches[s.work[following].row].priority == s.launches[s.work[head].row].priority:
+    waits = s.work[following].start < 0 and is_later(s.devices[d].next_start, s.now)
+    if given and not waits and s.launches[s.work[following].row].priority == s.launches[s.work[head].row].priority:
         _issue(s, d, head, slots - given)
         _issue(s, d, following, s.work[following].unissued)
         if not s.work[following].unissued:
@@ -165,7 +171,28 @@ def _fits(s: State, d: int, lane: int) -> int:
         count = min(count, free.registers // launch.registers)
     if launch.shared_memory:
         count = min(count, free.shared_memory // launch.shared_memory)
+    taken = _taken_sms(s, d, lane)
+    if taken:
+        sms = s.devices[d].sms
+        count = min(count, max(0, sms - taken) * (launch.residency // sms) - s.work[lane].resident)
     return count
+
+
+def _taken_sms(s: State, d: int, lane: int) -> int:
+    """Return how many SMs hold blocks of which none shares an SM with a block of a kernel."""
+    device, launch, room = s.devices[d], s.launches[s.work[lane].row], s.room[d]
+    taken, running = 0, s.running[d * s.width :]
+    for i in range(device.n_running):
+        other = s.work[running[i]]
+        beside = s.launches[other.row]
+        if running[i] != lane and beside.blocks and other.resident:
+            if (
+                (launch.warps + beside.warps) * device.sms > room.warps
+                or (launch.registers + beside.registers) * device.sms > room.registers
+                or (launch.shared_memory + beside.shared_memory) * device.sms > room.shared_memory
+            ):
+                taken += min(device.sms, other.resident)
+    return taken
 
 
 def take(s: State, d: int, launch: Launch, count: int) -> None:
@@ -184,6 +211,9 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
         return
     if work.start < 0:
         work.start = s.now
+        device.next_start = s.now + device.graph_issue
+        if device.n_resident:  # caches and queues are not its own
+            work.unit *= 1.0 + device.crowd_latency / (work.solo - work.latency)
         start_running(s, d, lane)
     take(s, d, s.launches[work.row], count)
     issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.block_spread, s.now)
@@ -249,7 +279,9 @@ def _share(s: State, d: int) -> float:
         if launch.blocks and work.resident:
             load = crowded_load(crowd, work, launch.sm_share, launch.warps)
         work.slowed = max(1.0, launch.alpha * (load * pressed))
-        work.saturated = load > SATURATED
+        work.starved = 1.0
+        if launch.kind == 1 and launch.blocks and work.resident:
+            work.starved = 1.0 + max(0.0, load - launch.sm_share * fullest(work, device.sms))
         issued += s.shares[i].load / work.slowed
     excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
     dram_load = device.copy_load
@@ -269,8 +301,8 @@ def _share(s: State, d: int) -> float:
         launch = s.launches[work.row]
         rate = 0.0  # every block ended and none fitted again: it stands still
         if work.resident:
-            stretch = max(work.slowed, launch.beta * dram_pressure)
-            if launch.kind >= 0 and (work.saturated or dram_load > SATURATED):
+            stretch = max(work.slowed, launch.beta * dram_pressure, work.starved)
+            if launch.kind >= 0:
                 stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)
             rate = 1.0 / (work.unit * stretch)
         anchor_anew(work, s.now, rate)

@@ -60,6 +60,7 @@ class Evaluator:
         schedule, cluster = upon(cluster, schedule)
         schedule.check(cluster)
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
+        self._rewriting = schedule.rewriting
         self._events = schedule.events
         self._lowering = Lowering(self.graph, cluster, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
@@ -151,7 +152,7 @@ class Evaluator:
         return Schedule.from_columns(
             self.graph, op, [device.name for device in self.cluster.devices], device=device, stream=stream, stage=stage,
             group=stream if self.execution == "stages" else 0, priority=self._priority[op], execution=self.execution,
-            events=self._events, estimate=estimate, scheduler=scheduler,
+            events=self._events, estimate=estimate, scheduler=scheduler, rewriting=self._rewriting,
         )  # fmt: skip
 
     def trace(self) -> Trace:

@@ -22,11 +22,18 @@ def _flow_rates(s: State) -> None:
     -----
     Progressive filling: the channel with the least capacity per flow fixes the rate of its flows (of equal ones the
     channel that was first used), then the rest is shared anew. A copy has one engine: a channel of its own bounds it by
-    that engine's rate. Time is O(channels in use x crossings), whatever else there is.
+    that engine's rate. Of the copies of a device as many move as it has engines, those that began first. Time is O(channels in use x crossings), whatever else there is.
     """
     at = n_live = 0
+    for d in range(s.n_devices):
+        s.devices[d].n_moving = 0
     for f in range(s.n_flows):
         lane, flow = s.flows[f], s.crossings[f]
+        source = s.devices[s.lanes[lane].device]
+        source.n_moving += 1
+        if source.n_moving > source.copy_engines:  # each copy has an engine to itself; the others wait in order
+            flow.rate, flow.first, flow.end = 0.0, at, at
+            continue
         route, d = s.routes[s.copy_route[s.work[lane].row]], s.lanes[lane].device
         s.channels[s.n_channels + f].capacity = s.devices[d].copy_rate
         flow.rate, flow.first = inf, at  # which stays if all that it crosses is unlimited
@@ -80,6 +87,8 @@ def share_flows(s: State) -> float:
         lane, rate = s.flows[f], s.crossings[f].rate
         flow = s.work[lane]
         anchor_anew(flow, s.now, rate)
+        if rate == 0.0:
+            continue
         earliest = min(earliest, finish_time(flow, s.copy_nbytes[flow.row]))
         _load(s, s.lanes[lane].device, rate)
         _load(s, s.copy_device[flow.row], rate)
@@ -118,7 +127,7 @@ def end_due_flows(s: State) -> int:
     n, s.n_flows, ended = s.n_flows, 0, 0
     for f in range(n):
         lane = s.flows[f]
-        if is_later(finish_time(s.work[lane], s.copy_nbytes[s.work[lane].row]), s.now):
+        if s.work[lane].rate == 0.0 or is_later(finish_time(s.work[lane], s.copy_nbytes[s.work[lane].row]), s.now):
             s.flows[s.n_flows] = lane
             s.n_flows += 1
         else:

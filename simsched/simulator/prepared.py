@@ -85,6 +85,8 @@ class Search(Table):
     number: Column[i4] = length("n_devices * room")  # of each stream that there could be
     uses: Column[i4] = length("4 * n_devices * room")  # of each stream in use, by action
     lanes: Rows[state.Lane] = length("n_devices * room")
+    waits: Column[i4] = length("n_devices * room")  # of each stream since its last launch, and the launch itself
+    joins: Column[i1] = length("n")  # whether an instruction launches what waits for several others
 
 
 @piece("search for streams")
@@ -116,12 +118,42 @@ def find_streams(s: Search) -> None:
         s.lane_of[i] = -1
         if s.action[i] < BARRIER:
             s.lane_of[i] = s.number[s.place[i] * s.room + s.stream[i]]
+            if s.action[i] == WAIT:
+                s.waits[s.lane_of[i]] += 1
+            elif s.action[i] == LAUNCH:
+                s.joins[i] = s.waits[s.lane_of[i]] > 1
+                s.waits[s.lane_of[i]] = 1
 
 
 def host_times(program: Program, cluster: Cluster) -> Floats:
     """Return the host time in us of each instruction: its own, or else that of the action on its device."""
-    usual: Floats = platform_of(cluster).columns["cost"][program.device, program.action]
+    return _host_times(program, platform_of(cluster))
+
+
+def _host_times(program: Program, platform: "Platform") -> Floats:
+    usual: Floats = platform.columns["cost"][program.device, program.action]
+    many = barriers_of_many(program)
+    usual[many] = platform.barrier_many[program.device[many]]
     return usual if program.own is None else np.where(np.isnan(program.own), usual, program.own)
+
+
+def barriers_of_many(program: Program) -> Ints:
+    """Return the instructions that are barriers behind more than one stream, since the barrier before on the device."""
+    barriers = program.action == BARRIER
+    if not barriers.any():
+        return np.zeros(0, np.int64)
+    found = []
+    for d in np.unique(program.device[barriers]).tolist():
+        rows = np.flatnonzero((program.device == d) & (barriers | (program.action == LAUNCH)))
+        stage = np.cumsum(barriers[rows]) - barriers[rows]  # a barrier is of the stage that it ends
+        first = np.flatnonzero(np.diff(stage, prepend=-1))
+        busy = np.where(barriers[rows], -1, program.stream[rows])
+        lowest = np.minimum.reduceat(np.where(busy < 0, _MOST, busy.astype(np.int64)), first)
+        highest = np.maximum.reduceat(busy, first)
+        several = lowest < highest
+        at = rows[barriers[rows]]
+        found.append(at[several[: len(at)]])
+    return np.sort(np.concatenate(found))
 
 
 _MOST: Final = 2**62
@@ -140,7 +172,7 @@ class Platform:
         Rows with which those columns begin: of channels the directions of links, then the copy engines of each device.
     lag
         Us until the device knows of a launch, and of a copy, shape (n_devices, 2).
-    gap, hop, graph_node, graph_launch
+    gap, hop, graph_node, graph_launch, graph_issue, graph_join, barrier_many
         Us, by device.
     queues
         Hardware queues by device; as many as there could be streams where there is no contention.
@@ -159,9 +191,11 @@ class Platform:
             "room": np.array(room, np.int64).view(state.Room.dtype),
         }
         self.devices = np.zeros(len(devices), state.Device.dtype)
-        for name in ("contention", "interleave", "bandwidth", "copy_rate", "block_spread", "kernel_latency"):
+        for name in (
+            "contention", "interleave", "bandwidth", "copy_rate", "block_spread", "kernel_latency", "crowd_latency",
+        ):  # fmt: skip
             self.devices[name] = [getattr(device, name) for device in devices]
-        for name in ("sms", "resident_kernels"):
+        for name in ("sms", "resident_kernels", "copy_engines"):
             self.devices[name] = [min(int(getattr(device, name)), _MOST) for device in devices]
         self.crowds = np.zeros(len(devices), Crowd.dtype)
         self.crowds["sms"] = self.devices["sms"]
@@ -172,8 +206,10 @@ class Platform:
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
         self.lag = np.array([(on.on_the_way(on.launch), on.on_the_way(on.copy)) for on in devices])
-        overheads = np.array([(d.gap, d.hop, d.graph_node, d.graph_launch) for d in devices], np.float64)
-        self.gap, self.hop, self.graph_node, self.graph_launch = overheads.T
+        names = ("gap", "hop", "graph_node", "graph_launch", "graph_issue", "graph_join", "barrier_many")
+        overheads = np.array([[getattr(device, name) for name in names] for device in devices], np.float64)
+        self.gap, self.hop, self.graph_node, self.graph_launch = overheads.T[:4]
+        self.graph_issue, self.graph_join, self.barrier_many = overheads.T[4:]
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
         self._cluster, self._routes = cluster, dict[bytes, Routes]()
@@ -220,7 +256,9 @@ class Plan:
         self.launches: Array | None = None
         self.spare: list[State] = []
         copies, n_devices = program.copies, len(cluster.devices)
+        self._has_own_times = program.lead is not None or program.own is not None or len(barriers_of_many(program)) > 0
         found, self._ways = self._find_streams(), self._find_ways()
+        self._joins = found["joins"].astype(np.bool_)
         self._begun, values = self._numbers(platform_of(cluster))
         self._values: dict[str, Any] = values | {
             "captured": program.execution == "graph", "ahead": found.ahead, "thread_ptr": program.thread_ptr,
@@ -233,9 +271,8 @@ class Plan:
             "n_timers": 1 << n_devices.bit_length(),
             "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
         }  # fmt: skip
-        if program.lead is not None or program.own is not None:
-            lead = np.zeros(len(program)) if program.lead is None else program.lead
-            self._values |= {"lead": lead, "own": host_times(program, cluster)}
+        if self._has_own_times:
+            self._values["lead"] = np.zeros(len(program)) if program.lead is None else program.lead
         if self._ways is not None:
             longest, n_flows = int((values["routes"]["end"] - values["routes"]["first"]).max()), len(self._lanes)
             self._values |= {
@@ -283,9 +320,14 @@ class Plan:
         """Return what depends on the numbers of a cluster: rows with which columns begin, and columns."""
         begun = self._streams(platform) | {"devices": platform.devices, "crowds": platform.crowds}
         values = dict(platform.columns)
+        if self._has_own_times:
+            values["own"] = _host_times(self.program, platform)
         if self.program.execution == "graph":  # the one cost is that of launching it
             values["cost"] = np.zeros_like(values["cost"])
             values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]
+            values["join"] = np.where(self._joins, platform.graph_join[self.program.device], 0.0)
+            begun["devices"] = platform.devices.copy()
+            begun["devices"]["graph_issue"] = platform.graph_issue
         if self._ways is not None:
             found = platform.routes(*self._ways)
             routes = np.zeros(len(found.latency), state.Route.dtype)

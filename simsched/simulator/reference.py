@@ -302,6 +302,8 @@ class Reference:
         env, s, row, d = self._env, self._s, self._argument[i], lane.device
         launch, work = s.launches[row], s.work[lane.number]
         cause = yield from self._begin(lane, i, lane.row.time if launch.follows else lane.row.free, issued, host_span)
+        if self._captured and s.join[i] > 0.0:
+            yield At(env, env.now + float(s.join[i]))
         ready, lane.over = env.now, simpy.Event(env)
         set_up(s, row, lane.number, d, i)
         if not s.devices[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):

@@ -126,11 +126,16 @@ class Device(Row):
     kernel_latency: f8
     bandwidth: f8
     copy_rate: f8
+    crowd_latency: f8
+    graph_issue: f8  # 0 outside of captured graphs
+    copy_engines: i8
     sms: i8
     resident_kernels: i8
     copy_load: f8
     new_load: f8
     last_time: f8
+    next_start: f8  # before which no further node of a captured graph starts
+    n_moving: i8
     outstanding: i8
     point: i8
     contention: i4
@@ -185,6 +190,7 @@ class State(Table):
     cost: Column[f8]  # us of each action on each device
     lead: Column[f8]  # us of the host before each instruction, if some have a time of their own
     own: Column[f8]  # then us of each instruction
+    join: Column[f8]  # us by which each launch starts late, as it waits for several others; in a captured graph
     launches: Rows[Launch]
     launch_op: Column[i4]
     copy_op: Column[i4]

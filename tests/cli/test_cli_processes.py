@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +17,10 @@ from pathlib import Path
 import pytest
 
 import simsched as ss
+from simsched.base.system import has_threads, lack
+from simsched.cli.run import run
 
+FREE = ss.Cluster.preset("a100").without_overheads()
 SIMSCHED = [sys.executable, "-m", "simsched"]
 SMALL = "random:layered,n_ops=12,n_layers=4"
 LARGE = "random:layered,n_ops=4000,n_layers=60"  # several seconds: an interrupt comes in time
@@ -84,6 +89,102 @@ def test_a_closed_stdout():
     done = call(f"compare {SMALL} --perfetto t.json", stdout=None, preexec_fn=partial(os.close, 1))
     assert (done.returncode, done.stderr) == (0, "")
     assert Path("t.json").exists()
+
+
+@pytest.mark.parametrize("numbers", [(2,), (1, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(("line", "status"), [(f"simulate {SMALL} --perfetto t.json", 0), ("--version", 0),
+                                              ("--help", 0), ("compare nobody", 2), ("nobody", 2)])  # fmt: skip
+def test_closed_streams(numbers, line, status):
+    """What is said goes nowhere, not into the files; and the status is the usual one."""
+    done = call(line, stdin=None, stdout=None, stderr=None, preexec_fn=lambda: [os.close(number) for number in numbers])
+    assert done.returncode == status
+    assert "t.json" not in line or json.loads(Path("t.json").read_text())["traceEvents"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")  # noqa: PTH110
+def test_a_full_disk_behind_stderr():
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        assert call("compare nobody", stderr=full).returncode == 2
+        assert call("compare nobody", stderr=full, stdout=full).returncode == 2
+        assert call(f"simulate {SMALL}", stderr=full).returncode == 0
+
+
+class Raising:
+    """A stream to which nothing can be written."""
+
+    encoding = "utf-8"
+
+    def write(self, _text):
+        raise OSError(5, "Input/output error")
+
+    flush = isatty = lambda self: self.write("")
+
+
+def test_streams_of_python_that_were_closed(monkeypatch, capsys):
+    for name, status in (("stdout", 2), ("stderr", 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+            getattr(sys, name).close()
+            assert run(["simulate", SMALL]) == status
+    assert "I/O operation on closed file" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(FileNotFoundError) as caught:
+        Path.cwd()
+    assert lack(caught.value) == "the current folder does not exist any more; change to one that does"
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("stream", [None, Raising()], ids=["none", "raising"])
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_streams_of_python(name, stream, monkeypatch, capsys):
+    """A missing one changes nothing; output that is lost is an error; nobody can be told of a lost error."""
+    lost = name == "stdout" and stream is not None
+    monkeypatch.setattr(sys, name, stream)
+    assert run(["simulate", SMALL]) == (2 if lost else 0)
+    assert run(["simulate", "nobody"]) == 2
+    assert run(["compare", SMALL, "--schedulers", "nobody"]) == 2
+    out, err = capsys.readouterr()
+    assert not re.search("^error|Traceback", out, re.MULTILINE)
+    assert err.startswith("error: cannot write the output: Input/output error\n") == lost
+    graph = ss.OpGraph([ss.Operator("a", time=1.0)])
+    assert ss.simulate(ss.schedule(graph, FREE, "lios"), FREE).makespan == 1.0
+
+
+def test_no_thread_is_to_be_had(said, monkeypatch):
+    """As under ``ulimit -u``: what needs none is done, and the rest says so in a line."""
+
+    def refuse(_self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for line in ("simulate", "compare", "explain", "show"):
+        assert said(f"{line} {SMALL}")
+    assert not has_threads()
+    assert lack(RuntimeError("can't start new thread")).startswith("the system starts no thread: ")
+    assert lack(RuntimeError("no such thread")) is None
+
+
+@pytest.mark.parametrize("mib", [100, 200, 260, 340])
+def test_little_memory(mib):
+    """``ulimit -v``: the command works or says in one line that memory is short."""
+    limit = partial(resource.setrlimit, resource.RLIMIT_AS, (mib << 20, mib << 20))
+    done = call(f"compare {SMALL} --schedulers lios", preexec_fn=limit)
+    assert done.returncode in (0, 2)
+    assert done.stderr.count("\n") == done.returncode // 2
+    assert done.returncode == 0 or "ulimit -v" in done.stderr
+
+
+def test_errors_of_the_system_are_told_as_they_are():
+    error = OSError(28, "No space left on device", "a.json")
+    assert lack(error) == "No space left on device: a.json"
+    assert lack(OSError("could not find it")) == "could not find it"
+    assert lack(ImportError("a.so: failed to map segment from shared object")).startswith("out of memory (ulimit -v) ")
+    assert lack(ImportError("no module")) is None
 
 
 def test_a_terminal_that_knows_ascii_alone():

@@ -11,17 +11,16 @@ from small import made, operators
 from strategies import shapes
 
 from simsched.model import Cluster, Operator, default_cost
+from simsched.model.rewriting import Step
 from simsched.rewriting import Draft, Read, Row, Source
+from simsched.rewriting.parts import READER, part_of, put_together
 from simsched.schedulers.autograph import atoms, intervals
 from simsched.schedulers.autograph.parts import (
-    READER,
     Backtracking,
     Cost,
     MixedCost,
     Variant,
     best_choices,
-    part_of,
-    put_together,
 )
 from simsched.schedulers.protocol import Deadline
 
@@ -76,7 +75,7 @@ def test_steps_are_made_again_as_far_as_they_can_be():
     """Three pairs; of the second one operator is gone: its step and those behind it are left out."""
     whole = Draft.from_graph(forked(pairs=3))
     other = whole.replace(["c2"], redirect={"c2": Source("b2")})
-    steps = tuple(("pair", (f"b{i}", f"c{i}")) for i in (1, 2, 3))
+    steps = tuple(Step("pair", (f"b{i}", f"c{i}")) for i in (1, 2, 3))
     with Deadline("autograph") as deadline:
         search = Backtracking({"pair": pair(15.0)}, MixedCost(DEVICE, default_cost, 0.25), 1.1, 100, 20, deadline)
         start = search.joined(other, [(whole, Variant(whole, search.costs(whole), steps))])

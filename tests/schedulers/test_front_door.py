@@ -5,7 +5,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
-from small import made, placements
+from small import convolutions, made, merging, placements
 
 from simsched.base.errors import CostError, ScheduleError, SchedulerError, SimschedError, UnknownNameError
 from simsched.model import Cluster, Placement, Schedule
@@ -121,10 +121,8 @@ def test_what_is_refused(module, scheduler, options, message):
 
 
 def test_a_scheduler_may_rewrite_the_graph():
-    def fused(graph, cluster, cost):
-        return Schedule(made("abc=6"), [Placement("abc")])
-
-    assert schedule(GRAPH, CLUSTER, fused).graph.names == ("abc",)
+    """If it says how; `tests/rewriting/test_accounting.py` has what is refused."""
+    assert schedule(convolutions(), CLUSTER, merging).graph.names == ("a", "b+c", "join")
 
 
 @pytest.mark.parametrize("answer", [float("nan"), -1.0, float("inf"), None, "three"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import made, operators, placements
+from small import convolutions, made, merging, operators, placements
 from strategies import clusters, graphs
 
 import simsched as ss
@@ -33,7 +33,7 @@ def quick(n_gpus=1):
     return ss.Cluster.preset("a100", n_gpus).without_overheads()
 
 
-FUSED = Schedule(made(operators("ab=12 none=1", utilization=0.5)), placements("ab none"), scheduler="fuser")
+MERGED = merging(convolutions(), quick(), default_cost)
 BEHIND = made(operators("b=10 a=10 c=20", utilization=1.0), "ac:0")
 BY_HAND = {  # a graph, devices and options; then the estimate and what is said
     # One after the other 20 us; side by side they load a device fully, and neither is slowed down: 10 us.
@@ -50,8 +50,9 @@ BY_HAND = {  # a graph, devices and options; then the estimate and what is said
     # Each fills the device: a alone, then c beside b, take 10 + 10 + 20 us; on two devices without transfer time 30 us.
     "what is needed first is launched first": (BEHIND, 1, {"evaluations": 200}, 40.0, {}),
     "so it is on two devices": (BEHIND, 2, {"evaluations": 200}, 30.0, {}),
-    "a start over another graph goes on over it": (
-        halves(2), 1, {"starts": [FUSED], "evaluations": 60}, 12.0, {"start": "fuser"}),
+    # a, then b+c of 40 us and join: 10 + 40 us; with b and c each on its own it is the same, but for the names.
+    "a start over a rewritten graph goes on over it": (
+        convolutions(), 1, {"starts": [MERGED], "evaluations": 60}, 50.0, {"start": "ios"}),
     # A cost model that makes gpu1 four times as quick: both operators go there.
     "devices that differ": (
         made(operators("a=8 b=8", utilization=1.0)), 2,

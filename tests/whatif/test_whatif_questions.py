@@ -3,7 +3,7 @@
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from small import chain, made, one_stream, operators, placements
+from small import chain, convolutions, made, merging, one_stream, operators, placements
 
 from simsched.experiments.whatif import Change, what_if
 from simsched.experiments.whatif.whatif import numeric_parameters
@@ -131,27 +131,22 @@ def test_whole_numbers_are_rounded():
     assert asked.device(connections=1e-3).cluster.devices[0].connections == 1
 
 
-def merging(graph, cluster, cost):
-    """Make one operator of b and c, as schedulers that rewrite graphs do."""
-    rows = [graph["a"], replace(graph["b"], name="both", time=graph["b"].time + graph["c"].time)]
-    return one_stream(made(rows, "a-both"), scheduler="m")
-
-
 def test_a_plan_over_a_rewritten_graph_is_not_kept_by_the_names_of_the_old_one():
     """Operators that are fused, taken out or quicker by name are those of the old graph: b and c are not in the plan.
 
-    A plan made anew has them; a to both takes 10 + 40 us, with a and b as one 10 + 20 and 20 us.
+    A plan made anew has them; a to b+c takes 10 + 40 us, and join nothing.
     """
-    asked = what_if(FORK, FREE, scheduler=merging)
+    fork = convolutions()
+    asked = what_if(fork, FREE, scheduler=merging)
     assert asked.makespan == 50.0
-    again = what_if(FORK, FREE, True, scheduler="sequential").fuse(["b", "c"])
+    again = what_if(fork, FREE, True, scheduler="sequential").fuse(["b", "c"])
     assert (again.direct, again.rescheduling) == (0.0, 0.0)
-    anew = replace(what_if(FORK, FREE, True, scheduler=merging).operators("a", speed=2.0), rescheduled=True)
+    anew = replace(what_if(fork, FREE, True, scheduler=merging).operators("a", speed=2.0), rescheduled=True)
     assert (anew.makespan, anew.direct) == (45.0, -5.0)
     assert asked.operators("b", speed=2.0).difference == 0.0
-    assert what_if(asked.plan, FREE).operators("both", speed=2.0).difference == -20.0
+    assert what_if(asked.plan, FREE).operators("b+c", speed=2.0).difference == -20.0
     known = numeric_parameters(asked, per_operator=True)
-    assert [name for name in known if name.startswith("operator.")] == ["operator.a.speed"]
+    assert [name for name in known if name.startswith("operator.")] == ["operator.a.speed", "operator.join.speed"]
 
 
 EXACT = "2 of 2 edges have an exact transfer time, which no link changes"

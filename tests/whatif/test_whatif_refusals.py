@@ -1,7 +1,7 @@
 """What cannot be asked: questions, and what follows from their answers."""
 
 import pytest
-from small import chain, made, one_stream, operators, placements
+from small import chain, convolutions, made, merging, one_stream, operators, placements
 
 import simsched as ss
 from simsched.base.errors import ClusterError, SimulationError, UnknownNameError, WhatIfError
@@ -25,13 +25,8 @@ def load(batch=1, blocks=2):
     return chain(*[2.0 * batch] * blocks)
 
 
-def merging(graph, cluster, cost):
-    """Make one operator of b and c, as schedulers that rewrite graphs do."""
-    return one_stream(made("a=10 both=40", "a-both"), scheduler="m")
-
-
 a, split, rebuilt = ss.what_if(FORK, FREE), ss.what_if(SPLIT, PAIR), ss.what_if(load(), FREE, load=load)
-merged = ss.what_if(FORK, FREE, scheduler=merging)
+merged = ss.what_if(convolutions(), FREE, scheduler=merging)
 
 
 def robust(*plans):

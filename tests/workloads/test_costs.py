@@ -123,3 +123,12 @@ def test_a_grid_that_no_device_has_is_refused_where_kernels_are_chosen():
     graph = workloads.load("inception_v3", batch=3_000_000)
     with pytest.raises(GraphError, match=r"operator 'stem\.\w+': .* blocks of a kernel, and a grid has at most"):
         kernels_on(graph, Cluster.preset("a100").devices[0])
+
+
+def test_works_know_the_parameters_that_the_model_reads():
+    """4 x 8 weights of a unit and its 8 biases, 8 x 10 and 10; of the table some rows, which are no parameters."""
+    net = Network("net")
+    x = net.conv("point", net.input(1, 4, 8, 8), 8, 1)
+    net.linear("scores", net.view("flat", net.global_pool("pool", x), (1, 8)), 10)
+    net.embedding("rows", net.input(3), 1000, 16)
+    assert {work.parameters for op in net.graph().operators for work in op.works} == {4.0 * (40 + 90)}

@@ -62,7 +62,7 @@ def test_works_of_a_unit():
     product = op("product", "matmul", nbytes=74.0, weight_nbytes=32.0, flops=16.0, works=works, kernels=())
     bias = op("bias", "add", nbytes=96.0, weight_nbytes=32.0, flops=8.0)
     (unit,) = fuse(chain(product, bias, op("active", "gelu", flops=64.0))).operators
-    assert unit.works == (Work("product", flops=16.0, reads=10.0, weights=64.0, writes=32.0),)
+    assert unit.works == (Work("product", flops=16.0, reads=10.0, weights=64.0, writes=32.0, parameters=64.0),)
     assert (unit.nbytes, unit.weight_nbytes) == (106.0, 64.0)
 
 

@@ -1,7 +1,7 @@
 """The builder: units and single operators, what is read, and what is refused."""
 
 import pytest
-from small import edges
+from small import edges, works
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Work
@@ -23,7 +23,7 @@ def test_a_unit_is_one_operator_of_several_works():
     net.pool("pool", y, "max", 2, stride=2)
     op = net.graph()["both"]
     assert (op.kind, op.flops, op.nbytes, op.weight_nbytes) == ("sequential", 256 + 4096, 2048 + 3232, 4 * 40)
-    assert (op.works, op.kernels) == ((
+    assert (works(op), op.kernels) == ((
         Work("elementwise", "map", 256.0, 1024.0, 0.0, 1024.0, rows=256),
         Work("convolution", "plain", 4096.0, 1024.0, 160.0, 2048.0, rows=64, columns=8, inner=4, elements=256,
              tf32=True),

@@ -13,14 +13,14 @@ launches. It follows what `workloads.models.network.Network` builds at granulari
     as if it were only read inside. `without_io` takes them out afterwards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import DTYPE_NBYTES, Edge, Operator, OpGraph, Work
-from workloads.costs import ACTIVATION_FLOPS, nbytes_of
+from workloads.costs import ACTIVATION_FLOPS, nbytes_of, of_one_model
 
 IO_KINDS: Final = ("placeholder", "output")
 """Kinds of the vertices that stand for what a network is given and what it returns; `fuse` leaves them alone."""
@@ -64,8 +64,21 @@ def fuse(graph: OpGraph, *, io: bool = True) -> OpGraph:
     >>> fuse(net.graph()).names, net.graph().names
     (('wide',), ('wide', 'wide.norm', 'wide.relu', 'flat'))
     """
-    rows = _folded_chains(_without_views(_rows(graph)))
-    return (rows if io else _without_io(rows)).graph()
+    rows = _folded_chains(_without_views(_rows(graph)), _can_take_in, _without_bias_kernel)
+    return of_one_model((rows if io else _without_io(rows)).graph())
+
+
+def with_biases(graph: OpGraph) -> OpGraph:
+    """Return the graph with each sum of a linear layer and its bias made one operator, and without `IO_KINDS`.
+
+    Exporters write a linear layer over sequences as a product and a sum; a library's product adds the bias itself.
+
+    Raises
+    ------
+    GraphError
+        If nothing is left.
+    """
+    return _without_io(_folded_chains(_rows(graph), _is_bias_of_linear, _with_bias)).graph()
 
 
 def without_io(graph: OpGraph) -> OpGraph:
@@ -138,8 +151,20 @@ def _launches_nothing(op: Operator) -> bool:
     )
 
 
-def _folded_chains(rows: _Rows) -> _Rows:
-    """Make one operator of each chain."""
+def _folded_chains(
+    rows: _Rows,
+    can_take_in: Callable[[Operator, Operator], bool],
+    finished: Callable[[Operator], Operator],
+) -> _Rows:
+    """Make one operator of each chain.
+
+    Parameters
+    ----------
+    can_take_in
+        Whether an operator takes in the one that alone reads it.
+    finished
+        Returns an operator once its chain is complete.
+    """
     readers: dict[str, list[str]] = {name: [] for name in rows.operators}
     n_reads = dict.fromkeys(rows.operators, 0)
     for edge in rows.edges:
@@ -153,12 +178,12 @@ def _folded_chains(rows: _Rows) -> _Rows:
         unit, last = rows.operators[name], name
         while unit.kind in _HEADS and len(readers[last]) == 1 and n_reads[readers[last][0]] == 1:
             follower = rows.operators[readers[last][0]]
-            if not _can_take_in(unit, follower):
+            if not can_take_in(unit, follower):
                 break
             unit, last = _folded(unit, follower), follower.name
             unit_of[last] = name
         unit_of[name] = name
-        units[name] = _without_bias_kernel(unit)
+        units[name] = finished(unit)
     return rows.kept(unit_of, units)
 
 
@@ -172,6 +197,16 @@ def _can_take_in(unit: Operator, op: Operator) -> bool:
     if op.kind == "add":
         return 0 < op.weight_nbytes <= _bias_nbytes(unit)
     return op.kind == "batch_norm" and unit.weight_nbytes > 0 and _bias_nbytes(unit) > 0
+
+
+def _is_bias_of_linear(unit: Operator, op: Operator) -> bool:
+    return unit.kind == "linear" and op.kind == "add" and not _has_bias(unit) and _can_take_in(unit, op)
+
+
+def _with_bias(op: Operator) -> Operator:
+    if op.kind != "linear" or not _has_bias(op):
+        return op
+    return replace(op, works=tuple(replace(work, bias=True) for work in op.works))
 
 
 def _folded(unit: Operator, op: Operator) -> Operator:

@@ -13,7 +13,7 @@ from simsched.base.signals import without_collector
 from simsched.model import Edge, Operator, OpGraph
 from workloads.checks import one_of
 from workloads.costs import in_fp32, of_one_model
-from workloads.formats.fusion import fuse
+from workloads.formats.fusion import fuse, with_biases
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
 from workloads.formats.onnx_tensors import Formats, Step, plain
@@ -35,7 +35,7 @@ def read_onnx(
     path: str | os.PathLike[str],
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    granularity: str = "unit",
+    granularity: str = "operator",
     dtype: str | None = None,
 ) -> OpGraph:
     """Return the graph of an ONNX file, named as the file is without its suffix.
@@ -80,7 +80,7 @@ def from_onnx(
     name: str | None = None,
     source: str = "model",
     shapes: Mapping[str, Sequence[int]] | None = None,
-    granularity: str = "unit",
+    granularity: str = "operator",
     dtype: str | None = None,
 ) -> OpGraph:
     """Return the graph of an ONNX model.
@@ -173,13 +173,12 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
         operators.append(operator)
         edges += [Edge(names[x.producer], name, step.nbytes(x)) for x in reads if x.producer is not None]
     _warn(source, reader.steps)
-    if granularity == "operator":
-        return build(source, OpGraph, operators, edges, title)
     for name, tensor in zip(names[len(operators) :], reader.results, strict=True):
         operators.append(Operator(name, kind="output"))
         if tensor.producer is not None:
             edges.append(Edge(names[tensor.producer], name))
-    return build(source, fuse, OpGraph(operators, edges, title), io=False)
+    whole = OpGraph(operators, edges, title)
+    return build(source, with_biases, whole) if granularity == "operator" else build(source, fuse, whole, io=False)
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -3,6 +3,9 @@
 Bytes
     Inputs, weights and outputs, each moved once, in their own number formats; what only moves data reads as much
     as it writes. A constant input is weights, and a tensor of no axes just a number.
+Views
+    As in PyTorch a transposition, a part, an expansion and a new shape copy nothing: they have no work. A new shape of
+    what does not lie one after the other is a copy.
 Format
     That of the first output; a product computes in that of its first input.
 """
@@ -18,7 +21,8 @@ from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import Operator, Work
 from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
 from workloads.formats.onnx_products import PRODUCTS, sliding
-from workloads.formats.onnx_tensors import Step, Tensor
+from workloads.formats.onnx_tensors import Shape, Step, Tensor
+from workloads.formats.onnx_views import expanded, lay, reshaped, selected, sliced, strides_of, transposed
 
 _POOLS: Final = {
     "AveragePool": "avg", "LpPool": "lp", "MaxPool": "max",
@@ -128,8 +132,12 @@ def _elementwise(step: Step, costs: Costs) -> Cost:
         flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else _FLOPS[step.op_type]
         rule = "activation" if step.op_type in _TRANSCENDENTAL else "map"
         work = costs.elementwise(shape, flops=flops, rule=rule)
-    if any(x.shape is not None and prod(x.shape) not in (1, prod(shape)) for x in step.inputs if x is not None):
+    read = [x for x in step.inputs if x is not None and x.shape is not None and prod(x.shape) > 1]
+    ways = {x.strides if x.shape == shape else () for x in read}
+    if len(ways) > 1 or () in ways:  # a kernel works out where each element is
         work = replace(work, rule="channels")
+    elif ways:
+        lay(step.written[0], ways.pop())
     if step.op_type == "Clip" and _bounds(step) == (0.0, 6.0):
         kind = "relu6"
     return Cost(kind, (work,))
@@ -205,6 +213,12 @@ def _copy(step: Step, costs: Costs) -> Cost:
     """Move data: what is written is read, and no more; where, and which part, are numbers and not weights."""
     if _leaves_all_in_place(step):
         return _view(step, costs)
+    if step.op_type in _LAID:
+        strides = _LAID[step.op_type](step)
+        if strides is not None:
+            for out in step.outputs:
+                lay(out, strides)
+            return _seen(step, kind_of(step.op_type))
     written = step.nbytes(*step.written)
     read = step.nbytes(step.given[0]) if step.op_type in _READ_WHOLE else _part_read(step, written)
     rule = "permute" if step.op_type in _PERMUTING else "copy"
@@ -235,6 +249,9 @@ def _gather(step: Step, costs: Costs) -> Cost:
     if step.op_type == "Gather":
         axis = step.axis(0, len(x))
         length = prod(x[axis + 1 :])
+        if numbers is not None and numbers.constant and numbers.shape == () and not step.given[0].constant:
+            lay(step.written[0], selected(step, axis))
+            return _seen(step, "gather")
         if step.given[0].constant and len(x) == 2 and axis == 0:
             kind, attributes = "embedding", dict(zip(("rows", "features"), x, strict=True))
     elif step.op_type == "GatherND" and numbered:
@@ -278,13 +295,32 @@ def _leaves_all_in_place(step: Step) -> bool:
     return step.op_type in _READ_WHOLE
 
 
-def _view(step: Step, _costs: Costs) -> Cost:
-    """Change the shape and nothing else; a parameter of it is not read on the device."""
+def _view(step: Step, costs: Costs) -> Cost:
+    """Change the shape and nothing else, unless elements that do not lie one after the other have to be moved."""
+    source, out = step.given[0], step.written[0]
+    if source.shape is not None and out.shape is not None and source.strides is not None:
+        strides = reshaped(source.shape, source.strides, out.shape)
+        if strides is None:
+            written = step.nbytes(out)
+            work = costs.elementwise(out.shape, rule="permute")
+            return _moving(step, work, min(written, step.nbytes(source)), written, "copy")
+        lay(out, strides)
+    return _seen(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")
+
+
+def _seen(step: Step, kind: str) -> Cost:
+    """Return the cost of a view; where a part lies, or which shape it is, is not read on the device."""
     source = step.given[0]
-    kind = step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view"
     reads = tuple(x for x in step.read if x is source or source.constant)
+    attributes = {"output_shapes": [out.shape for out in step.written]} if len(step.written) > 1 else {}
     kept = step.nbytes(source) if source.constant else 0.0
-    return Cost(kind, weight_nbytes=kept, reads=reads)
+    return Cost(kind, (), attributes, weight_nbytes=kept, reads=reads)
+
+
+_LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(
+    {"Transpose": transposed, "Slice": sliced, "Expand": expanded, "Split": lambda step: strides_of(step.given[0])}
+)
+"""What only lays a tensor otherwise: strides of what it writes, None if it has to be copied."""
 
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(

@@ -43,7 +43,8 @@ class Tensor:
     """A tensor: its element type (0 if unknown), its shape if known, and which step writes it.
 
     `constant` says that it depends on no input of the network; `stored` are the bytes that its weights
-    take in the file if these are not those of its own element type (weights that are kept quantised).
+    take in the file if these are not those of its own element type (weights that are kept quantised). `strides` is None
+    if its elements lie one after the other (see `workloads.formats.onnx_views`).
     """
 
     name: str
@@ -54,6 +55,7 @@ class Tensor:
     proto: "onnx.TensorProto | None" = None
     array: Array | None = None
     stored: float | None = None
+    strides: Shape | None = None
 
     def numbers(self) -> Array | None:
         """Return the elements of a small constant that stands in the file itself, None of any other tensor."""
@@ -94,7 +96,7 @@ class Formats:
         if tensor.shape is None or tensor.stored is not None:
             return tensor.stored or 0.0
         if self._dtype is not None and tensor.elem in _REAL_ELEMENTS:
-            return float(prod(tensor.shape) * DTYPE_NBYTES[self._dtype])
+            return float(n_stored(tensor) * DTYPE_NBYTES[self._dtype])
         return stored_nbytes(tensor)
 
 
@@ -162,10 +164,17 @@ class Step:
         return axis + rank if axis < 0 else axis
 
 
+def n_stored(tensor: Tensor) -> int:
+    """Return how many elements of a tensor whose shape is known are in memory: those of an expansion once."""
+    assert tensor.shape is not None
+    if tensor.strides is None:
+        return prod(tensor.shape)
+    return prod(size for size, step in zip(tensor.shape, tensor.strides, strict=True) if step)
+
+
 def stored_nbytes(tensor: Tensor) -> float:
     """Return the bytes of a tensor whose shape is known in its own element type, 0 if that is not known."""
-    assert tensor.shape is not None
-    return float(prod(tensor.shape) * _ELEMENTS.get(tensor.elem, (0.0, ""))[0])
+    return float(n_stored(tensor) * _ELEMENTS.get(tensor.elem, (0.0, ""))[0])
 
 
 def checked_shape(where: str, name: str, sizes: Sequence[int], *, least: int = 1) -> Shape:

@@ -18,9 +18,11 @@ from time import perf_counter
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from simsched.base.errors import SimschedError
+from simsched.base.errors import MissingDependencyError, SimschedError
 from simsched.base.io import write_file
 from simsched.base.jit.tables import Table, Unit, digest_of, symbol_of, units_of
+from simsched.base.streams import write_to_stderr
+from simsched.base.system import MIB, require_memory
 
 if TYPE_CHECKING:
     from simsched.base.jit.native import Native
@@ -33,6 +35,7 @@ SHIPPED: Final = Path(__file__).parent / "objects"
 """Where a release has optimised code."""
 MACHINES: Final = {"linux-x86_64": "x86_64-unknown-linux-gnu", "linux-aarch64": "aarch64-unknown-linux-gnu"}
 """Platform and machine in the name of such a file, and the LLVM triple that it is made for."""
+_ROOM: Final = 24 * MIB  # bytes that LLVM may need to compile and to link a piece
 _PATIENCE: Final = 0.3  # s that unoptimised code runs before it is optimised
 _SILENCE: Final = 2.0  # s of compiling before a line says so
 _lock = threading.RLock()
@@ -95,6 +98,7 @@ class Piece(Generic[T]):
                 if how not in ("", "O0", "O3"):
                     raise SimschedError(f"{SWITCH} is 0, O0 or O3, not {how!r}")
                 with _counted(self.task):
+                    _require_compiler()
                     self._natives[how] = self._find(how or "O3") or (self._make(how) if how else self._timed)
             return self._natives[how]
 
@@ -105,7 +109,8 @@ class Piece(Generic[T]):
         self._spent += perf_counter() - begun
         if self._spent > _PATIENCE and not self._improving:
             self._improving = True
-            threading.Thread(target=self._improve, name=f"optimise the {self.task}").start()
+            with suppress(RuntimeError):  # no thread is to be had: the code stays as it is
+                threading.Thread(target=self._improve, name=f"optimise the {self.task}").start()
 
     def _improve(self) -> None:
         with suppress(_EndingError):
@@ -178,15 +183,37 @@ def _go_on() -> None:
         raise _EndingError
 
 
+def _require_compiler() -> None:
+    """Import LLVM, which ends the process where its memory does not suffice.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it cannot be loaded, as where there is too little memory for it.
+    MemoryError
+        If there is too little to run it.
+    """
+    try:
+        from simsched.base.jit import native  # noqa: F401
+    except (OSError, ImportError) as error:
+        why = str(error).partition("\n")[0].partition(". ")[0]
+        raise MissingDependencyError(
+            f"the compiler cannot be loaded ({why}): is there too little memory (ulimit -v), or is llvmlite damaged? "
+            f"{SWITCH}=0 does without, and is slow"
+        ) from error
+    require_memory(_ROOM)
+
+
 @contextmanager
 def _counted(task: str) -> Iterator[None]:
     """Stop the clock of `running_time`; say what is going on if it goes on for long."""
     global _seconds, _since
     _since = begun = perf_counter()
-    line = f"simsched: compiling the {task}, once for this machine ...\n"
-    timer = threading.Timer(_SILENCE, sys.stderr.write, [line])
+    line = f"simsched: compiling the {task}, once for this machine ..."
+    timer = threading.Timer(_SILENCE, write_to_stderr, [line])
     timer.daemon = True
-    timer.start()
+    with suppress(RuntimeError):  # no thread is to be had: nobody is told
+        timer.start()
     try:
         yield
     finally:

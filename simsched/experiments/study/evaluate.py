@@ -79,7 +79,7 @@ class Evaluate:
         except TimeLimitReached:
             end = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
-            end = REFUSED, str(error)
+            end = REFUSED, _text_of(error)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit, a panic of a library, ...
@@ -194,8 +194,17 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
 
 def _one_line(error: BaseException) -> str:
     """Return what went wrong on one line, the same each time."""
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    kind, text = type(error).__name__, _text_of(error)
+    said = f"{kind}: {text}" if text else kind
     return str(SimschedError(_ADDRESS.sub("0x...", " ".join(said.split()))))
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the text of an error; an empty one if it cannot say it."""
+    try:
+        return str(error)
+    except Exception:  # somebody's own class
+        return ""
 
 
 def graph_digest(graph: OpGraph) -> str:

@@ -137,7 +137,7 @@ class Results(Result):
         cells = [
             (row["scheduler"], *(str(row[name] or "-") for name in counted), f"{row['wall_s']:.1f}") for row in rows
         ]
-        return table_of(self._title, ("scheduler", *counted, "wall s"), cells, note="\n".join(short))
+        return table_of(self._title, ("scheduler", *counted, "wall s"), cells, note=short)
 
     def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
         """Draw the figures that the study asks for, or those that suit it; return their files.
@@ -288,7 +288,8 @@ def run_study(
         limit = study.execution.get("time_limit")
         evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8))
         preload = [each for each in ("simsched.experiments.study.evaluate", load.__module__) if each != "__main__"]
-        with pool_of(executor, workers, preload=preload, memory=study.execution.get("memory_limit")) as pool:
+        memory = study.execution.get("memory_limit")
+        with pool_of(executor, workers, preload=preload, memory=memory, time_limit=limit) as pool:
             Batches(specs, evaluate, pool, keep, evaluate.died).run()
         if not specs:
             keep([], 0)

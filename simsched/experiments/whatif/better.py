@@ -1,6 +1,7 @@
 """Which of several plans is better: `breakeven` over a parameter, `robust` where operator times vary."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import Annotated, Any, Final
@@ -8,14 +9,15 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from simsched.base.codec import Checked, Filled
-from simsched.base.errors import SimulationError, WhatIfError
+from simsched.base.errors import ScheduleError, SimulationError, WhatIfError
 from simsched.base.units import format_time
 from simsched.experiments.comparison import Sampling, evaluate, unused
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
-from simsched.model.costmodel import bare
+from simsched.model.costmodel import bare, upon
+from simsched.rewriting import accounted
 from simsched.schedulers import Scheduler, scheduler_name
 from simsched.simulator.workload import Jitter
 
@@ -108,7 +110,16 @@ class BreakEven(Finding):
         rows = [(f"{factor:.4g}", format_time(a), format_time(b), better[side]) for factor, a, b, side in points]
         headings = (f"{self.parameter} times", *self.names, "better")
         shown = rows[:: max(1, (len(rows) - 1) // 12)]
-        return table_of(f"{self.graph} on {self.cluster}", headings, shown, note="\n".join(self.sentences()))
+        return table_of(f"{self.graph} on {self.cluster}", headings, shown, note=self.sentences())
+
+
+def _of(plan: Schedule | str | Scheduler, graph: OpGraph, cluster: Target) -> Schedule | str | Scheduler:
+    """Return a plan that is of a graph, or of the graph as measured on the target; a scheduler as it is."""
+    if not isinstance(plan, Schedule):
+        return plan
+    with suppress(ScheduleError):
+        return accounted(plan, upon(cluster, graph)[0], plan.scheduler)
+    return accounted(plan, graph, plan.scheduler)
 
 
 def breakeven(
@@ -126,7 +137,7 @@ def breakeven(
     cluster, cost
         As in `simulate`.
     graph
-        What schedulers schedule; by default that of the other plan.
+        What schedulers schedule, and what schedules must be of; by default that of the other plan.
 
     Returns
     -------
@@ -138,6 +149,8 @@ def breakeven(
         If the parameter takes no factors or is 0, or two schedulers come without a graph.
     UnknownNameError
         If there is no such parameter or scheduler.
+    ScheduleError
+        If a schedule is of another graph than `graph`.
     ScheduleError, DeadlockError, ClusterError
         As `simulate` does.
 
@@ -165,6 +178,8 @@ def breakeven(
     graphs = [*([] if graph is None else [graph]), *(p.graph for p in (plan_a, plan_b) if isinstance(p, Schedule))]
     if not graphs:
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
+    if graph is not None:
+        plan_a, plan_b = (_of(plan, graph, cluster) for plan in (plan_a, plan_b))
     asked = [
         what_if(each, cluster, cost=cost)
         if isinstance(each, Schedule)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from simsched.base.codec import Checked, write
 from simsched.base.errors import SimschedError, WhatIfError
+from simsched.base.text import joined
 from simsched.base.units import format_time
 from simsched.bounds import Bounds, bounds
 from simsched.experiments.result import Finding, table_of
@@ -82,12 +83,16 @@ class Explanation(Finding):
     suggestions: tuple[Suggestion, ...]
 
     def __str__(self) -> str:
+        return joined((*self.sentences, *self._advice()))
+
+    __repr__ = __str__
+
+    def _advice(self) -> list[str]:
+        """Return the suggestions on lines below their heading."""
         told = [f"{i}. ({kind}) {text}: {us}, {gain} less." for i, (text, kind, us, gain) in enumerate(self._rows(), 1)]
         none = f"None of the changes that were tried gains {_LEAST_GAIN:.1%} or more."
         head = "What would help most, each simulated on its own:" if told else none
-        return "\n".join((*self.sentences, head, *told))
-
-    __repr__ = __str__
+        return [head, *told]
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
         return [
@@ -102,8 +107,8 @@ class Explanation(Finding):
     def table(self) -> Any:
         """Return the suggestions as a table of texts, with the sentences below."""
         title = f"{self.scheduler} of {self.graph} on {self.cluster}"
-        note = "\n".join(self.sentences) if self.suggestions else str(self)
-        return table_of(title, ("change", "takes", "makespan", "gain"), self._rows(), note=note)
+        notes = self.sentences if self.suggestions else (*self.sentences, *self._advice())
+        return table_of(title, ("change", "takes", "makespan", "gain"), self._rows(), note=notes)
 
 
 def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> Explanation:

@@ -170,8 +170,8 @@ class Outcome(Result):
         elif self.rescheduled:
             direct, again = (f"{_number(us or 0.0, unit)} {name}" for us in (self.direct, self.rescheduling))
             notes.append(f"{direct} by the changes, {again} by re-scheduling")
-        note = "\n".join((*notes, *(f"note: {note}" for note in self.notes)))
-        return table_of(self.title, (name, *self.runs, "difference"), rows, note=note, best=0)
+        notes += [f"note: {note}" for note in self.notes]
+        return table_of(self.title, (name, *self.runs, "difference"), rows, note=notes, best=0)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -90,7 +90,7 @@ class Sweep(Finding):
             headings, best = (self.parameter, "makespan", "speedup"), int(np.nanargmin(self.makespan_us))
             rows = [(text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
                     for text, x in zip(first, us, strict=True)]  # fmt: skip
-        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note="\n".join(notes), best=best)
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=notes, best=best)
 
 
 def sweep(
@@ -243,9 +243,9 @@ class Sensitivity(Finding):
             for row in moving
         ]  # fmt: skip
         still = [f"{len(self.rows) - len(moving)} more change nothing"] if len(moving) < len(self.rows) else []
-        note = "\n".join((f"makespan {format_time(self.base_us)}", *still, *self.notes))
+        notes = (f"makespan {format_time(self.base_us)}", *still, *self.notes)
         headings = ("parameter", "value", "elasticity", "factors", "makespan")
-        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=note)
+        return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=notes)
 
 
 def sensitivity(

@@ -55,8 +55,8 @@ class Device(Checked):
     launch_latency
         Time in us from the beginning of a `launch` or `copy` call to the start of what it issues, on an idle device.
         What it exceeds the call by passes while the host goes on. A captured graph has none beside `graph_launch`.
-    barrier
-        Host time in us of a stage barrier once its streams have drained.
+    barrier, barrier_many
+        Host time in us of a stage barrier once its streams have drained: of one stream, and of several.
     gap
         Device time in us between two kernels of one stream.
     hop
@@ -64,9 +64,14 @@ class Device(Checked):
     graph_launch, graph_node
         Host time in us to launch a captured graph, and device time in us between a node and one
         that depends on it.
+    graph_issue, graph_join
+        Device time in us between the starts of two nodes of a captured graph, and time in us by which a node starts
+        later that waits for several others.
+    crowd_latency
+        Time in us that a kernel takes longer if it starts while others are on the device.
     interference
         ``interference[i][j]`` is the relative slowdown of a kernel of class i (0 compute,
-        1 memory) while one of class j runs beside it on a saturated resource.
+        1 memory) while one of class j has blocks on the device, too.
     interleave
         Share, in [0, 1], of the block slots a kernel frees that go to the next kernel in the
         queue; 0 is strict leftover dispatch.
@@ -113,12 +118,16 @@ class Device(Checked):
     wait: Amount = 1.3
     copy: Amount = 4.5
     barrier: Amount = 10.0
+    barrier_many: Amount = 14.0
     gap: Amount = 0.9
     hop: Amount = 2.0
     graph_launch: Amount = 6.0
     graph_node: Amount = 0.3
+    graph_issue: Amount = 0.4
+    graph_join: Amount = 1.0
+    crowd_latency: Amount = 0.35
     launch_latency: Amount = 0.0
-    interference: tuple[tuple[Amount, Amount], tuple[Amount, Amount]] = ((0.06, 0.03), (0.03, 0.06))
+    interference: tuple[tuple[Amount, Amount], tuple[Amount, Amount]] = ((0.1, 0.1), (0.1, 0.1))
     interleave: Part = 0.0
     saturating_warps: Rate = 24.0
     least_sm_share: Part = 0.1
@@ -145,7 +154,8 @@ class Device(Checked):
 
 
 OVERHEADS: Final = (
-    "launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency",
+    "launch", "record", "wait", "copy", "barrier", "barrier_many", "gap", "hop", "graph_launch", "graph_node",
+    "graph_issue", "graph_join", "launch_latency", "crowd_latency",
 )  # fmt: skip
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
 

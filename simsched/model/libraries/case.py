@@ -104,7 +104,7 @@ class Case(NamedTuple):
         traffic = self.traffic() if traffic is None else traffic
         return Launch(
             blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=flops, traffic=traffic,
-            tensor=False, start=start, chained=waves * chain * chip.cycle,
+            tensor=False, start=start * chip.generation.starting, chained=waves * chain * chip.cycle,
             compute=parts(blocks, chip.sms) * min(items, per_block) * lane_cycles / chip.lanes * chip.cycle,
             memory=chip.moved(nbytes, traffic, efficiency), tail=0.0,
         )  # fmt: skip

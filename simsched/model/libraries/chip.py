@@ -17,6 +17,8 @@ _TENSOR_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8")
 # Parts of the bandwidth of DRAM that kernels reach that work on what they read, and that only pass it on.
 DRAM: Final = 0.75
 STREAMED: Final = 0.88
+_ISSUED: Final = 128.0
+"""Threads whose instructions an SM issues in a cycle: four warps, whatever it has of fp32 lanes."""
 L2_CYCLE: Final = 24.0
 """Bytes that an SM takes from L2 in a cycle."""
 DRAM_LATENCY: Final = 1.7
@@ -51,7 +53,7 @@ class Chip:
         self.device = device
         self.generation = generation(device)
         self.sms, self.clock, self.l2 = device.sms, device.clock, device.l2
-        self.lanes = max(1.0, device.peak["fp32"] / (2 * device.sms * device.clock)) * self.generation.reach
+        self.lanes = _ISSUED * self.generation.reach
         self.cycle = self.generation.slowness / device.clock
         """Time in us of a cycle of a sequence that takes one cycle on the newest generation."""
         self.l2_rate = device.sms * device.clock * L2_CYCLE / self.generation.slowness

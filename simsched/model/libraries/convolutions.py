@@ -1,5 +1,6 @@
 """Convolutions: implicit products, the kernels that turn tensors round for them, grouped and depthwise ones."""
 
+from simsched.model.graph import Work
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import parts
 from simsched.model.libraries.launch import Launch
@@ -17,6 +18,10 @@ _ALIGNMENT = 16
 """Bytes: rows of a plain product start at multiples of it."""
 _FEW_CHANNELS = 4
 _GROUP_COLUMNS = 32
+_WINOGRAD_WINDOW = 9
+_WINOGRAD_CHANNELS = 16
+_UNSTRIDED = 2.0
+"""Elements of the input for each pixel and channel of the output, below which the stride is 1; with 2 there are 4."""
 
 
 def convolution(case: Case) -> tuple[Launch, ...]:
@@ -42,7 +47,8 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     if work.batch > 1:
         shape = shape._replace(columns=max(work.columns, _GROUP_COLUMNS))
     if not tensor:
-        return tiled(case, shape, made.simt_convolution, dtype)
+        computing = made.winograd if _suits_winograd(work) else 1.0
+        return tiled(case, shape, made.simt_convolution, dtype, computing=computing)
     last = work.rule == "channels_last"
     pixels = work.rows // work.images
     if work.window == 1 and (last or (work.rule == "plain" and pixels * case.width % _ALIGNMENT == 0)):
@@ -60,6 +66,13 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     if work.window > 1:
         first.append(_turn(case, weights, _TURN_WEIGHTS, 2.0 * work.weights, work.weights))
     return (*first, *main, _turn(case, turned, tile, 2.0 * work.rows * outputs * width, work.writes))
+
+
+def _suits_winograd(work: Work) -> bool:
+    """Return whether libraries compute a convolution by Winograd's algorithm: 3 x 3, stride 1, and not too narrow."""
+    channels = work.inner // work.window
+    unstrided = work.elements < _UNSTRIDED * work.rows * channels
+    return work.window == _WINOGRAD_WINDOW and work.batch == 1 and channels >= _WINOGRAD_CHANNELS and unstrided
 
 
 def _turn(case: Case, tiles: int, cycles: float, nbytes: float, traffic: float) -> Launch:

@@ -69,7 +69,11 @@ class Generation(NamedTuple):
     slowness: float
     """Cycles of sequences, relative to those of an H100."""
     reach: float
-    """Part of an SM's lanes that kernels use, relative to an H100."""
+    """Part of its rate that an SM reaches, relative to an A100."""
+    starting: float = 1.0
+    """Start and end of a kernel, relative to those of an H100."""
+    winograd: float = 1.0
+    """Time that an SM computes 3 x 3 convolutions of stride 1 without tensor cores, over that of plain ones."""
 
 
 _HOPPER = (
@@ -107,11 +111,27 @@ _SIMT_CONVOLUTION = (
     Tile(128, 32, 128, 166, 16896),
     Tile(256, 64, 128, 255, 33 * KIB),
 )
+_OLDER_SIMT_CONVOLUTION = (
+    Tile(128, 32, 128, 128, 16 * KIB),
+    Tile(128, 64, 128, 128, 16 * KIB),
+    Tile(128, 128, 256, 128, 32 * KIB),
+)
+"""Of cuDNN before Hopper, which has none that is smaller: as in a trace of a V100, the first one's threads assumed."""
 _SIMT_ENGINE = Engine(_SIMT, 0, 25.0, 1.15, 1.04, 48.0, 2.3, 0.5, 24.0)
 _SIMT_CONVOLUTION_ENGINE = Engine(_SIMT_CONVOLUTION, 0, 25.0, 1.15, 0.89, 48.0, 2.3, 4.0, 24.0)
-# Before Hopper, what published latencies say of fp32: 13.5 of 15.7 TFLOP/s of a V100 by IOS (Inception-v3, batch 128),
-# with algorithms chosen by trial runs, Winograd's among them. An H100 without trial runs reaches less of its peak.
-_TRIED_CONVOLUTION_ENGINE = _SIMT_CONVOLUTION_ENGINE._replace(efficiency=0.9, loading=0.0)
+# Before Hopper, by a trace of ResNet-50 on a V100 (batch 32): 1 x 1 convolutions reach 0.80 to 0.96 of the peak of an
+# SM of 64 lanes by tiles of 128 x 64, and 0.96 by 128 x 128. For 128 x 32 it is a tenth less than that says, so that an
+# H100, which has 128 lanes to feed, stays faster.
+_OLDER_SIMT_CONVOLUTION_ENGINE = Engine(_OLDER_SIMT_CONVOLUTION, 0, 25.0, 1.15, 1.11, 48.0, 2.3, 4.0, 8.0)
+_STARTING: Final = 1.3
+"""Smallest elementwise kernels in traces of a V100 and two A100 take 1.07 to 1.5 times as long as on an H100."""
+_FED_SIMT_CONVOLUTION_ENGINE = _OLDER_SIMT_CONVOLUTION_ENGINE._replace(
+    efficiency=_SIMT_CONVOLUTION_ENGINE.efficiency,
+    start=_STARTING * _SIMT_CONVOLUTION_ENGINE.start,
+    loading=_SIMT_CONVOLUTION_ENGINE.loading,
+)
+_WINOGRAD: Final = 0.77
+"""In that trace 0.63; but an H100, for which cuDNN chooses no such kernels, must stay the faster one."""
 _OLDER = Engine(_TENSOR, 64, 160.0, 0.0, 0.78, 48.0, 2.1, 1.2)
 _OLDER_CONVOLUTION = Engine(_TENSOR, 64, 230.0, 0.0, 0.75, 48.0, 2.1, 1.2)
 _TF32 = _OLDER._replace(start=2.6)
@@ -122,7 +142,7 @@ def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Gene
     """Return a generation before the A100: its SMs reach a part of what engines of the A100 reach of the peak rate."""
 
     def slower(engine: Engine) -> Engine:
-        return engine._replace(efficiency=engine.efficiency * part)
+        return engine._replace(efficiency=engine.efficiency * part, start=engine.start * _STARTING)
 
     return Generation(
         capability,
@@ -131,9 +151,11 @@ def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Gene
         tf32=slower(_TF32),
         tf32_convolution=slower(_TF32_CONVOLUTION),
         simt=slower(_SIMT_ENGINE),
-        simt_convolution=slower(_TRIED_CONVOLUTION_ENGINE),
+        simt_convolution=slower(_OLDER_SIMT_CONVOLUTION_ENGINE),
         slowness=slowness,
         reach=part,
+        starting=_STARTING,
+        winograd=_WINOGRAD,
     )
 
 
@@ -141,8 +163,10 @@ GENERATIONS: Final = (
     # an SM of these, at its own clock, computes no more than one of the next generation: they do not copy from DRAM to
     # shared memory beside the computation, and one of 3.7 has 192 lanes that few kernels fill
     _reaching(0.45, 1.1, (0, 0)),
-    _reaching(0.9, 1.1, (7, 0)),
+    _reaching(0.92, 1.1, (7, 0)),
     _reaching(1.0, 1.0, (8, 0)),
+    # 128 lanes an SM, which convolutions feed no better than on an H100
+    _reaching(1.0, 1.0, (8, 6))._replace(simt_convolution=_FED_SIMT_CONVOLUTION_ENGINE),
     Generation(
         (9, 0),
         Engine((*_HOPPER, *_TENSOR), 128, 160.0, 0.0, 0.79, 52.0, 2.1, 1.2),

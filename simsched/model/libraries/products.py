@@ -101,8 +101,12 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     return (vector,) if vector.time < sum(launch.time for launch in launches) else launches
 
 
-def tiled(case: Case, shape: Shape, engine: Engine, dtype: str, *, split: bool = False) -> tuple[Launch, ...]:
+def tiled(
+    case: Case, shape: Shape, engine: Engine, dtype: str, *, split: bool = False, computing: float = 1.0
+) -> tuple[Launch, ...]:
     """Return the kernels of a product by tiles: the tile and the parts of the sum that take the least time.
+
+    `computing` is the time that an SM computes a tile, over that of a plain product.
 
     A larger product has no choice that a smaller one has not, and each takes it longer: times never fall with size.
     Equal times take the first tile.
@@ -125,7 +129,7 @@ def tiled(case: Case, shape: Shape, engine: Engine, dtype: str, *, split: bool =
             if n_parts > 1:
                 slower, adding = late * biased, 4.0 * n_parts * outputs / chip.l2_rate
                 tail = _SPLIT + _ADDING + adding
-            chained, compute = waves * length * choice.chained * slower, q * length * choice.compute
+            chained, compute = waves * length * choice.chained * slower, q * length * choice.compute * computing
             time = max(chained, compute, memory) + engine.fill * (waves - 1) + tail
             if time < least:
                 least = time

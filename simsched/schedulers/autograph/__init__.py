@@ -10,8 +10,10 @@ from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
 from simsched.base.numeric import is_number
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
+from simsched.model.rewriting import Rewriting
 from simsched.rewriting import RULES, Draft, Rule
-from simsched.schedulers.autograph.parts import Backtracking, MixedCost, Variant, best_choices, part_of, put_together
+from simsched.rewriting.parts import part_of, put_together
+from simsched.schedulers.autograph.parts import Backtracking, MixedCost, Variant, best_choices
 from simsched.schedulers.protocol import Deadline, Seconds, Tools
 
 _KEPT: Final = 4
@@ -159,7 +161,9 @@ def rewritten(
         draft = put_together(start.draft, [(parts[run], variant.draft) for run, variant in chosen])
         if draft is not None:
             steps = tuple(step for _, variant in chosen for step in variant.steps)
-            found.setdefault(draft.signature(), Variant(draft, search.costs(draft), start.steps + steps))
+            rewriting = Rewriting(tuple(variant.of_part(parts[run]) for run, variant in chosen))
+            whole = Variant(draft, search.costs(draft), start.steps + steps, rewriting=(*start.rewriting, rewriting))
+            found.setdefault(draft.signature(), whole)
     return sorted(found.values(), key=lambda variant: variant.cost.mixed)
 
 
@@ -218,8 +222,8 @@ def autograph(
     cost
         Time of an operator alone on a device, in us. It is asked about operators that substitutions make, too.
     rules
-        Names of substitution rules (see `simsched.rewriting.RULES`), or rules of one's own; None for all,
-        ``()`` for none, which leaves the graph as it is.
+        Names of substitution rules (see `simsched.rewriting.RULES`), or rules of one's own, for which who gives them to
+        `simsched.schedule` vouches; None for all, ``()`` for none, which leaves the graph as it is.
     dp
         False: parts are rewritten each for itself, and never together with their neighbours.
     objective
@@ -324,11 +328,11 @@ def autograph(
                 us, found = assess(variant, variant.draft.to_graph())
                 if us < best_us:
                     best, best_us, plan, improved = variant, us, found, True
-    return plan.like(scheduler="autograph", estimate=plan.estimate, search={
+    return plan.like(scheduler="autograph", estimate=plan.estimate, rewriting=best.rewriting, search={
         "candidates": search.candidates,
         "rounds": done,
         "subgraphs": search.parts,
-        "substitutions": {name: n for name in used if (n := sum(rule == name for rule, _ in best.steps))},
+        "substitutions": {name: n for name in used if (n := sum(step.rule == name for step in best.steps))},
         "measured": len(seen),
         "cost": best.cost.mixed,
         "start_us": start_us,

@@ -1,4 +1,4 @@
-"""Parts of a graph, and the best graphs that substitutions make of one, by a backtracking search."""
+"""The best graphs that substitutions make of a part of one, by a backtracking search."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,14 +6,11 @@ from heapq import heappop, heappush
 from math import fsum
 from typing import Final, NamedTuple, TypeVar
 
-from simsched.base.errors import GraphError
-from simsched.model import CostModel, Device, Operator, OpGraph, operator_times
-from simsched.rewriting import Draft, Read, Row, Rule, Source
-from simsched.rewriting.splitting import new_name
+from simsched.model import CostModel, Device, OpGraph, operator_times
+from simsched.model.rewriting import Rewriting, RewrittenPart, Step
+from simsched.rewriting import Draft, Rule
+from simsched.rewriting.parts import READER
 from simsched.schedulers.protocol import Deadline
-
-READER: Final = "<reader>"
-"""Kind of what stands for an operator that reads from a part of a graph but does not belong to it."""
 
 
 class Cost(NamedTuple):
@@ -58,63 +55,6 @@ class MixedCost:
         return Cost(total + self._alpha * max(end.values()), total)
 
 
-Step = tuple[str, tuple[str, ...]]
-"""A rule, and the operators it was applied to."""
-
-
-def part_of(draft: Draft, names: Iterable[str]) -> Draft:
-    """Return some operators of a draft as a draft of its own.
-
-    All who read from them without being one of them are there as one operator of kind `READER`, which takes no
-    time and which no rule knows: what it reads is free to become part of another tensor, as in the whole graph.
-    It reads all of each such tensor first, and then the slices that are read.
-    """
-    chosen = dict.fromkeys(names)
-    rows = [row for name, row in draft.rows.items() if name in chosen]
-    producers = dict.fromkeys(read.producer for row in rows for read in row.reads)
-    outside = {name: draft.operator(name) for name in producers if name not in chosen}
-    reads = dict.fromkeys(
-        draft.rows[reader].reads[i]._replace(nbytes=0.0, transfer=None)
-        for row in rows
-        for reader, i in draft.readers.get(row.operator.name, ())
-        if reader not in chosen
-    )
-    if reads:
-        wholes = dict.fromkeys(Read(read.producer) for read in reads)
-        rows.append(Row(Operator(new_name(draft, READER), kind=READER), [*(wholes | reads)]))
-    return Draft(rows, draft.name, outside=outside, kept=[name for name in chosen if name in draft.kept])
-
-
-def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | None:
-    """Return a draft of rewritten parts.
-
-    Parameters
-    ----------
-    parts
-        Each as it was (see `part_of`) and as it is now, in an order in which none reads from one that follows.
-
-    Returns
-    -------
-    Draft
-        None if parts do not fit: one reads along one axis a part of what the other made a part along another.
-    """
-    moved: dict[str, Source] = {}
-    rows = []
-    try:
-        for before, after in parts:
-            for name, row in after.rows.items():
-                reads = [read.moved(moved) for read in row.reads]
-                if row.operator.kind != READER:
-                    rows.append(Row(row.operator, reads))
-                    continue
-                for old, new in zip(before.rows[name].reads, reads, strict=True):
-                    if old.slice is None:
-                        moved[old.producer] = Source(new.producer, new.slice)
-        return Draft(rows, whole.name, kept=whole.kept)
-    except GraphError:
-        return None
-
-
 _LARGEST_GROWTH: Final = 2
 """A graph of more than so many times the operators it had is not gone on with, as in TASO."""
 
@@ -123,13 +63,20 @@ _LARGEST_GROWTH: Final = 2
 class Variant:
     """What substitutions, in order, have made of a draft, and its cost in us.
 
-    Substitutions within one of the `settled` sets of operators were tried before.
+    Substitutions within one of the `settled` sets of operators were tried before. Of a graph that was put together
+    `rewriting` says in what parts the steps were made.
     """
 
     draft: Draft
     cost: Cost
     steps: tuple[Step, ...] = ()
     settled: tuple[frozenset[str], ...] = ()
+    rewriting: tuple[Rewriting, ...] = ()
+
+    def of_part(self, part: Draft) -> RewrittenPart:
+        """Return what was done to a part that the variant is of."""
+        names = tuple(name for name, row in part.rows.items() if row.operator.kind != READER)
+        return RewrittenPart(names, self.steps)
 
 
 Interval = tuple[int, int]
@@ -273,7 +220,7 @@ class Backtracking:
                     self.candidates += 1
                     after = rule.apply(least.draft, match)
                     if after is not None and (cost := self.costs(after)).mixed < least.cost.mixed:
-                        least, improved = Variant(after, cost, (*least.steps, (name, match))), True
+                        least, improved = Variant(after, cost, (*least.steps, Step(name, match))), True
             found[name] = least
         return found
 
@@ -288,12 +235,12 @@ class Backtracking:
         draft = part
         for smaller, variant in chosen:
             before = draft
-            for rule, match in variant.steps:
-                after = self.rules[rule].apply(draft, match)
+            for step in variant.steps:
+                after = self.rules[step.rule].apply(draft, step.operators)
                 if after is None:
                     break
                 draft = after
-                steps.append((rule, match))
+                steps.append(step)
             settled.append(frozenset((*smaller.rows, *(name for name in draft.rows if name not in before.rows))))
         return Variant(draft, self.costs(draft), tuple(steps), tuple(settled))
 
@@ -325,7 +272,8 @@ class Backtracking:
             for match in rule.matches(variant.draft):
                 if any(names.issuperset(match) for names in settled):
                     continue
-                together = made | {(name, match)}
+                step = Step(name, match)
+                together = made | {step}
                 if together in tried:
                     continue
                 if self.candidates == end:
@@ -334,4 +282,4 @@ class Backtracking:
                 self.candidates += 1
                 after = rule.apply(variant.draft, match)
                 if after is not None:
-                    yield (name, match), after
+                    yield step, after

@@ -16,6 +16,7 @@ from simsched.base.jit import running_time
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, operator_times
 from simsched.model.graph.columns import KERNELS, topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
+from simsched.rewriting.merging import merging_of
 from simsched.schedulers.ios import kernels
 from simsched.schedulers.listing import place_of, reduced, require_finite
 from simsched.schedulers.protocol import Deadline, Mode, Seconds, Tools
@@ -580,5 +581,5 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
     }
     return Schedule.from_columns(
         rewritten, op, [device], stream=group, stage=stage, group=group,
-        execution="stages", estimate=estimate, scheduler="ios", search=search,
+        execution="stages", estimate=estimate, scheduler="ios", search=search, rewriting=merging_of(sets),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
 from simsched.model import EXECUTIONS, Cluster, CostModel, Ints, OpGraph, Schedule
+from simsched.rewriting import accounted
 from simsched.schedulers.listing import place_of, readers, sources
 from simsched.schedulers.protocol import Deadline, Rng, Seconds, Tools
 from simsched.schedulers.search.walk import GUIDED, Walk
@@ -336,8 +337,8 @@ def search(
     tools
         Bound by `simsched.schedule`.
     starts
-        Names of schedulers, or schedules (of this graph, or of one that computes the same: then the
-        search goes on over that graph). Empty: sequential, greedy, lios, heft, peft, etf, hios-lp, hios-mr,
+        Names of schedulers, or schedules (of this graph, or of one rewritten from it as `Schedule.rewriting` says: then
+        the search goes on over that graph). Empty: sequential, greedy, lios, heft, peft, etf, hios-lp, hios-mr,
         inter-lp, opara and nimble, without those that refuse the graph or the cluster.
     evaluations
         Simulations, those of the starts included; these and the best of them once more as a candidate are
@@ -368,6 +369,8 @@ def search(
     ------
     SchedulerError
         If an option is out of range or no start can run as `execution` asks.
+    ScheduleError
+        If a start is a schedule of another graph, or cannot run.
 
     Notes
     -----
@@ -411,7 +414,7 @@ def search(
         found: list[Start] = []
         for one in (*(given or FAST), *more):  # schedules that were given are there anyway
             if isinstance(one, Schedule):
-                name, plan = one.scheduler, one.check(cluster)
+                name, plan = one.scheduler, accounted(one, graph, one.scheduler).check(cluster)
             elif found and deadline.over():
                 continue
             else:

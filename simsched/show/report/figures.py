@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from simsched.base.text import printable_lines
 from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
 
 # of each shape of `simsched.show.chart`
@@ -18,12 +19,12 @@ _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the 
 
 
 def plain(text: str) -> str:
-    """Return a text for Plotly, to which ``<``, ``&`` and ``%{`` mean something.
+    """Return a printable text for Plotly, to which ``<``, ``&`` and ``%{`` mean something.
 
     >>> plain("a<b> %{y}")
     'a&lt;b&gt; &#37;{y}'
     """
-    return escape(text, quote=False).replace("%{", "&#37;{")
+    return escape(printable_lines(text), quote=False).replace("%{", "&#37;{")
 
 
 def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
@@ -55,7 +56,7 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         places = x if chart.numeric else _names(x)
-        (label,), group = _names([chart.told(name)]), {"legendgroup": str(name)}
+        (label,), group = _names([chart.told(name)]), {"legendgroup": plain(str(name))}
         if low != high:
             traces.append({"type": "scatter", "mode": "none", "x": [*places, *reversed(places)],
                            "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": f"{look.colour}2E",

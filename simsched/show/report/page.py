@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from simsched.base.errors import MissingDependencyError, ReportError, SimschedError
 from simsched.base.io import write_file
 from simsched.base.numeric import grouped
+from simsched.base.text import joined
 from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_time
 from simsched.experiments.result import Result, Table, table_of
 from simsched.model import Cluster, OpGraph
@@ -45,7 +46,7 @@ _HEADINGS: Final = {
 }  # fmt: skip
 _NUMBER: Final = re.compile(r"([+-]?(?:\d[\d,]*)?\.?\d+(?:e[+-]?\d+)?) ?([A-Za-z]*)")
 _UNITS: Final = {"ms": MS, "s": SECOND, "KiB": KIB, "MiB": MIB, "GiB": GIB}
-_ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+_ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\x7f\u2028\u2029"})
 _piece: Final = pieces("report/page.html")
 
 
@@ -107,7 +108,6 @@ def write_report(
         # not run as the page is read: texts and tables are there before it is
         later_=_piece("plotly", script_=drawing) if drawing else "",
     ) + "\n"  # fmt: skip
-    page = page.encode(errors="replace").decode()  # half of a surrogate pair has no place in a file
     if path is not None:
         write_file(path, page)
     return page
@@ -313,7 +313,7 @@ def _advice(found: "advise.Advice") -> Sequence[Section]:
     """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
     deploy = Section(
         f"What to deploy: {found.graph} on {found.cluster}", text(" ".join(found.verdict), "lead"),
-        table(found.table()._replace(note="\n".join(found.notes()))),
+        table(found.table()._replace(note=joined(found.notes()))),
         table(table_of("What to type next", ("to", "type"), found.commands.items(), left=(0, 1))),
         pairs("What was assumed", found.assumed.items()),
     )  # fmt: skip

@@ -22,7 +22,8 @@ Outcome = list[Rows] | BaseException
 
 _LOOK_AGAIN: Final = 1.0  # s
 _MOST: Final = 1000  # items of a batch
-_AIM: Final = 0.25  # s: long beside what sending items costs, short beside what a kill may lose
+AIM: Final = 0.25
+"""Seconds in which items of a batch begin: long beside what sending items costs, short beside what a kill may lose."""
 
 
 class WorkerDiedError(Exception):
@@ -56,7 +57,7 @@ class Pool(Protocol):
 
 def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
     """Return what comes of the first item, and of those after it that are begun within a quarter of a second."""
-    found, process, end = list[Rows](), os.getpid(), monotonic() + _AIM
+    found, process, end = list[Rows](), os.getpid(), monotonic() + AIM
     try:
         for item in items:
             try:

@@ -1,9 +1,11 @@
 """Time limits: an exception where Python can be interrupted, the end of the process where it cannot."""
 
 import faulthandler
+import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from simsched.base.jit import running_time
@@ -13,6 +15,10 @@ Found = TypeVar("Found")
 _GRACE: Final = 1.0  # s that a process has after its limit before it is ended, beside a tenth of the limit
 _AGAIN: Final = 1.0  # s until the limit rings again: what is raised in a destructor or a callback from C gets lost
 _SHORTEST: Final = 1e-6  # s; a timer set to less would never ring
+REPORT_LATER: Final = b"+"
+"""What a process reports at its limit if it has time left, because it made machine code."""
+REPORT_LIMIT: Final = b"Timeout"
+"""What it reports before its limit ends it: the first word of `faulthandler`."""
 _report: int | None = None
 
 
@@ -47,13 +53,16 @@ def call_within(seconds: float | None, function: Callable[..., Found], *given: A
         return function(*given)
     end, active = running_time() + seconds, True
 
-    def ring(*_: Any) -> None:
+    def ring(*heard: Any) -> None:
         left = end - running_time()  # more than told, where machine code was made meanwhile
         if active and left < _SHORTEST:
             raise TimeLimitReached
         if active:
             if _report is not None:
-                faulthandler.dump_traceback_later(1.1 * left + _GRACE, exit=True, file=_report)
+                faulthandler.dump_traceback_later(longest(left), exit=True, file=_report)
+                if heard:
+                    with suppress(OSError):
+                        os.write(_report, REPORT_LATER)
             signal.setitimer(signal.ITIMER_REAL, left, _AGAIN)
 
     before = signal.getitimer(signal.ITIMER_REAL)
@@ -73,7 +82,12 @@ def call_within(seconds: float | None, function: Callable[..., Found], *given: A
         signal.setitimer(signal.ITIMER_REAL, *before)
 
 
+def longest(seconds: float) -> float:
+    """Return after how many seconds a process with a limit ends itself where nothing else helps."""
+    return 1.1 * seconds + _GRACE
+
+
 def allow_exit(report: int) -> None:
-    """Let time limits end this process where nothing else helps, and write to a file that one did."""
+    """Let time limits end this process where nothing else helps, and write to a file that one does, or will later."""
     global _report
     _report = report

@@ -4,29 +4,34 @@
 waits, so that its death is seen at once, is known to be its own, and holds up nobody. Pools of packages share a pipe
 and a lock between their processes: one that is killed inside a message, or that ends with code 0, leaves the others
 waiting for ever. Behind Dask each batch runs in such a process beside the worker that has it.
+
+A process limits its own time (`call_within`) as long as what runs in it lets it. The thread at the other end of its
+pipe has a clock of its own, which runs a little longer, and ends a process that has stopped or forgotten its own.
 """
 
-import ctypes
 import logging
 import multiprocessing
 import os
 import pickle
 import resource
 import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import socket
+import struct
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
-from functools import cache, partial
+from functools import cache
+from math import inf
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from threading import Lock, Thread, get_ident
+from threading import Event, Lock, Thread, get_ident
 from time import monotonic, sleep
 from typing import Any, Final, cast
 
 from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.base.numeric import is_count
 from simsched.experiments.study.execution.batch import (
+    AIM,
     Function,
     Here,
     Outcome,
@@ -35,7 +40,10 @@ from simsched.experiments.study.execution.batch import (
     outcome_in,
     packed,
 )
-from simsched.experiments.study.execution.limits import allow_exit
+from simsched.experiments.study.execution.endings import adopt_orphans, end_tree, end_with_parent, send
+from simsched.experiments.study.execution.limits import REPORT_LATER, REPORT_LIMIT, allow_exit, longest
+
+_logger = logging.getLogger(__name__)
 
 _READY: Final = b""
 _FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
@@ -43,7 +51,11 @@ _SHORT: Final = 0.2  # s
 _START: Final = 60.0  # s in which a process must be ready
 _PATIENCE: Final = 5.0  # s until a process that was killed must have ended
 _IDLE: Final = 60.0  # s after which a process ends that nobody asks for anything
-_END_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
+_MARGIN: Final = 5.0  # s beyond what a process takes that ends itself at its time limit
+_MOST_MAKING: Final = 600.0  # s that a batch may take to make machine code, which its time limit does not count
+_SILENT: Final = 10  # s in which the next bytes of a message that has begun must come, or be taken
+_TIMEVAL: Final = "ll"  # seconds and their millionths, as sockets take them
+_REPORT: Final = 1 << 16  # bytes
 _ANSWER: Final = 30  # s for a scheduler to answer and for its first worker to be there
 _FETCH: Final = 10.0  # s until a result whose worker may have died is given up
 _CLOSE: Final = 10  # s
@@ -53,8 +65,9 @@ _MOST_AT_A_TIME: Final = 10_000  # batches at a time
 
 
 def pool_of(
-    executor: str = "processes", workers: int | None = None, *, preload: Sequence[str] = (), memory: int | None = None
-) -> AbstractContextManager[Pool]:
+    executor: str = "processes", workers: int | None = None, *, preload: Sequence[str] = (),
+    memory: int | None = None, time_limit: float | None = None,
+) -> AbstractContextManager[Pool]:  # fmt: skip
     """Make a pool, and close it at the end of the block: what is under way is ended.
 
     Parameters
@@ -68,6 +81,9 @@ def pool_of(
         Modules that are imported once for all processes, beside that of the function.
     memory
         Bytes that each process may have, None if as many as there are; ``"serial"`` starts none.
+    time_limit
+        Seconds of `call_within` that each item sets itself. A process in which none is heard is ended some seconds
+        later, from outside; None: no process is.
 
     Raises
     ------
@@ -79,8 +95,8 @@ def pool_of(
     Notes
     -----
     Processes are started when batches come for them. They do not hear Ctrl-C and do not outlive this process, even if
-    it is killed. Each thread of a worker of Dask has one, too. A time limit ends the process of a row that cannot be
-    interrupted, but not this one.
+    it is killed; nor does what they start outlive them. Each thread of a worker of Dask has one, too. A time limit ends
+    the process of a row that cannot be interrupted, but not this one.
     """
     if workers is not None and not is_count(workers, 1):
         raise StudyError(f"workers: {workers!r} is no whole number of at least 1")
@@ -89,19 +105,15 @@ def pool_of(
     if executor == "serial":
         return nullcontext(Here())
     if executor == "processes":
-        return closing(Processes(n_workers, Workers(preload, memory)))
+        return closing(Processes(n_workers, Workers(preload, memory, time_limit)))
     if executor == "dask" or "://" in executor:
-        return dask_pool(executor, n_workers, tuple(preload), memory)
+        return dask_pool(executor, n_workers, tuple(preload), memory, time_limit)
     raise StudyError(
         f'executor {executor!r} is not known: "serial", "processes", "dask", or the address of a Dask scheduler '
         "(tcp://host:port)"
     )
 
 
-end_with_parent: Final[Callable[[], object]] = (  # made before anything forks
-    partial(ctypes.CDLL(None).prctl, _END_WITH_PARENT, signal.SIGKILL) if sys.platform == "linux" else object
-)
-"""Has the system kill this process when the thread that made it ends."""
 # a process that is forked from this one starts what is copied anew
 os.register_at_fork(after_in_child=forkserver._forkserver.__init__)  # type: ignore[misc]
 
@@ -116,12 +128,37 @@ def start_forkserver() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
+def wake_forkserver() -> None:
+    """Let the process that is copied go on, which a copy may have stopped."""
+    pid = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    if pid is not None:
+        send(pid, signal.SIGCONT)
+
+
+@contextmanager
+def awake() -> Iterator[None]:
+    """Keep the process that is copied awake within the block, which waits for it."""
+    over = Event()
+
+    def wake() -> None:
+        wake_forkserver()
+        while not over.wait(_SHORT):
+            wake_forkserver()
+
+    Thread(target=wake, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
 def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
     """Run batches until none come any more, or the other end of the pipe is closed, as when that process dies."""
     os.setsid()  # a group of its own with what schedulers start, and no terminal whose Ctrl-C it would hear
     end_with_parent()  # the process that is copied, which ends with the last one that holds this end of its pipe
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     os.register_at_fork(after_in_child=end_with_parent)
+    adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(report.fileno(), False)
     allow_exit(report.fileno())
@@ -133,20 +170,23 @@ def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
         while pipe.poll(_IDLE):
             pipe.send_bytes(outcome_in(pipe.recv_bytes()))
     finally:  # nobody listens any more, or an item raised KeyboardInterrupt; threads of items are not waited for
-        os.killpg(0, signal.SIGKILL)
+        end_tree(os.getpid())
 
 
 def _watch() -> None:
     cast(Any, multiprocessing.parent_process()).join()
-    os.killpg(0, signal.SIGKILL)
+    end_tree(os.getpid())
 
 
 class _Worker:
-    """A process with its pipe, and with another on which a time limit reports that it ends the process."""
+    """A process with its pipe, and with another on which it reports of its time limit: see `allow_exit`."""
 
     def __init__(self, context: Any, memory: int | None) -> None:
         self._pipe, theirs = context.Pipe()
         self._report, report = context.Pipe(duplex=False)
+        self._reported = b""
+        self._late = False
+        _require_bytes_soon(self._pipe)
         self.process = context.Process(target=serve, args=(theirs, report, memory), daemon=True)
         try:
             self.process.start()
@@ -154,12 +194,21 @@ class _Worker:
             theirs.close()
             report.close()
 
-    def hear(self, asked: bytes | None = None) -> bytes | None:
-        """Return what it says next, to what it is asked if anything, else soon; None if it has died."""
+    def hear(self, asked: bytes | None = None, limit: float | None = None) -> bytes | None:
+        """Return what it says next, to what it is asked if anything, else soon; None if it has died.
+
+        It says nothing more when it has been silent for the `limit` in s, the making of machine code left out.
+        """
+        begun = monotonic()
+        end = begun + _START if asked is None else inf if limit is None else begun + limit
         with suppress(EOFError, OSError):
             if asked is not None:
                 self._pipe.send_bytes(asked)
-            wait([self._pipe, self.process.sentinel], _START if asked is None else None)
+            while not wait([self._pipe, self.process.sentinel], None if end == inf else max(0.0, end - monotonic())):
+                if limit is None or not self._makes_code() or end > begun + _MOST_MAKING:
+                    self._late = asked is not None
+                    return None
+                end += limit
             if self._pipe.poll():
                 return cast(bytes, self._pipe.recv_bytes())
         return None
@@ -167,15 +216,35 @@ class _Worker:
     def end(self) -> None:
         """End the process and all that it started."""
         self._pipe.close()
-        self.process.join(_SHORT)
-        self.process.kill()  # unless it has ended
+        wake_forkserver()  # or nobody would know that it has ended
+        self.process.join(0.0 if self._late else _SHORT)
+        if self.process.is_alive():
+            end_tree(self.process.pid)
         with suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.join(_PATIENCE)
 
     def timed_out(self) -> bool:
-        """Return whether a time limit ended it."""
-        return self._report.poll() and os.read(self._report.fileno(), 1) != b""
+        """Return whether a time limit ended it, its own or the one from outside."""
+        self._read_report()
+        return self._late or REPORT_LIMIT in self._reported
+
+    def _makes_code(self) -> bool:
+        """Return whether it has reported since the last look that it made machine code."""
+        before = self._reported.count(REPORT_LATER)
+        self._read_report()
+        return self._reported.count(REPORT_LATER) > before
+
+    def _read_report(self) -> None:
+        if self._report.poll():
+            self._reported += os.read(self._report.fileno(), _REPORT)
+
+
+def _require_bytes_soon(pipe: Connection) -> None:
+    """Let reads and writes that have begun fail when nothing moves for long: the other end was stopped within one."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, struct.pack(_TIMEVAL, _SILENT, 0))
 
 
 class Workers:
@@ -187,10 +256,13 @@ class Workers:
         Modules that are imported once for all processes.
     memory
         Bytes that each may have, None if as many as there are.
+    time_limit
+        Seconds that each item allows itself, None if there is no limit.
     """
 
-    def __init__(self, preload: Sequence[str], memory: int | None) -> None:
+    def __init__(self, preload: Sequence[str], memory: int | None, time_limit: float | None) -> None:
         self._memory = memory
+        self._limit = None if time_limit is None else AIM + longest(time_limit) + _MARGIN  # of a batch
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may start none
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([__name__, *preload])  # heard only before the first process of all
@@ -203,18 +275,23 @@ class Workers:
         worker = self._of.get(get_ident())
         if worker is None or not worker.process.is_alive():
             worker = self._new()
-        said = worker.hear(data)
-        if said is None:
-            self._end(worker)
-            raise WorkerDiedError(worker.timed_out())
-        return cast(Outcome, pickle.loads(said))
+        said = worker.hear(data, self._limit)
+        if said is not None:
+            try:
+                return cast(Outcome, pickle.loads(said))
+            except Exception:  # it is not what `serve` says: an item wrote it
+                _logger.debug("a process sent %d bytes that cannot be read", len(said), exc_info=True)
+        self._end(worker)
+        raise WorkerDiedError(worker.timed_out())
 
     def close(self) -> None:
         """End all processes, whatever they are at."""
         with self._lock:
             self._closed = True
+            wake_forkserver()
             for worker in self._of.values():
-                worker.process.kill()
+                if worker.process.is_alive():
+                    end_tree(worker.process.pid)
             for worker in self._of.values():
                 worker.end()
 
@@ -226,8 +303,9 @@ class Workers:
                 with self._lock:
                     if self._closed:
                         raise CancelledError
-                    start_forkserver()
-                    worker = self._of[get_ident()] = _Worker(self._context, self._memory)
+                    with awake():
+                        start_forkserver()
+                        worker = self._of[get_ident()] = _Worker(self._context, self._memory)
             except (EOFError, OSError) as error:  # the process that is copied died, or there is no room for another
                 why = str(error) or why
                 sleep(_SHORT)  # it closes its end some time before the system takes it for dead
@@ -317,18 +395,18 @@ def _close(client: Any) -> None:
 
 
 @cache
-def _processes(preload: tuple[str, ...], memory: int | None) -> Workers:
+def _processes(preload: tuple[str, ...], memory: int | None, time_limit: float | None) -> Workers:
     """Return the processes of this one: a worker of Dask, which what they run does not take with it."""
-    return Workers(preload, memory)
+    return Workers(preload, memory, time_limit)
 
 
-def run(data: bytes, preload: tuple[str, ...], memory: int | None) -> Outcome:
+def run(data: bytes, preload: tuple[str, ...], memory: int | None, time_limit: float | None) -> Outcome:
     """Run a batch beside a worker of Dask, in an equal share of the memory that it may use, or in less."""
     from distributed import get_worker
 
     worker = get_worker()
     share = (worker.memory_manager.memory_limit or 0) // worker.state.nthreads
-    return _processes(preload, min(filter(None, (memory, share)), default=None)).run(data)
+    return _processes(preload, min(filter(None, (memory, share)), default=None), time_limit).run(data)
 
 
 class _Dask:

@@ -1,0 +1,35 @@
+"""Texts that are shown: a name is data, of which no character commands a terminal, a page or a picture."""
+
+from collections.abc import Iterable
+
+
+def printable(text: str) -> str:
+    r"""Return a text on one line, in which escapes stand for the characters that `str.isprintable` denies.
+
+    These are control characters, line breaks, marks that turn the writing around or take no room, blanks other than
+    the space, halves of a character, and what is not assigned. A text without any of them is returned as it is.
+
+    >>> print(printable("a\x1b[2J\nb\u202e"))
+    a\x1b[2J\nb\u202e
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_lines(text: str) -> str:
+    r"""Return a text of several lines, each of them as `printable` has it.
+
+    >>> printable_lines("a\tb\nc")
+    'a\\tb\nc'
+    """
+    return text if text.isprintable() else joined(text.split("\n"))
+
+
+def joined(lines: Iterable[str]) -> str:
+    r"""Return lines as one text; a line break within one of them, as in a name, is escaped.
+
+    >>> joined(["a\nb", "c"])
+    'a\\nb\nc'
+    """
+    return "\n".join(map(printable, lines))

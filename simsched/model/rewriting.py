@@ -1,0 +1,55 @@
+"""`Rewriting`: how the graph that a schedule runs came about from the one that was to be scheduled."""
+
+from dataclasses import dataclass
+
+from simsched.base.codec import Checked, Name, brief
+from simsched.base.errors import ScheduleError
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Checked):
+    """Operators for which others stand since.
+
+    Parameters
+    ----------
+    rule
+        ``"merged"``: several convolutions became one, and slices of it where they are needed; or the name of a
+        substitution rule, such as ``"R2"``: see `simsched.rewriting`.
+    operators
+        Names of the operators that the rule was applied to.
+    """
+
+    SUBJECT, ERROR = "rewriting by {0.rule!r}", ScheduleError
+    rule: Name
+    operators: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenPart(Checked):
+    """A part of a graph, and the steps that were made in it as if it were alone.
+
+    Parameters
+    ----------
+    operators
+        Names of all operators of the part; empty: the graph as a whole.
+    steps
+        One after the other.
+    """
+
+    SUBJECT, ERROR = "part of a rewriting", ScheduleError
+    operators: tuple[Name, ...] = brief(())
+    steps: tuple[Step, ...] = brief(())
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting(Checked):
+    """A graph rewritten in parts, which then were put together again.
+
+    Parameters
+    ----------
+    parts
+        Each operator is in one of them; none reads from a later one.
+    """
+
+    SUBJECT, ERROR = "rewriting", ScheduleError
+    parts: tuple[RewrittenPart, ...]

@@ -1,0 +1,65 @@
+"""Parts of a graph that are rewritten each on its own, and put together again."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from simsched.base.errors import GraphError
+from simsched.model.graph import Operator
+from simsched.rewriting.draft import Draft, Read, Row, Source
+from simsched.rewriting.splitting import new_name
+
+READER: Final = "<reader>"
+"""Kind of what stands for an operator that reads from a part of a graph but does not belong to it."""
+
+
+def part_of(draft: Draft, names: Iterable[str]) -> Draft:
+    """Return some operators of a draft as a draft of its own.
+
+    All who read from them without being one of them are there as one operator of kind `READER`, which takes no
+    time and which no rule knows: what it reads is free to become part of another tensor, as in the whole graph.
+    It reads all of each such tensor first, and then the slices that are read.
+    """
+    chosen = dict.fromkeys(names)
+    rows = [row for name, row in draft.rows.items() if name in chosen]
+    producers = dict.fromkeys(read.producer for row in rows for read in row.reads)
+    outside = {name: draft.operator(name) for name in producers if name not in chosen}
+    reads = dict.fromkeys(
+        draft.rows[reader].reads[i]._replace(nbytes=0.0, transfer=None)
+        for row in rows
+        for reader, i in draft.readers.get(row.operator.name, ())
+        if reader not in chosen
+    )
+    if reads:
+        wholes = dict.fromkeys(Read(read.producer) for read in reads)
+        rows.append(Row(Operator(new_name(draft, READER), kind=READER), [*(wholes | reads)]))
+    return Draft(rows, draft.name, outside=outside, kept=[name for name in chosen if name in draft.kept])
+
+
+def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | None:
+    """Return a draft of rewritten parts.
+
+    Parameters
+    ----------
+    parts
+        Each as it was (see `part_of`) and as it is now, in an order in which none reads from one that follows.
+
+    Returns
+    -------
+    Draft
+        None if parts do not fit: one reads along one axis a part of what the other made a part along another.
+    """
+    moved: dict[str, Source] = {}
+    rows = []
+    try:
+        for before, after in parts:
+            for name, row in after.rows.items():
+                reads = [read.moved(moved) for read in row.reads]
+                if row.operator.kind != READER:
+                    rows.append(Row(row.operator, reads))
+                    continue
+                for old, new in zip(before.rows[name].reads, reads, strict=True):
+                    if old.slice is None:
+                        moved[old.producer] = Source(new.producer, new.slice)
+        return Draft(rows, whole.name, kept=whole.kept)
+    except GraphError:
+        return None

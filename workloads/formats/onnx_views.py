@@ -1,0 +1,103 @@
+"""Views of ONNX's tensors: what PyTorch would not copy, and how elements lie then.
+
+A transposition, a part cut out, an expansion and most changes of shape only change strides: how many elements lie from
+one to the next along each axis. Whoever reads such a tensor pays for it; reshaping one may have to copy it.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from math import prod
+from operator import mul
+
+from workloads.formats.onnx_tensors import Shape, Step, Tensor
+
+
+def dense(shape: Sequence[int]) -> Shape:
+    """Return the strides of a tensor whose elements lie one after the other.
+
+    >>> dense((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1] if shape else ()
+
+
+def strides_of(tensor: Tensor) -> Shape:
+    """Return the strides of a tensor whose shape is known."""
+    assert tensor.shape is not None
+    return dense(tensor.shape) if tensor.strides is None else tensor.strides
+
+
+def lay(tensor: Tensor | None, strides: Sequence[int] | None) -> None:
+    """Note how a tensor lies, unless its elements lie one after the other."""
+    if tensor is None or tensor.shape is None or strides is None:
+        return
+    usual = dense(tensor.shape)
+    if any(size > 1 and a != b for size, a, b in zip(tensor.shape, strides, usual, strict=True)):
+        tensor.strides = tuple(strides)
+
+
+def transposed(step: Step) -> Shape:
+    """Return the strides of what a transposition writes."""
+    strides = strides_of(step.given[0])
+    order = step.attributes.get("perm", range(len(strides))[::-1])
+    return tuple(strides[axis] for axis in order)
+
+
+def expanded(step: Step) -> Shape | None:
+    """Return the strides of what an expansion writes: 0 along an axis on which elements are repeated."""
+    source, out = step.given[0], step.shape_out()
+    assert source.shape is not None
+    lead = len(out) - len(source.shape)
+    sizes, strides = (1,) * lead + source.shape, (0,) * lead + strides_of(source)
+    return tuple(stride if size == wide else 0 for size, wide, stride in zip(sizes, out, strides, strict=True))
+
+
+def sliced(step: Step) -> Shape | None:
+    """Return the strides of what a slice writes; None if its steps are not known or go backwards."""
+    strides = list(strides_of(step.given[0]))
+    steps, axes = step.input(4), step.input(3)
+    if steps is None:
+        return tuple(strides)
+    numbers = steps.numbers()
+    places = None if axes is None else axes.numbers()
+    if numbers is None or (axes is not None and places is None) or (numbers < 1).any():
+        return None
+    for axis, pace in zip(range(len(numbers)) if places is None else places.tolist(), numbers.tolist(), strict=True):
+        strides[axis] *= pace
+    return tuple(strides)
+
+
+def selected(step: Step, axis: int) -> Shape:
+    """Return the strides of what is left of a tensor at one place of an axis."""
+    strides = strides_of(step.given[0])
+    return strides[:axis] + strides[axis + 1 :]
+
+
+def reshaped(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> Shape | None:
+    """Return the strides of a tensor in another shape, or None if that is impossible without a copy.
+
+    Axes that lie as one may be divided and joined, as `torch.Tensor.view` does it.
+
+    >>> reshaped((2, 3, 4), (12, 4, 1), (6, 4)), reshaped((2, 3, 4), (4, 8, 1), (6, 4))
+    ((4, 1), None)
+    """
+    if prod(to) == 0:
+        return dense(to)
+    runs: list[list[int]] = []  # [size, stride of the last element] of axes that lie as one, from the last on
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 1:
+            continue
+        if runs and stride == runs[-1][0] * runs[-1][1]:
+            runs[-1][0] *= size
+        else:
+            runs.append([size, stride])
+    found: list[int] = []
+    left, stride = runs.pop(0) if runs else (1, 1)
+    for size in reversed(to):
+        if left == 1 and size > 1 and runs:
+            left, stride = runs.pop(0)
+        if left % size:
+            return None
+        found.append(stride)
+        left, stride = left // size, stride * size
+    return tuple(reversed(found))
