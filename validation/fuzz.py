@@ -220,7 +220,7 @@ def _graph_of_spec(path: str) -> ss.OpGraph:
 
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "stg": {"keep_dummies": False, "time_unit": 0.5}, "hios-graph": {"floor": 2.0}, "rows": {"cluster": "a100"},
-    "ios": {"batch": 3, "dtype": "fp16", "device": "a100"}, "hios": {"batch": 3, "dtype": "fp16"}, "dot": {},
+    "ios": {"batch": 3, "dtype": "fp16"}, "hios": {"batch": 3, "dtype": "fp16"}, "dot": {},
     "kineto": {"level": "leaf"}, "onnx": {"granularity": "operator", "dtype": "fp16"},
 }  # fmt: skip
 READERS: Final[dict[str, Reader]] = {

@@ -327,7 +327,9 @@ class _Choice:
             given: npt.NDArray[Any] = getattr(graph, f"kernel_{key}")
             if not own and not len(given):
                 return np.broadcast_to(np.array(unknown, given.dtype), len(rows))
-            return np.concatenate([np.array(own, given.dtype), np.array([unknown], given.dtype), given])[rows]
+            values: npt.NDArray[Any] = np.array([*own, unknown], given.dtype)
+            gathered: npt.NDArray[Any] = np.concatenate([values, given])[rows]
+            return gathered
 
         columns = {key: column(key, [getattr(row, key) for row in self._chosen], 0) for key in _SHAPE}
         columns["share"] = column("share", shares, 1.0)
@@ -353,8 +355,9 @@ class _Choice:
         for code, dtype in enumerate(self._dtypes):
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
-                work: Any = (launches.flops[rows], launches.nbytes[rows])
-                launch = unshaped(work[0], work[1], dtype, self._device)
+                flops: Any = launches.flops[rows]
+                nbytes: Any = launches.nbytes[rows]
+                launch = unshaped(flops, nbytes, dtype, self._device)
                 for k, key in enumerate(Terms._fields):
                     found[rows, k] = getattr(launch, key)
         own_shape = np.flatnonzero(launches.has_shape & ~is_chosen)

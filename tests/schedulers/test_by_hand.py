@@ -79,11 +79,11 @@ BY_HAND = {
     "lios, what costs nothing uses all streams": by_hand(
         "lios", made("a=1 b=1 c=1 d=1 e=1"), "a b/1 c/2 d/3 e/4", 1.0, ONE),
     # c of five kernels in 1 us; b and c read from a; launch 2, wait 3. a: issued at 2, 2-3. b on stream 0: issued at 4,
-    # 4-12. c on 0: issued from 4 to 14, starts behind b at 12 and ends as its last kernel is launched, at 14. On 1: a
-    # wait, issued from 7 to 17, starts at 9 and ends at 17. Stream 0, where it starts later but ends first.
+    # 4-12. c on 0: issued from 4 to 14, starts behind b at 12; its last kernel, of 0.2 us, is launched at 14: 14.2. On 1:
+    # a wait, issued from 7 to 17, starts at 9 and ends at 17.2. Stream 0, where it starts later but ends first.
     "lios, the host may be what an operator ends by": by_hand(
-        "lios", made(FIVE, "ab ac"), "a b c", 14.0, ONE.replace_devices(launch=2.0, wait=3.0), simulated=14.2,
-        streams=2, overheads=True),
+        "lios", made(FIVE, "ab ac"), "a b c", 14.2, ONE.replace_devices(launch=2.0, wait=3.0), streams=2,
+        overheads=True),
     # HEFT: x, z 1 and 2 us, y of 4 reads both by edges of 9 us, w of 3 reads nothing. Ranks: z 2 + 9 + 4 = 15, x 14,
     # y 4, w 3. z: gpu0 0-2. x: gpu0 2-3, gpu1 0-1: gpu1. y: gpu0 when x's data is there, 10-14; gpu1 behind z's, 11-15:
     # gpu0. w: gpu0 in the idle 2-10, 2-5; gpu1 1-4.
