@@ -8,7 +8,7 @@ import numpy as np
 
 from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import WhatIfError
-from simsched.base.units import format_bytes
+from simsched.base.units import format_bytes, format_gain
 from simsched.experiments.comparison import Comparison, compare
 from simsched.experiments.ranges import Ranged, ranges
 from simsched.experiments.result import Doubt, Finding, table_of, unit_of
@@ -155,9 +155,9 @@ def _cells(row: Deployment, unit: float) -> Sequence[str]:
         return (row.name,)
     low, high = row.latency_low_us, row.latency_high_us
     latency = "" if low is None or high is None else f" ({_short(low / unit)}-{_short(high / unit)})"
-    gain = "" if row.speedup_low in (None, row.speedup_high) else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
+    gain = format_gain(row.speedup or 1.0, row.speedup_low, row.speedup_high)
     return (
-        row.name, row.scheduler, f"{(row.latency_us or 0.0) / unit:.3g}{latency}", f"{row.speedup:.2f}x{gain}",
+        row.name, row.scheduler, f"{(row.latency_us or 0.0) / unit:.3g}{latency}", gain,
         str(row.place or "-"), *(f"{each:,.0f}" for each in row.requests_per_s),
         format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.host_share or 0.0):.0f} %",
     )  # fmt: skip
@@ -302,8 +302,8 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
     captured = by_name[_CAPTURED]
     best = min((by_name[name] for name in (_CAPTURED, _ONE, _STREAMS, _BOTH)), key=lambda row: row.latency_us or 0.0)
     low, high = best.speedup_low, best.speedup_high
-    between = "" if low is None else f" ({low:.1f}-{high:.1f}, {basis})"
-    gain = f"{best.speedup:.2f} times{between} as fast as one stream captured as a CUDA graph"
+    gain = format_gain(best.speedup or 1.0, low, high, " times", f", {basis}")
+    gain += " as fast as one stream captured as a CUDA graph"
     if (best.speedup or 1.0) < WORTH:
         first = f"One stream captured as a CUDA graph is enough: nothing on one GPU is {WORTH - 1:.0%} faster"
         first += "" if best is captured else f" ({best.name} is {gain})"
