@@ -48,8 +48,8 @@ PRIORS: Final[Mapping[str, Prior]] = {
         "that do the same: prior"),
     "launch": Prior(4.0, 3.0, 10.0, "us; medians of launch calls in published traces of seven devices"),
     "eager_launch": Prior(
-        19.0, 10.0, 40.0, "us for each kernel that PyTorch launches operator by operator: 38 networks on the host of an "
-        "H100, tenths 11 and 33"),
+        19.0, 10.0, 40.0, "us for each kernel that PyTorch launches operator by operator: 38 networks with an H100, "
+        "tenths 11 and 33"),
     "launch_latency": Prior(6.0, 5.4, 21.0, "us; the same, on an idle device: 5.4 on an H100 to 21"),
     "record": Prior(1.0, 0.5, 2.0, "us; a published trace, twice either way: prior"),
     "wait": Prior(1.3, 0.65, 2.6, "us; a published trace, twice either way: prior"),
