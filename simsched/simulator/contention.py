@@ -60,7 +60,6 @@ class Work(Row):
     anchor: f8
     rate: f8
     slowed: f8  # by issue slots
-    starved: f8  # a kernel that DRAM limits, by blocks of others on its SMs that issue at every cycle
     start: f8
     unissued: i8
     resident: i8

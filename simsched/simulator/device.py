@@ -284,11 +284,6 @@ def _share(s: State, d: int) -> float:
         if launch.blocks and work.resident:
             load = crowded_load(crowd, work, launch.sm_share, launch.warps)
         work.slowed = max(1.0, launch.alpha * (load * pressed))
-        work.starved = 1.0
-        if launch.kind == 1 and launch.blocks and work.resident:
-            own = launch.sm_share * fullest(work, device.sms)
-            if load - own >= 1.0:  # they issue at every cycle
-                work.starved = 1.0 + load - own
         issued += s.shares[i].load / work.slowed
     excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
     dram_load = device.copy_load
@@ -308,7 +303,7 @@ def _share(s: State, d: int) -> float:
         launch = s.launches[work.row]
         rate = 0.0  # every block ended and none fitted again: it stands still
         if work.resident:
-            stretch = max(work.slowed, launch.beta * dram_pressure, work.starved)
+            stretch = max(work.slowed, launch.beta * dram_pressure)
             if launch.kind >= 0:
                 stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)
             rate = 1.0 / (work.unit * stretch)
