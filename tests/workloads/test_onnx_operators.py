@@ -1,6 +1,5 @@
 """What single ONNX operators cost: windows, products, normalisations, copies, recurrent layers."""
 
-
 import numpy as np
 import pytest
 
