@@ -7,6 +7,9 @@
 8.0
 """
 
+import simsched.base.leaving  # noqa: F401 - from here on Ctrl-C ends a command without a traceback
+
+# isort: split
 import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING, Any

@@ -4,6 +4,8 @@ import copy
 import json
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from simsched.base.errors import FileError, FormatError, ProgramError, SimschedE
 from simsched.base.io import dump_json, parse_json, read_bytes, read_json, read_text, reading_once, write_file
 from simsched.model import Cluster, Kernel, Operator, OpGraph, Program, Schedule
 
+ROOT = Path(__file__).resolve().parent.parent
 A = Operator("a", time=2.0, kernels=(Kernel(3, share=0.5), Kernel(4, share=0.5)))
 GRAPH = made([A, *operators("b=1 c=1")], "ab=8 ac=8:1.5")
 SCHEDULE = Schedule(GRAPH, placements("a c/1 b@1"))
@@ -283,3 +286,42 @@ def test_the_temporary_file_lies_beside(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda a, b: (seen.append(Path(a).parent), replace(a, b)))
     write_file(tmp_path / "x", "text")
     assert seen == [tmp_path]
+
+
+def test_what_killed_writers_left_is_cleared_and_what_living_ones_write_is_not(tmp_path):
+    """A process waits within `fsync`: while it lives its file stays; the next writer clears what a killed one left."""
+    path = tmp_path / "study.json"
+    code = (
+        "import os, sys, time\n"
+        "from simsched.base.io import write_file\n"
+        "os.fsync = lambda _: (print('writing', flush=True), time.sleep(100))\n"
+        "write_file(sys.argv[1], 'half')\n"
+    )
+    others = [tmp_path / name for name in (".study.json.old", ".study.jsonx.0123abcd", ".x.study.json.0123abcd")]
+    for other in others:
+        other.write_text("mine")
+    (tmp_path / ".study.json.00000000").mkdir()
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True, cwd=ROOT) as writer:
+        assert writer.stdout.readline() == "writing\n"
+        (left,) = (each for each in tmp_path.glob(".study.json.[0-9a-f]*") if each.is_file())
+        write_file(path, "whole")
+        assert left.exists()
+        writer.kill()
+    write_file(path, "whole again")
+    assert sorted(tmp_path.iterdir()) == sorted([path, *others, tmp_path / ".study.json.00000000"])
+    assert path.read_text() == "whole again"
+
+
+def test_a_temporary_file_that_was_taken_for_left_behind_is_made_anew(tmp_path, monkeypatch):
+    """Another process removes it between its making and its lock."""
+    taken = []
+
+    def flock(file, _):
+        if not taken:
+            taken.append(Path(file.name))
+            taken[0].unlink()
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    write_file(tmp_path / "x", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert taken

@@ -3,15 +3,22 @@
 import gzip
 import json
 import os
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import hwbackend
+import simsched as ss
 from simsched.base import io
 from simsched.base.errors import FileError, FormatError, GraphError, SimschedError
 from simsched.base.io import read_bytes
+from simsched.base.limits import MOST
+from simsched.experiments.accuracy import validate
 from simsched.experiments.study import Study
+from simsched.experiments.study.execution import pool_of
+from simsched.model.cluster import widened
 from simsched.model.graph import Operator, OpGraph
 from workloads import from_spec
 from workloads.formats import FORMATS, read
@@ -149,3 +156,45 @@ def test_files_that_ask_for_too_much(name, text, reason, tmp_path):
 )  # fmt: skip
 def test_graphs_too_large_to_be_made(spec):
     assert refused(lambda: from_spec(spec), GraphError)
+
+
+# How many ------------------------------------------------------------------------------------------
+
+GRAPH = OpGraph([Operator("a", time=10.0)])
+CLUSTER = ss.Cluster.preset("a100")
+PLAN = ss.schedule(GRAPH, CLUSTER, "sequential")
+SYNTHETIC = hwbackend.get("synthetic")
+COUNTS = {
+    "simulate_many n": lambda n: ss.simulate_many(PLAN, CLUSTER, n, jitter=0.1, rng=0),
+    "compare samples": lambda n: ss.compare(GRAPH, CLUSTER, ["lios"], jitter=0.1, rng=0, samples=n),
+    "robust samples": lambda n: ss.robust({"lios": PLAN}, CLUSTER, jitter=0.1, samples=n, rng=0),
+    "simulate_many workers": lambda n: ss.simulate_many(PLAN, CLUSTER, 2, jitter=0.1, rng=0, workers=n),
+    "simulate_batch workers": lambda n: ss.simulate_batch([PLAN], CLUSTER, workers=n),
+    "pool_of workers": lambda n: pool_of("processes", n),
+    "preset n_gpus": lambda n: ss.Cluster.preset("a100", n),
+    "preset gpus_per_node": lambda n: ss.Cluster.preset("a100", 2, gpus_per_node=n),
+    "widened n_gpus": lambda n: widened(CLUSTER, n),
+    "throughput in_flight": lambda n: ss.throughput(PLAN, CLUSTER, n),
+    "replay repeats": lambda n: SYNTHETIC.replay(PLAN, repeats=n),
+    "replay warmup": lambda n: SYNTHETIC.replay(PLAN, warmup=n),
+    "profile in_situ": lambda n: SYNTHETIC.profile(GRAPH, in_situ=n),
+    **{f"validate {name}": lambda n, name=name: validate(GRAPH, SYNTHETIC, ["lios"], **{name: n})
+       for name in ("rounds", "training", "random_held_out", "repeats", "warmup")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COUNTS)
+def test_counts_of_python_have_the_limits_of_the_command_line(case):
+    """One more than the most, and a slip of the finger, are refused before anything is begun."""
+    name = case.split()[1]
+    for number in (MOST[name] + 1, 10**12):
+        assert f"{name} must be at most {MOST[name]:,}, not {number:,}" in refused(lambda n=number: COUNTS[case](n))
+
+
+@pytest.mark.parametrize(("line", "most"), [("samples = 1000001", "1,000,000"), ("jitter = 1001.0", "1000")])
+def test_a_study_has_them_too(line, most):
+    jitter = "" if "jitter" in line else "jitter = 0.1\n"
+    text = f"{STUDY}[simulation]\n{jitter}{line}\n"
+    assert most in refused(lambda: Study.from_dict(tomllib.loads(text)))
+    too_many = tomllib.loads(STUDY) | {"cluster": {"gpu": "a100", "gpus": 4097}}
+    assert "from 1 to 4,096" in refused(lambda: Study.from_dict(too_many))

@@ -1,12 +1,14 @@
 """What the packages are made from: versions that agree, extras that exist, files that are listed."""
 
 import importlib
+import os
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
-
-import pytest
 
 import simsched
 
@@ -34,11 +36,20 @@ def test_python_versions_agree():
     assert f"Python {oldest} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("group", "name"), [("scripts", "simsched"), ("torch_dynamo_backends", "simsched")])
-def test_entry_points_can_be_imported(group, name):
-    entries = PROJECT["project"].get(group) or PROJECT["project"]["entry-points"][group]
-    module, _, function = entries[name].partition(":")
+def test_entry_points_can_be_imported():
+    module, _, function = PROJECT["project"]["entry-points"]["torch_dynamo_backends"]["simsched"].partition(":")
     assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_the_command_is_a_script():
+    """Its first line becomes the Python of an environment; processes that a command starts read the script, too."""
+    scripts = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-scripts"]
+    (path,) = scripts
+    assert (scripts[path], os.access(ROOT / path, os.X_OK)) == ("simsched", True)
+    assert (ROOT / path).read_text(encoding="utf-8").startswith("#!python\n")
+    done = subprocess.run([sys.executable, ROOT / path, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"simsched {simsched.__version__}\n"
+    runpy.run_path(str(ROOT / path), run_name="__mp_main__")
 
 
 def test_extras_that_errors_name_exist():

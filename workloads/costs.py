@@ -324,6 +324,10 @@ class Costs:
         moved = float(prod(output) * self.width)
         return replace(self.elementwise(output, rule=rule), reads=moved, writes=moved)
 
+    def regrouped(self, output: Sequence[int], *, in_rows: bool) -> Work:
+        """Return the work of a copy to another order of axes; `in_rows` if those of the last axis stay together."""
+        return self.elementwise(output, rule="channels" if in_rows else "permute")
+
     def batch_norm(self, output: Sequence[int]) -> Work:
         """Return the work of a batch normalisation in inference of (N, C, ...): 2 FLOP and 4 parameters a channel."""
         n, channels, *pixels = output if len(output) > 1 else (1, *output)

@@ -369,6 +369,9 @@ def kind_of(hint: Any) -> Kind:
         hint, *marks = get_args(hint)
         notes = {type(each): each for each in marks}
     origin, arguments = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # a type alias with parameters, as `NDArray` is from numpy 2.5 on
+        hint = origin.__value__[arguments]
+        origin, arguments = get_origin(hint), get_args(hint)
     filled = Filled in notes
     if hint in (int, float):
         return Number(hint is int and Fraction not in notes, notes.get(Range, Range()))
@@ -454,6 +457,9 @@ class Checked:
     __slots__ = ()
     SUBJECT: ClassVar[str]
     ERROR: ClassVar[Callable[[str], Exception]]
+
+    def __init_subclass__(cls) -> None:
+        _refuse_retired(cls)
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
@@ -543,6 +549,26 @@ def read(cls: type[T], data: Any, where: str) -> T:
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
 
 
+def retired(cls: type[Any], name: str) -> str | None:
+    """Return why a class has no parameter of a name any more, and what to do; None if it never had one, or has it."""
+    remedy = getattr(cls, "RETIRED", {}).get(name)
+    return None if remedy is None else f"{cls.__name__} has no {name!r} any more: {remedy}"
+
+
+def _refuse_retired(cls: type[Any]) -> None:
+    """Let a class that names parameters that left in `RETIRED`, each with what to do, say so to those who give one."""
+    if "RETIRED" not in vars(cls):
+        return
+
+    def new(cls: type[Any], *_: Any, **values: Any) -> Any:
+        for name in values:
+            if reason := retired(cls, name):
+                raise getattr(cls, "ERROR", FormatError)(reason)
+        return object.__new__(cls)
+
+    cls.__new__ = staticmethod(new)  # type: ignore[assignment]
+
+
 def _file_of(cls: Any) -> Any:
     """Return the class that has the fields of a class's file."""
     return getattr(cls, "FILE", cls)
@@ -620,6 +646,9 @@ class Document:
     FORMAT: ClassVar[str]
     VERSION: ClassVar[int] = 1
     INDENT: ClassVar[int | None] = 1
+
+    def __init_subclass__(cls) -> None:
+        _refuse_retired(cls)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON document of its format."""

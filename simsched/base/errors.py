@@ -111,4 +111,6 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:  # Python does not print whole numbers of over 4,300 digits
         text = "a number of thousands of digits"
+    except Exception as error:  # of a class of the user's
+        text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,13 +1,15 @@
 """Reading and writing whole files: nothing half-written, nothing half-understood."""
 
+import fcntl
 import json
 import os
 import stat
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from glob import escape
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
@@ -36,6 +38,8 @@ def file_errors(doing: str, path: object) -> Iterator[None]:
 def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
     """Write a file whole or not at all: temporary file beside it, fsync, rename.
 
+    Temporary files that processes left which were killed as they wrote it are removed.
+
     Raises
     ------
     FileError
@@ -49,16 +53,56 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
         path = Path(os.path.realpath(path))  # through a symbolic link the file it names is written
         if path.is_dir():
             raise FileError(f"cannot write {path}: it is a folder")
-        temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-        try:
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:  # also Ctrl-C: the temporary file must not stay behind
-            temporary.unlink(missing_ok=True)
-            raise
+        clear_unfinished(path)
+        while not _replaced(path, content):
+            pass
+
+
+def _replaced(path: Path, content: bytes) -> bool:
+    """Replace a file; return False if another process took our temporary one for left behind before it was locked."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with temporary.open("xb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not os.fstat(file.fileno()).st_nlink:
+                return False
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.replace(path)  # while it is locked
+    except BaseException:  # also Ctrl-C: the temporary file must not stay behind
+        temporary.unlink(missing_ok=True)
+        raise
+    return True
+
+
+def clear_unfinished(path: Path) -> None:
+    """Remove the temporary files of a file whose writers, as `write_file`, were killed; those that live hold a lock."""
+    for left in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}"):
+        with suppress(OSError):  # it is locked, gone meanwhile, or not ours to remove
+            number = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+            finally:
+                os.close(number)
+
+
+def make_folder(path: str | os.PathLike[str], *, parents: bool = True) -> Path:
+    """Make a folder, unless it is there, and those that it lies in if `parents` is true; return its path.
+
+    Raises
+    ------
+    FileError
+        If it is nameless or cannot be made.
+    """
+    if not os.fspath(path):
+        raise FileError("cannot make a folder without a name; give . for the current one")
+    folder = Path(path)
+    with file_errors("make folder", folder):
+        folder.mkdir(parents=parents, exist_ok=True)
+    return folder
 
 
 def require_writable(path: str) -> None:

@@ -12,6 +12,7 @@ from types import FrameType
 
 _A_MOMENT, _LONGEST_IMPORT = 0.01, 5.0  # s
 _IMPATIENT = 1.0  # s between two presses that are meant as one
+_stopped: list[str] = []
 
 
 @contextmanager
@@ -38,20 +39,24 @@ def one_interrupt() -> Iterator[None]:
     """Let Ctrl-C pressed twice within a second count once, and wait some seconds for an import to end.
 
     A second one would come in the middle of what the first one has ended. One that cuts off an import may be lost in
-    a callback, or be turned into an ImportError by a library in C. For the main thread.
+    a callback, or be turned into an ImportError by a library in C; one that still waits at the end of the block is
+    raised there. For the main thread.
     """
     last, pressed = -inf, inf
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
         nonlocal last, pressed
-        pressed = min(pressed, monotonic())
-        if _importing(frame) and monotonic() - pressed < _LONGEST_IMPORT:
+        now = monotonic()
+        if _importing(frame) and now - pressed < _LONGEST_IMPORT:
+            pressed = min(pressed, now)
             again = threading.Timer(_A_MOMENT, interrupt_main)
             again.daemon = True
             again.start()
-        elif monotonic() - last > _IMPATIENT:
-            last, pressed = monotonic(), inf
-            raise KeyboardInterrupt
+        else:
+            pressed = inf
+            if now - last > _IMPATIENT:
+                last = now
+                raise KeyboardInterrupt
 
     usual = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -59,12 +64,24 @@ def one_interrupt() -> Iterator[None]:
     finally:
         if signal.getsignal(signal.SIGINT) is interrupt:
             signal.signal(signal.SIGINT, usual)
+    if pressed < inf:
+        raise KeyboardInterrupt
 
 
 def _importing(frame: FrameType | None) -> bool:
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None
+
+
+def searches_stopped() -> int:
+    """Return how many searches Ctrl-C has stopped in this process, which then went on with the best they knew."""
+    return len(_stopped)
+
+
+def note_stopped(search: str) -> None:
+    """Take note of such a search."""
+    _stopped.append(search)
 
 
 @contextmanager

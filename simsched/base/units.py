@@ -7,6 +7,9 @@ A quantity given in another unit is multiplied by its constant once, where it en
 (4000.0, 600000.0, 2097152)
 """
 
+from math import floor, isfinite, log10
+from typing import Final
+
 US = 1.0
 """One microsecond, the unit of time."""
 MS = 1e3
@@ -64,3 +67,39 @@ def format_bytes(nbytes: float) -> str:
         if nbytes >= unit:
             return f"{nbytes / unit:.1f} {name}"
     return f"{nbytes:.0f} B"
+
+
+_SPANS: Final = ((2.0, 1), (1.1, 2))
+"""From which ratio of the ends of its range on a gain is told to so few significant digits."""
+
+
+def format_gain(
+    gain: float, low: float | None = None, high: float | None = None, unit: str = "x", note: str = ""
+) -> str:
+    """Return a speedup as text, with its range, and with no more digits than the range leaves.
+
+    It has one significant digit if the ends of the range differ by a factor of two or more, two from 1.1 on, else
+    three. The ends have two, or three; where the one digit lies out of these, they have one, too. Without a range, or
+    where it has no width, a speedup has two decimals.
+
+    >>> format_gain(1.987), format_gain(1.987, 1.6, 2.31), format_gain(6.65, 1.3, 7.2), format_gain(6.65, 1.3, 6.9)
+    ('1.99x', '2.0x (1.6-2.3)', '7x (1.3-7.2)', '7x (1-7)')
+    >>> format_gain(1.987, 1.95, 2.0, " times", ", calibrated")
+    '1.99 times (1.95-2.00, calibrated)'
+    """
+    if low is None or high is None or low == high:
+        return f"{gain:.2f}{unit}"
+    digits = next((digits for ratio, digits in _SPANS if high >= ratio * low), 3)
+    told = _rounded(gain, digits)
+    least, most = (_rounded(end, max(2, digits)) for end in (low, high))
+    if not float(least) <= float(told) <= float(most):
+        least, most = (_rounded(end, digits) for end in (low, high))
+    return f"{told}{unit} ({least}-{most}{note})"
+
+
+def _rounded(number: float, digits: int) -> str:
+    """Return a number that is not negative with some significant digits, without an exponent."""
+    if number == 0 or not isfinite(number):
+        return f"{number:g}"
+    rounded = float(f"{number:.{digits - 1}e}")
+    return f"{rounded:.{max(0, digits - 1 - floor(log10(rounded)))}f}"

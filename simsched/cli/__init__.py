@@ -3,6 +3,7 @@
 import signal
 import sys
 
+from simsched.base.leaving import INTERRUPTED
 from simsched.base.signals import one_interrupt
 from simsched.base.streams import fill_in_missing, write_to_stderr
 from simsched.base.system import MIB, lack, require_memory, spare_openblas
@@ -14,7 +15,7 @@ _ROOM = 112 * MIB  # bytes without which OpenBLAS ends the process as numpy is l
 
 
 def main() -> None:
-    """Run the command line and exit: 0, or with one ``error:`` line on stderr 2, or 70 for a defect of simsched."""
+    """Run the command line and exit with its status: 0, or another after one ``error:`` line on stderr."""
     fill_in_missing()
     try:
         with one_interrupt():
@@ -23,10 +24,11 @@ def main() -> None:
             from simsched.cli.run import run
 
             status = run(sys.argv[1:])
-    except KeyboardInterrupt:  # before the commands were there to be interrupted
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is done: the end of the process is not interrupted
+    except KeyboardInterrupt:  # before the commands were there to be interrupted, or when they had ended
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         write_to_stderr("error: interrupted")
-        status = 2
+        status = INTERRUPTED
     except (MemoryError, ImportError, OSError, RuntimeError) as error:
         if (lacking := lack(error)) is None:
             raise

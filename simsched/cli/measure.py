@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import ClusterError, FormatError
+from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, Texts, argument, drawn, file, option, written
@@ -19,7 +20,7 @@ def profile(
     backend: opt.Backend,
     in_situ: Annotated[int, option(
         "Schedules at random that are run besides sequential ones, in DAG order on cold data; 0 measures each operator "
-        "alone, on warm data.", min=0, max=10_000)] = 8,
+        "alone, on warm data.", min=0, max=MOST["in_situ"])] = 8,
     microbenchmarks: Annotated[bool, option("Measure what identifies the device, too.")] = True,
     seed: opt.RunSeed = 0,
     output: opt.Output = None,
@@ -130,9 +131,11 @@ def validate(
     graph: opt.Graph,
     backend: opt.Backend,
     schedulers: opt.Schedulers = "fast",
-    rounds: Annotated[int, option("Rounds; each learns from those before.", min=1, max=100)] = 3,
-    training: Annotated[int, option("Schedules at random to calibrate on.", min=0, max=10_000)] = 8,
-    held_out: Annotated[int, option("Schedules at random to predict, others in each round.", min=0, max=10_000)] = 8,
+    rounds: Annotated[int, option("Rounds; each learns from those before.", min=1, max=MOST["rounds"])] = 3,
+    training: Annotated[int, option("Schedules at random to calibrate on.", min=0, max=MOST["training"])] = 8,
+    held_out: Annotated[
+        int, option("Schedules at random to predict, others in each round.", min=0, max=MOST["random_held_out"])
+    ] = 8,
     repeats: opt.Repeats = 12,
     warmup: opt.Warmup = 3,
     seed: opt.RunSeed = 0,

@@ -20,6 +20,7 @@ import typer
 import simsched as ss
 from simsched.base.errors import ClusterError, FileError, FormatError, GraphError, ScheduleError, SchedulerError
 from simsched.base.io import reading_once, require_writable
+from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import plain_value
 from simsched.cli.printing import File, progress, tell
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from simsched.model import costmodel
     from workloads.formats.kineto_issuing import TracedProgram
 
-MOST_SAMPLES, _MOST_REPEATS = 1_000_000, 100_000  # a slip of the finger is not simulated for days
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
 _written: list[str] = []  # what the running command was told to write
@@ -106,6 +106,10 @@ def _require_apart(values: Iterable[Any]) -> None:
 def argument(metavar: str, text: str) -> Any:
     """Return an argument with its help."""
     return typer.Argument(metavar=metavar, help=text)
+
+
+class IncompleteError(Exception):
+    """A command did all it was asked to, and some of it failed: rows of a study, or a check."""
 
 
 class BrokenSchedulerError(Exception):
@@ -220,7 +224,7 @@ def _value(text: str) -> Any:
 
 
 Gpu = Annotated[Text, option(f"Preset device; see `simsched list gpus`.  [default: {_USUAL_GPU}]")]
-Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=4096)]
+Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=MOST["gpus"])]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
 Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
 Dtype = Annotated[Text, option("Number format of the model: fp32, tf32, fp16 or bf16; by default its own, else fp32.",
@@ -232,12 +236,12 @@ Json = Annotated[bool, option("Print JSON.", "--json")]
 Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
 Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
-JITTER = option("Standard deviation of operator times over their mean.", min=0, max=1000)
+JITTER = option("Standard deviation of operator times over their mean.", min=0, max=LARGEST_VARIATION)
 Jitter = Annotated[float | None, JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
 RunSeed = Annotated[int, option("Seed of schedules drawn at random.", min=0)]
-Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=_MOST_REPEATS)]
-Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=_MOST_REPEATS)]
+Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=MOST["repeats"])]
+Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["warmup"])]
 
 
 @dataclass(frozen=True)
@@ -382,7 +386,7 @@ class Compare:
     seed: Seed = 0
     samples: Annotated[int | None, option(
         "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
-        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=MOST_SAMPLES)] = None  # fmt: skip
+        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=MOST["samples"])] = None  # fmt: skip
 
     def compare(self, source: Graph, cluster: "costmodel.Target", *, traced: bool = True) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
@@ -415,7 +419,8 @@ class Backend:
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
     backend_option: BackendOption = None
     virtual_devices: Annotated[int | None, option(
-        "Let one device stand for so many, to see whether it works.", min=1, max=64)] = None  # fmt: skip
+        "Let one device stand for so many, to see whether it works.",
+        min=1, max=MOST["virtual_devices"])] = None  # fmt: skip
 
     def make(self) -> "hwbackend.Backend":
         """Return the backend."""

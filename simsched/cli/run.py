@@ -1,7 +1,6 @@
 """The application: which commands there are, and how every failure becomes one line and an exit status.
 
-What is typed, or held by a file, in a way that cannot be ends with 2; what nobody thought of is a defect, and ends with
-70, the EX_SOFTWARE of Unix.
+`STATUSES` says which there are. 70 is the EX_SOFTWARE of Unix, 130 what shells make of Ctrl-C.
 """
 
 import logging
@@ -16,10 +15,12 @@ from typing import Annotated, Final
 import typer
 
 from simsched.base.errors import SimschedError
+from simsched.base.leaving import INTERRUPTED
+from simsched.base.signals import searches_stopped
 from simsched.base.streams import failure_of, give_up, write_to_stderr
 from simsched.base.system import lack
 from simsched.base.text import printable
-from simsched.cli.options import BrokenSchedulerError, described, expanded
+from simsched.cli.options import BrokenSchedulerError, IncompleteError, described, expanded
 
 # module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
 _HOME: Final = {
@@ -29,8 +30,15 @@ _HOME: Final = {
     "graph": ("show", "convert", "list"),
     "study": ("study",),
 }  # fmt: skip
-_FAILED, _DEFECT = 2, 70
-_INTERRUPTED = 130  # what some versions of typer make of Ctrl-C
+_DONE, _INCOMPLETE, _MISUSE, _DEFECT = 0, 1, 2, 70
+STATUSES: Final = {
+    _DONE: "done; schedulers that refuse a graph do not count",
+    _INCOMPLETE: "done, but rows of a study failed or timed out, or a check failed",
+    _MISUSE: "not done: wrong input, or a file, package or memory that is missing",
+    _DEFECT: "a defect of simsched (`error: unexpected ...`); please report it",
+    INTERRUPTED: "interrupted; files are whole, or not there",
+}
+"""Exit statuses, and what they say."""
 
 
 def application(command: str | None = None) -> typer.Typer:
@@ -85,21 +93,26 @@ def _run(arguments: list[str]) -> int:
     if "\0" in "".join(arguments):
         return _fail("an argument holds the character 0, which no name of a file can have")
     try:
-        status = application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False)
-        if status == _INTERRUPTED:
+        stopped = searches_stopped()
+        # Ctrl-C comes as this status
+        if application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False) == INTERRUPTED:
             return _interrupted()
         if sys.stdout is not None:
             sys.stdout.flush()
+        if searches_stopped() > stopped:
+            return _fail("interrupted; the result has the best that a search knew by then", INTERRUPTED)
+    except IncompleteError as error:
+        return _fail(str(error), _INCOMPLETE)
     except (SimschedError, BrokenSchedulerError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:  # the reader has gone, as with `| head`
         give_up(sys.stdout)
-        return 0
+        return _DONE
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # how rich takes it
-            return 0
+            return _DONE
         return _fail(f"a scheduler, or its module, ended the command with {error.code!r}")
     except Exception as error:
         # typer raises the usage errors of the parser it is built on, under a name that varies with its version
@@ -112,15 +125,15 @@ def _run(arguments: list[str]) -> int:
             return _fail(f"cannot write the output: {lost}")
         lacking = lack(error)
         return _fail(f"unexpected {described(error)}", _DEFECT) if lacking is None else _fail(lacking)
-    return status if isinstance(status, int) else 0
+    return _DONE
 
 
 def _interrupted() -> int:
     with suppress(ValueError):  # raised in threads
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the impatient press twice
-    return _fail("interrupted; no file was left half-written")
+    return _fail("interrupted; no file was left half-written", INTERRUPTED)
 
 
-def _fail(message: str, status: int = _FAILED) -> int:
+def _fail(message: str, status: int = _MISUSE) -> int:
     write_to_stderr("error: " + printable(" ".join(message.split())))
     return status

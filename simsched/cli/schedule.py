@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import simsched as ss
-from simsched.base.errors import FileError, FormatError, SimulationError, WhatIfError
+from simsched.base.errors import FileError, FormatError, SchedulerError, SimulationError, WhatIfError
 from simsched.base.io import naming, read_json
+from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, Texts, argument, drawn, option, read_name, written
@@ -102,7 +103,10 @@ def check(
     else:
         found = check_scheduler(read_name(name))
     out.tell(found.to_dict, [found.table], [], as_json=as_json)
-    found.require()
+    try:
+        found.require()
+    except SchedulerError as error:
+        raise opt.IncompleteError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -238,7 +242,7 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 
 def throughput(
     plan: opt.Plan, target: opt.Target, result: opt.Result,
-    in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=4096)] = 1,
+    in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=MOST["in_flight"])] = 1,
 ) -> None:  # fmt: skip
     """Say how many requests a schedule serves per second when one follows the other."""
     cluster = target.read()
@@ -248,7 +252,7 @@ def throughput(
 def robust(
     graph: opt.Graph, target: opt.Target, result: opt.Result, schedulers: opt.Schedulers = "fast",
     jitter: Annotated[float, opt.JITTER] = opt.USUAL_JITTER, seed: opt.Seed = 0,
-    samples: Annotated[int, option("Runs of each schedule.", min=1, max=opt.MOST_SAMPLES)] = 1000, box: opt.Box = None,
+    samples: Annotated[int, option("Runs of each schedule.", min=1, max=MOST["samples"])] = 1000, box: opt.Box = None,
 ) -> None:  # fmt: skip
     """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read()

@@ -1,6 +1,7 @@
 """Commands of `simsched study`: many graphs, clusters and schedulers, resumable."""
 
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,11 @@ import typer
 import simsched as ss
 from simsched.base.errors import FileError, StudyError
 from simsched.base.io import write_file
+from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, argument, option, read_name, written
+from simsched.cli.options import IncompleteError, Text, argument, option, read_name, written
+from simsched.experiments.study.evaluate import FAILED, TIMEOUT
 
 study = typer.Typer(name="study", help="Run many graphs, clusters and schedulers; resumable.", no_args_is_help=True)
 
@@ -24,7 +27,9 @@ Folder = Annotated[str, argument("FOLDER", "Folder of a study, as `simsched stud
 class Execution:
     """How the rows of a study are run."""
 
-    workers: Annotated[int | None, option("Processes at a time.  [default: one per core]", min=1, max=4096)] = None
+    workers: Annotated[
+        int | None, option("Processes at a time.  [default: one per core]", min=1, max=MOST["workers"])
+    ] = None
     serial: Annotated[bool, option("Row after row in this process.", "--serial")] = False
     dask: Annotated[Text, option(
         "Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")] = None  # fmt: skip
@@ -53,6 +58,19 @@ class Execution:
             )  # fmt: skip
         out.print_table(found.table())
         out.print_pairs([("rows", f"{len(found.rows)} of {len(found)}"), ("folder", folder)])
+        _require_all(found)
+
+
+def _require_all(found: "ss.Results") -> None:
+    """Tell how many rows failed or timed out, and why the first did; those of schedulers that refused do not count."""
+    counts = Counter(row["status"] for row in found.rows)
+    told = [
+        f"{counts[status]} {word}" for status, word in ((FAILED, "failed"), (TIMEOUT, "timed out")) if counts[status]
+    ]
+    if told:
+        first = next(row for row in found.rows if row["status"] in (FAILED, TIMEOUT))
+        where = f"row {first['index']} ({first['scheduler']})"
+        raise IncompleteError(f"of {len(found)} rows {' and '.join(told)}; the first is {where}: {first['reason']}")
 
 
 @study.command()
@@ -74,12 +92,14 @@ def resume(folder: Folder, how: Execution) -> None:
 
 
 @study.command()
+@opt.expanded
 def status(folder: Folder) -> None:
     """Say how many rows are done, missing, refused, failed or out of time."""
     out.print_table(ss.Results.open(folder).status())
 
 
 @study.command()
+@opt.expanded
 def table(
     folder: Folder,
     csv: Annotated[bool, option("All rows as CSV, deterministic columns only.", "--csv")] = False,
@@ -101,6 +121,7 @@ def table(
 
 
 @study.command()
+@opt.expanded
 def plot(
     folder: Folder,
     output: Annotated[Text, option("Where to.  [default: FOLDER/figures]", "--output", "-o", metavar="FOLDER")] = None,
@@ -112,6 +133,7 @@ def plot(
 
 
 @study.command()
+@opt.expanded
 def merge(
     folders: Annotated[list[str], argument("FOLDER...", "Folders of one study, or of its shards.")],
     output: Annotated[str, option("Where the rows of all go.", "--output", "-o", metavar="FOLDER")],

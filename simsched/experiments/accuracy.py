@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.base.codec import Amount, Checked, Count, Document, Filled, aside, brief, write
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
-from simsched.base.io import dump_json, file_errors
+from simsched.base.io import dump_json, file_errors, make_folder
 from simsched.base.text import joined
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
@@ -468,12 +468,7 @@ class _Measurements:
 
     def __init__(self, backend: Backend, folder: str | os.PathLike[str] | None, repeats: int, warmup: int) -> None:
         self.backend, self._counts = backend, (repeats, warmup)
-        self._folder = None if folder is None else Path(folder)
-        if self._folder is not None:
-            if not str(folder):
-                raise FileError("cannot keep measurements in a folder without a name")
-            with file_errors("make folder", folder):
-                self._folder.mkdir(exist_ok=True)
+        self._folder = None if folder is None else make_folder(folder, parents=False)
 
     def take(
         self, cls: type[Measured], kind: str, measure: Callable[[], Measured], *given: Any

@@ -5,14 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf, isclose
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, ClassVar, Final, cast
 
 import numpy as np
 
 from simsched.base.codec import Amount, Checked, Count, Document, Range, Seed, aside, write
 from simsched.base.errors import FormatError, ScheduleError, SimschedError, SimulationError
 from simsched.base.jit import running_time
-from simsched.base.units import TIE, format_bytes
+from simsched.base.units import TIE, format_bytes, format_gain
 from simsched.bounds import lower_bound
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Program, Schedule, Target, upon
@@ -304,7 +304,8 @@ class Comparison(Result, Document):
         What the ranges of the rows come from, and what they hang on; None if they were not found.
     """
 
-    FORMAT, INDENT, FILE, RETIRED = "simsched.comparison", None, _File, ("draws",)
+    FORMAT, INDENT, FILE = "simsched.comparison", None, _File
+    RETIRED: ClassVar = {"draws": "leave it out; `samples` has the makespans"}
     graph: OpGraph
     cluster: Cluster
     rows: tuple[Row, ...]
@@ -394,9 +395,7 @@ class Comparison(Result, Document):
     def _cells(self, row: Row, unit: float) -> Sequence[str]:
         if row.reason is not None:
             return (row.scheduler,)
-        sure = row.speedup_low is None or row.speedup_low == row.speedup_high
-        between = "" if sure else f" ({row.speedup_low:.1f}-{row.speedup_high:.1f})"
-        speedup = "-" if row.speedup is None else f"{row.speedup:.2f}x{between}"
+        speedup = "-" if row.speedup is None else format_gain(row.speedup, row.speedup_low, row.speedup_high)
         times = (row.makespan_us, *(() if self.sampling is None else (row.p50_us, row.p99_us)), row.estimate_us)
         place = () if self.doubt is None else (str(row.place or "-"),)
         return (

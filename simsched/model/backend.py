@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from simsched.base.errors import BackendError
-from simsched.base.numeric import is_count
+from simsched.base.limits import require_count
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.profile import Profile, Replay
@@ -82,10 +82,8 @@ class Backend(Protocol):
 
 
 def require_counts(least: int, **values: object) -> None:
-    """Raise `BackendError` if a value, given by its name, is no whole number of at least so much."""
-    for name, value in values.items():
-        if not is_count(value, least):
-            raise BackendError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    """Raise `BackendError` if a value, given by its name, is no such number; see `require_count`."""
+    require_count(BackendError, least, **values)
 
 
 def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:

@@ -3,11 +3,11 @@
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import WRAPPER_ASSIGNMENTS, WRAPPER_UPDATES, wraps
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
+from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, shown
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
 from simsched.rewriting.accounting import accounted, unchanged
@@ -60,7 +60,8 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
     UnknownNameError
         If the name is not in `SCHEDULERS`; the message lists those that are, or the closest.
     SchedulerError
-        If ``package.module:function`` cannot be imported, or takes no graph, cluster and cost model.
+        If ``package.module:function`` cannot be imported, takes no graph, cluster and cost model, or is an object whose
+        attributes raise something else than AttributeError.
     """
     if isinstance(scheduler, str) and ":" not in scheduler:
         if scheduler not in SCHEDULERS:
@@ -75,8 +76,16 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
             raise SchedulerError(f"cannot import scheduler {scheduler!r}: {error}") from error
     try:
         inspect.signature(found).bind_partial(None, None, None)
+        for attribute in (*WRAPPER_ASSIGNMENTS, *WRAPPER_UPDATES):  # that are asked for later on
+            getattr(found, attribute, None)
+        name = getattr(found, "__name__", "")
     except (TypeError, ValueError) as error:
-        raise SchedulerError(f"{scheduler!r} is no function of (graph, cluster, cost): {error}") from None
+        raise SchedulerError(f"{shown(scheduler)} is no function of (graph, cluster, cost): {error}") from None
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise SchedulerError(f"{shown(scheduler)} cannot be asked what it is ({why}); give a function") from None
+    if not isinstance(name, str):
+        raise SchedulerError(f"{shown(scheduler)} has no text for a __name__; give a function")
     return cast("Scheduler", found)
 
 
@@ -84,7 +93,7 @@ def scheduler_name(scheduler: str | Scheduler) -> str:
     """Return how tables call a scheduler."""
     if isinstance(scheduler, str):
         return scheduler
-    return SCHEDULERS.name_of(scheduler) or str(getattr(scheduler, "__name__", type(scheduler).__name__))
+    return SCHEDULERS.name_of(resolve(scheduler)) or str(getattr(scheduler, "__name__", type(scheduler).__name__))
 
 
 def takes(scheduler: str | Scheduler, option: str) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from simsched.base.codec import Among, Range, Refused, Seed, kind_of
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
+from simsched.base.signals import note_stopped
 from simsched.model import Cluster, CostModel, OpGraph, Schedule
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class Deadline:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupted, usual = True, self._usual
+        note_stopped(self._scheduler)
         self.__exit__()  # a second Ctrl-C is not asked
         if isinstance(getattr(usual, "__self__", None), Deadline):
             usual(number, frame)  # that of the search which this one is a part of

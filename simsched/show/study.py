@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from simsched.base.codec import Among, Checked, Filled, Name, Range, Rate, read
 from simsched.base.errors import FormatError, StudyError, UnknownNameError
-from simsched.base.io import file_errors
+from simsched.base.io import make_folder
 from simsched.base.numeric import grouped, is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.show.chart import Axis, Chart
@@ -131,9 +131,7 @@ def draw_study(
     charts = charts_of(rows, figures, swept)
     if not charts:
         raise StudyError(f"there is nothing to draw: none of {len(rows)} rows has a result")
-    into = Path(folder)
-    with file_errors("make folder", into):
-        into.mkdir(parents=True, exist_ok=True)
+    into = make_folder(folder)
     paths: list[Path] = []
     for name, chart in charts:
         path = into / f"{name}.{format}"

@@ -23,7 +23,7 @@ from simsched.simulator.contention import (
     skip_waves,
     undo_skip,
 )  # fmt: skip
-from simsched.simulator.state import COHORTS, Launch, State
+from simsched.simulator.state import COHORTS, Launch, Room, State
 
 LEAST_UNIT: Final = float_info.min
 """Us below which blocks take no time, or so little that their rate overflows."""
@@ -185,14 +185,19 @@ def _taken_sms(s: State, d: int, lane: int) -> int:
     for i in range(device.n_running):
         other = s.work[running[i]]
         beside = s.launches[other.row]
-        if running[i] != lane and beside.blocks and other.resident:
-            if (
-                (launch.warps + beside.warps) * device.sms > room.warps
-                or (launch.registers + beside.registers) * device.sms > room.registers
-                or (launch.shared_memory + beside.shared_memory) * device.sms > room.shared_memory
-            ):
-                taken += min(device.sms, other.resident)
+        is_beside = running[i] != lane and beside.blocks > 0 and other.resident > 0
+        if is_beside and not _share_an_sm(launch, beside, room, device.sms):
+            taken += min(device.sms, other.resident)
     return taken
+
+
+def _share_an_sm(launch: Launch, other: Launch, room: Room, sms: int) -> bool:
+    """Return whether an SM has room for a block of each of two launches."""
+    return (
+        (launch.warps + other.warps) * sms <= room.warps
+        and (launch.registers + other.registers) * sms <= room.registers
+        and (launch.shared_memory + other.shared_memory) * sms <= room.shared_memory
+    )
 
 
 def take(s: State, d: int, launch: Launch, count: int) -> None:
@@ -281,7 +286,9 @@ def _share(s: State, d: int) -> float:
         work.slowed = max(1.0, launch.alpha * (load * pressed))
         work.starved = 1.0
         if launch.kind == 1 and launch.blocks and work.resident:
-            work.starved = 1.0 + max(0.0, load - launch.sm_share * fullest(work, device.sms))
+            own = launch.sm_share * fullest(work, device.sms)
+            if load - own >= 1.0:  # they issue at every cycle
+                work.starved = 1.0 + load - own
         issued += s.shares[i].load / work.slowed
     excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
     dram_load = device.copy_load

@@ -22,7 +22,8 @@ def _flow_rates(s: State) -> None:
     -----
     Progressive filling: the channel with the least capacity per flow fixes the rate of its flows (of equal ones the
     channel that was first used), then the rest is shared anew. A copy has one engine: a channel of its own bounds it by
-    that engine's rate. Of the copies of a device as many move as it has engines, those that began first. Time is O(channels in use x crossings), whatever else there is.
+    that engine's rate. Of the copies of a device as many move as it has engines, those that began first. Time is
+    O(channels in use x crossings), whatever else there is.
     """
     at = n_live = 0
     for d in range(s.n_devices):

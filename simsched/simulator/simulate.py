@@ -13,7 +13,7 @@ import numpy as np
 
 from simsched.base.codec import Checked
 from simsched.base.errors import MissingDependencyError, SimschedError, SimulationError, UnknownNameError
-from simsched.base.numeric import is_count
+from simsched.base.limits import require_count
 from simsched.base.shown import as_html
 from simsched.model import Cluster, CostModel, Floats, Program, Schedule, Target, upon
 from simsched.model.trace import Trace
@@ -266,7 +266,7 @@ def simulate_batch(
     >>> ss.simulate_batch(plans, cluster).tolist()
     [8.0, 5.0]
     """
-    _require_count("workers", workers)
+    require_count(SimulationError, workers=workers)
 
     def run(place: int) -> float:
         try:
@@ -282,18 +282,12 @@ def simulate_batch(
 
 def require_samples(name: str, n: Any, workers: Any, jitter: Jitter | None, rng: Any) -> Jitter:
     """Refuse what no samples can be drawn with, their number by its name; return the jitter."""
-    _require_count(name, n)
-    _require_count("workers", workers)
+    require_count(SimulationError, **{name: n}, workers=workers)
     if jitter is None:
         raise SimulationError("samples without jitter would all be alike: pass `jitter`, such as 0.02")
     if rng is None:
         raise SimulationError("samples are random: pass `rng`, a numpy Generator or a seed")
     return jitter
-
-
-def _require_count(name: str, value: Any) -> None:
-    if not is_count(value, 1):
-        raise SimulationError(f"{name} must be a whole number of at least 1, not {value!r}")
 
 
 def _in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:

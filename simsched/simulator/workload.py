@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, SimulationError
+from simsched.base.limits import LARGEST_VARIATION
 from simsched.base.units import TIE
 from simsched.model import LAUNCH, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Program, Schedule
 from simsched.model.cluster import footprint, occupancy
@@ -21,7 +22,6 @@ from simsched.simulator.state import Launch
 Column = npt.NDArray[Any]
 Jitter = float | Mapping[str, float]
 _TURNS: Final = 8
-LARGEST_VARIATION: Final = 1e3
 """Most that the standard deviation of an operator's time may be, over its mean."""
 
 

@@ -3,7 +3,8 @@
 import json
 import pickle
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Annotated, Any
+from types import GenericAlias
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,12 @@ from simsched.base.codec import (
     read,
     schema_of,
 )
-from simsched.base.errors import FormatError, GraphError
+from simsched.base.errors import ClusterError, FormatError, GraphError, SimschedError
 from simsched.base.numeric import LARGEST_COUNT
+from simsched.experiments.comparison import Comparison
+from simsched.experiments.whatif.question import Answer
+from simsched.experiments.whatif.throughput import Throughput
+from simsched.model.cluster import Cluster, Device
 
 NAN, INF = float("nan"), float("inf")
 
@@ -62,7 +67,7 @@ class Leaf(Checked):
 class Tree(Checked, Document):
     """A whole."""
 
-    SUBJECT, ERROR, FORMAT, RETIRED = "tree", GraphError, "test.tree", ("height",)
+    SUBJECT, ERROR, FORMAT, RETIRED = "tree", GraphError, "test.tree", {"height": "measure it"}
     leaves: tuple[Leaf, ...]
     kind: Annotated[str, Among(("oak", "elm"))] = "oak"
     times: Annotated[npt.NDArray[np.float64], Gaps()] = field(default_factory=lambda: np.zeros(0))
@@ -91,6 +96,20 @@ def test_what_comes_in_another_form_is_kept_as_the_hint_says():
     assert again.to_dict() == found.to_dict()
     with pytest.raises(ValueError, match="read-only"):
         again.times[0] = 2.0
+
+
+def test_an_alias_with_parameters_is_what_it_stands_for():
+    """From numpy 2.5 on ``NDArray[float]`` is an alias subscripted, whose ``__value__`` is an array of a `TypeVar`."""
+    kept = TypeVar("kept", bound=np.generic)
+
+    class Alias:  # what ``type Alias[kept] = ...`` makes from Python 3.12 on
+        __value__ = np.ndarray[Any, np.dtype[kept]]
+
+    hint = GenericAlias(Alias, (np.float64,))
+    assert np.isnan(kind_of(Annotated[hint, Gaps()]).take([1.0, NAN])).tolist() == [False, True]
+    with pytest.raises(Refused, match="NaN"):
+        kind_of(hint).take([NAN])
+    assert kind_of(GenericAlias(Alias, (np.int64,))).take([1, 2]).dtype == np.int64
 
 
 def test_a_document_and_back():
@@ -201,3 +220,24 @@ def test_every_field_has_a_hint_that_is_known(cls):
     names = [each.name for each in fields_of(cls)]
     assert names == [each.name for each in fields(cls) if each.init and "aside" not in each.metadata]
     Draft202012Validator.check_schema(schema_of(cls))
+
+
+def test_a_parameter_that_left_says_so():
+    """In Python, by the class's own error; in files it is passed over."""
+    with pytest.raises(GraphError, match="Tree has no 'height' any more: measure it"):
+        Tree((), height=3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'heigth'"):
+        Tree((), heigth=3)
+
+
+@pytest.mark.parametrize("cls", [Device, Comparison, Throughput, Answer])
+def test_every_parameter_that_left_says_what_to_do(cls):
+    for name, remedy in cls.RETIRED.items():
+        assert name not in {each.name for each in fields(cls)}
+        with pytest.raises(SimschedError, match=f"{cls.__name__} has no '{name}' any more: {remedy}"):
+            cls(**{name: 1.0})
+
+
+def test_nor_do_devices_of_clusters_take_it():
+    with pytest.raises(ClusterError, match="Device has no 'dram_sensitivity' any more: leave it out"):
+        Cluster.preset("a100").replace_devices(dram_sensitivity=0.5)

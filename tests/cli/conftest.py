@@ -42,16 +42,16 @@ def said(capsys):
 
 @pytest.fixture
 def refused(tmp_path, capsys):
-    """Run a command that must fail and change no file; return its only line without ``error: ``."""
+    """Run a command that must fail, by default with 2, and change no file; return its line without ``error: ``."""
 
     def contents():
         return {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
 
-    def refuse(*parts):
+    def refuse(*parts, ends=2):
         before = contents()
         status = run(parts[0].split() if len(parts) == 1 else list(map(str, parts)))
         out, err = capsys.readouterr()
-        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert (status, out, err.count("\n")) == (ends, "", 1), err
         assert err.startswith("error: ")
         assert not err.startswith("error: unexpected "), err  # what nobody thought of
         assert contents() == before

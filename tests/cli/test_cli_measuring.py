@@ -127,5 +127,5 @@ def test_the_interrupted_leave_nothing_half_written(refused, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hwbackend.synthetic_backend.SyntheticBackend.profile", interrupted)
-    said = refused(f"profile {SMALL} --backend synthetic -o q.json")
+    said = refused(f"profile {SMALL} --backend synthetic -o q.json", ends=130)
     assert said == "interrupted; no file was left half-written"

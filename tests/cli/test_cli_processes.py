@@ -213,7 +213,7 @@ def test_an_interrupt(seconds):
     if "t.png" in left:  # it was as good as done
         assert Path("t.png").read_bytes().endswith(b"IEND\xaeB`\x82")
     else:
-        assert (process.returncode, err[:18], err.count("\n")) == (2, "error: interrupted", 1)
+        assert (process.returncode, err[:18], err.count("\n")) == (130, "error: interrupted", 1)
 
 
 pty = pytest.importorskip("pty")

@@ -370,7 +370,7 @@ def test_noise_drift_and_outliers_are_what_was_asked_for():
         ({"noise": 2.0}, BackendError, "noise must be from 0 to 0.5, not 2.0"),
         ({"drift": "much"}, BackendError, "drift must be from 0 to 0.5, not 'much'"),
         ({"outliers": float("nan")}, BackendError, "outliers must be from 0 to 1, not nan"),
-        ({"gpus": 0}, ValueError, "n_gpus must be at least 1 and whole, not 0"),
+        ({"gpus": 0}, ValueError, "n_gpus must be a whole number of at least 1, not 0"),
         ({"gpu": "z80"}, UnknownNameError, "unknown gpu 'z80'"),
         ({"copy_engines": 1.5}, BackendError, "copy_engines must be a whole number of at least 1"),
     ],

@@ -72,7 +72,7 @@ def test_pools_that_cannot_be_made(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     for given, error, text in [
         (("threads",), StudyError, "'threads' is not known: \"serial\""),
-        (("processes", 0), StudyError, "workers: 0 is no whole number"),
+        (("processes", 0), StudyError, "workers must be a whole number of at least 1, not 0"),
         (("dask",), MissingDependencyError, r"pip install 'simsched\[cluster\]'"),
     ]:
         with pytest.raises(error, match=text), pool_of(*given):
@@ -91,9 +91,28 @@ def test_why_no_process_can_be_started_is_told(monkeypatch):
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(pools, "_Worker", no_room)
-    monkeypatch.setattr(pools, "_SHORT", 0.0)
-    with pool_of("processes", 1) as pool, pytest.raises(StudyError, match="Too many open files"):
+    with pool_of("processes", 1) as pool, pytest.raises(StudyError, match=r"Too many open files; raise the limit"):
         run(range(3), where, pool)
+
+
+@pytest.mark.parametrize("files", [9, 11, 12, 13, 14])
+def test_few_open_files_are_told_on_one_line(tmp_path, files):
+    """Neither a process that starts nor the one that is copied adds a traceback."""
+    script = tmp_path / "few.py"
+    script.write_text(
+        "import resource, sys\n"
+        "from simsched.experiments.study.execution import Batches, pool_of\n"
+        "if __name__ == '__main__':\n"
+        f"    resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
+        "    try:\n"
+        "        with pool_of('processes', 1) as pool:\n"
+        "            Batches([1], print, pool, print, print).run()\n"
+        "    except Exception as error:\n"
+        "        sys.exit(str(error))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("no worker process can be started: Too many open files; ")
 
 
 def test_a_script_without_a_guard_is_told_so(tmp_path):

@@ -114,7 +114,7 @@ def test_what_rows_depend_on():
         ('gpu = "a40"', 'gpu = "a40"\nlink = "rope"', "'link' of \\[cluster\\] must be one of .*, not 'rope'"),
         ('gpu = "a40"', 'gpu = "a40"\nfile = "c.json"', "\\[cluster\\] needs either 'gpu', a preset, or 'file'"),
         ('gpu = "a40"', 'file = "c.json"', "'gpus' of \\[cluster\\] is part of a preset, but 'file' is given"),
-        ("gpus = [2, 4]", "gpus = [2, 0]", "'gpus' of \\[cluster\\] must be a whole number of at least 1, not 0"),
+        ("gpus = [2, 4]", "gpus = [2, 0]", "'gpus' of \\[cluster\\] must be a whole number from 1 to 4,096, not 0"),
         ("gpus = [2, 4]", "gpu_s = 2", "unknown field 'gpu_s' of \\[cluster\\]; known are: gpu, gpus, "),
         ("gpus = [2, 4]", "device = 3", "'device' of \\[cluster\\] must be a table such as {launch = 0.0}, not 3"),
         ("gpus = [2, 4]", "overheads = 0", "'overheads' of \\[cluster\\] must be true or false, not 0"),

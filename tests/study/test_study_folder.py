@@ -15,7 +15,7 @@ import simsched as ss
 import workloads
 from simsched.base.errors import FileError, FormatError, GraphError, StudyError, UnknownNameError
 from simsched.experiments.study import Results, merge, run_study
-from simsched.experiments.study.store import appending, read_rows, read_study
+from simsched.experiments.study.store import appending, prepare, read_rows, read_study
 
 STUDY = study("sequential", "lios", {"scheduler": "hios-lp", "w": [2, 3]}, seeds=3)
 
@@ -121,7 +121,7 @@ def test_folders_that_are_none(tmp_path):
     with pytest.raises(StudyError, match=r"there are rows but no study\.json"):
         ran(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="cannot make the folder"):
+    with pytest.raises(FileError, match="cannot make folder"):
         ran(tmp_path / "file" / "inside")
 
 
@@ -288,3 +288,14 @@ def test_kinds(tmp_path):
             with pytest.raises((GraphError, UnknownNameError), match=message):
                 check(kind, **{parameter: 2})
     workloads.check_kind("layered", n_ops=-1)  # only names and texts are looked at
+
+
+def test_what_a_killed_run_left_is_cleared_by_the_next(tmp_path):
+    """Also where the run has nothing to write."""
+    for name in ("study.json", "rows.csv", "rows.parquet"):
+        (tmp_path / f".{name}.0123abcd").write_text("half")
+    prepare(STUDY, tmp_path, "1")
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+    (tmp_path / ".study.json.0123abcd").write_text("half")
+    prepare(STUDY, tmp_path, "1")
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]

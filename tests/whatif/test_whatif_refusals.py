@@ -115,7 +115,8 @@ REFUSED = {
         (lambda: ss.breakeven("gpus", PLAN, SPLIT, PAIR), "takes no factors"),
         (lambda: ss.breakeven("overhead.launch", PLAN, SPLIT, PAIR), "is 0 and stays so"),
         (lambda: ss.throughput(one_stream(chain(1.0)), FREE, 0), "in_flight must be a whole number"),
-        (lambda: ss.throughput(one_stream(chain(1.0)), FREE, 10**8), "too many: 3355443 would do"),
+        (lambda: ss.throughput(one_stream(chain(*[1.0] * 1000)), FREE, 4096), "too many: 3355 would do"),
+        (lambda: ss.throughput(one_stream(chain(1.0)), FREE, 10**8), "in_flight must be at most 4,096"),
     ],
 }  # fmt: skip
 

@@ -144,3 +144,20 @@ def test_without_a_package_what_to_install_is_said(read, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingDependencyError, match=rf"pip install 'simsched\[{package}\]'"):
         read()
+
+
+LEFT = {
+    "WfCommons": {"name": "w", "schemaVersion": "1.4", "workflow": {"tasks": [{"name": "a", "runtimeInSeconds": 1.0}]}},
+    "Chakra": {"schema": "1.0.2-chakra.0.0.4", "nodes": [{"id": 1, "name": "a", "ctrl_deps": [], "data_deps": []}]},
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_formats_that_left_are_named(name, tmp_path):
+    """By what a file holds, and by name, with what to do instead."""
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(LEFT[name]))
+    for call in (lambda: read(path), lambda: read_graph(path), lambda: from_spec(str(path)),
+                 lambda: read(path, name.lower())):  # fmt: skip
+        with pytest.raises(FormatError, match=f"{name} is not read any more: .*make an OpGraph"):
+            call()

@@ -127,9 +127,8 @@ def test_attention_in_one_operator():
 
 def test_a_clip_from_0_to_6_is_an_activation():
     text = "(float[1, 1, 2, 2] x) => (y) { conv = Conv (x, w)  y = Clip (conv, low, high) }"
-    (unit,) = from_onnx(
-        model(text, w=(1, 1, 1, 1), low=np.float32(0), high=np.float32(6)), granularity="unit"
-    ).operators
+    clipped = model(text, w=(1, 1, 1, 1), low=np.float32(0), high=np.float32(6))
+    (unit,) = from_onnx(clipped, granularity="unit").operators
     assert (unit.kind, unit.attributes["activation"]) == ("conv", "relu6")
     assert one("Clip", [4], opset=10, min=0.0, max=6.0).kind == "relu6"
     assert one("Clip", [4], opset=10, min=-1.0, max=6.0).kind == "clip"

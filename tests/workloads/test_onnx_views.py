@@ -43,6 +43,14 @@ def test_a_new_shape_of_what_lies_apart_is_a_copy():
     assert (ops["flat"].kind, ops["back"].kind, ops["back"].works) == ("copy", "view", ())
 
 
+def test_rows_that_stay_together_are_copied_as_rows():
+    """Heads of 4 joined to rows: of 2 x 3 heads those of one token do not lie behind each other."""
+    ops = single(
+        "(float[2, 3, 4] x) => (y) { t = Transpose <perm = [1, 0, 2]> (x)  y = Reshape (t, size) }", size=[3, 8]
+    )
+    assert [work.rule for work in ops["y"].works] == ["channels"]
+
+
 def test_an_expanded_tensor_is_as_large_as_in_memory():
     """A row of 5 numbers, added to 4 x 5: 20 + 80 bytes read, 80 written, and each element has to be found."""
     ops = single("(float[1, 5] x, float[4, 5] y) => (z) { wide = Expand (x, size)  z = Add (wide, y) }", size=[4, 5])

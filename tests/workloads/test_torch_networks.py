@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-from torch_modules import torchvision_models  # noqa: E402 - the rest is for those who have PyTorch
+from small import works  # noqa: E402 - the rest is for those who have PyTorch
+from torch_modules import torchvision_models  # noqa: E402
 
 import simsched as ss  # noqa: E402
 import workloads  # noqa: E402
@@ -101,8 +102,8 @@ def test_any_stack_of_layers(names):
 
 
 def rows(graph):
-    fields = ("kind", "flops", "nbytes", "weight_nbytes", "works", "input_shapes", "output_shape", "intensity")
-    return Counter(tuple(getattr(op, field) for field in fields) for op in graph.operators)
+    fields = ("kind", "flops", "nbytes", "weight_nbytes", "input_shapes", "output_shape", "intensity")
+    return Counter((*(getattr(op, field) for field in fields), works(op)) for op in graph.operators)
 
 
 def test_inception_v3_is_ours():

@@ -172,6 +172,7 @@ def test_convolutions_in_channels_last():
     (lambda m, x: torch.where(x > 0, x, x), "elementwise", "map"),
     (lambda m, x: x.permute(0, 2, 3, 1).contiguous(), "elementwise", "permute"),
     (lambda m, x: x.contiguous(memory_format=torch.channels_last), "elementwise", "permute"),
+    (lambda m, x: x.transpose(1, 2).contiguous(), "elementwise", "channels"),  # rows of 6 stay together
     (lambda m, x: F.interpolate(x, scale_factor=2.0), "elementwise", "upsample"),
     (lambda m, x: torch.cat([x, x], 1), "elementwise", "copy"),
     (lambda m, x: x.clone(), "elementwise", "copy"),

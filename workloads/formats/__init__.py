@@ -48,6 +48,18 @@ class Format(NamedTuple):
     """Reads the graph alone, where `read` gives a schedule or profile."""
 
 
+class Left(NamedTuple):
+    """A format that is not read any more: its name, what to do instead, and how it is known."""
+
+    name: str
+    instead: str
+    keys: tuple[str, ...]
+
+    def refusal(self, source: str) -> FormatError:
+        """Return the error that a source is of it."""
+        return FormatError(f"{source}: {self.name} is not read any more: {self.instead}")
+
+
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {
         "simsched": Format(
@@ -71,6 +83,20 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
 )  # fmt: skip
 """Those of JSON are told apart by the keys that stand near their beginning, in this order."""
 
+LEFT: Final[Mapping[str, Left]] = MappingProxyType(
+    {
+        "wfcommons": Left(
+            "WfCommons", "make an OpGraph of its tasks (runtimeInSeconds is time, in us), or use OpGraph.from_networkx",
+            ("workflow",),
+        ),
+        "chakra": Left(
+            "Chakra", "read a trace of torch.profiler, or make an OpGraph of its nodes (duration_micros is time)",
+            ("ctrl_deps", "ctrlDeps", "data_deps", "dataDeps", "duration_micros", "durationMicros"),
+        ),
+    }
+)  # fmt: skip
+"""Those of JSON that development versions read."""
+
 SUFFIXES: Final = tuple(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
 
 
@@ -84,7 +110,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     FileError
         If the file has to be looked into and cannot be read.
     FormatError
-        If neither the suffix nor the first bytes are those of a format.
+        If neither the suffix nor the first bytes are those of a format, or they are those of one in `LEFT`.
     """
     unnamed = is_stream(path) and not os.fspath(path).lower().endswith(SUFFIXES)
     name = "simsched" if unnamed else _by_suffix(path)
@@ -101,7 +127,13 @@ def format_of(path: str | os.PathLike[str]) -> str:
     if re.search(rb'"format"\s*:\s*"simsched\.', head):
         return "simsched"
     keys = set(re.findall(rb'"([A-Za-z_]+)"\s*:', head))
-    return next((key for key, entry in FORMATS.items() if any(k.encode() in keys for k in entry.keys)), "simsched")
+    for name, entry in FORMATS.items():
+        if any(key.encode() in keys for key in entry.keys):
+            return name
+    for left in LEFT.values():
+        if any(key.encode() in keys for key in left.keys):
+            raise left.refusal(os.fspath(path))
+    return "simsched"
 
 
 @reading_once()
@@ -231,6 +263,8 @@ def _by_suffix(path: str | os.PathLike[str]) -> str:
 
 
 def _checked(name: str) -> str:
+    if name in LEFT:
+        raise LEFT[name].refusal(f"format {name}")
     if name not in FORMATS:
         raise UnknownNameError("format", name, list(FORMATS))
     return name

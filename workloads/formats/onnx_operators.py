@@ -302,7 +302,7 @@ def _view(step: Step, costs: Costs) -> Cost:
         strides = reshaped(source.shape, source.strides, out.shape)
         if strides is None:
             written = step.nbytes(out)
-            work = costs.elementwise(out.shape, rule="permute")
+            work = costs.regrouped(out.shape, in_rows=source.strides[-1:] == (1,))
             return _moving(step, work, min(written, step.nbytes(source)), written, "copy")
         lay(out, strides)
     return _seen(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")

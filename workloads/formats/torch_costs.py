@@ -26,7 +26,8 @@ from workloads.formats.torch_calls import (
 
 _KINDS: Final = {kind.replace("_", ""): kind for kind in ACTIVATION_FLOPS}
 _CASTS: Final = ("to", "type", "typeas", "float", "half", "bfloat16", "double")
-_PERMUTING: Final = (*COPIED_IF_SCATTERED, "pixelshuffle", "pixelunshuffle", "channelshuffle", "im2col", "unfold")
+_SHUFFLING: Final = ("pixelshuffle", "pixelunshuffle", "channelshuffle", "im2col", "unfold")
+_PERMUTING: Final = (*COPIED_IF_SCATTERED, *_SHUFFLING)
 _SCANS: Final = ("cumsum", "cumprod", "normalize")
 
 
@@ -59,12 +60,14 @@ def _move(call: Call, costs: Costs) -> Cost:
     if call.key in _CASTS and (read.dtype, read.strides) == (out.dtype, out.strides):
         return Cost("view")
     indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None and x is not read)
-    rule = "permute" if call.key in _PERMUTING or (read.n == out.n and read.strides != out.strides) else "copy"
-    if call.key.startswith("upsample") or call.key == "interpolate":
-        rule = "upsample"
+    if call.key in _PERMUTING or (read.n == out.n and read.strides != out.strides):
+        in_rows = call.key not in _SHUFFLING and read.strides[-1:] == out.strides[-1:] == (1,)
+        work = costs.regrouped(out.shape, in_rows=in_rows)
+    else:
+        resizes = call.key.startswith("upsample") or call.key == "interpolate"
+        work = costs.elementwise(out.shape, rule="upsample" if resizes else "copy")
     work = replace(
-        costs.elementwise(out.shape, rule=rule),
-        reads=float(min(out.n, read.n_stored) * read.width) + indices, writes=out.nbytes,
+        work, reads=float(min(out.n, read.n_stored) * read.width) + indices, writes=out.nbytes,
     )  # fmt: skip
     kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key
     return Cost(kind, (work,), is_counted=True)

@@ -162,12 +162,12 @@ class Results(Result):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``rows.csv``, and ``rows.parquet`` where pyarrow is installed, whole or not at all."""
-        write_file(Path(folder, "rows.csv"), self.to_csv(deterministic=False))
+        write_file(Path(folder, store.ROWS_CSV), self.to_csv(deterministic=False))
         try:
             content = self.to_parquet()
         except MissingDependencyError:
             return
-        write_file(Path(folder, "rows.parquet"), content)
+        write_file(Path(folder, store.ROWS_PARQUET), content)
 
 
 def _place(name: str) -> int:
@@ -353,11 +353,11 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     """
     if not folders:
         raise StudyError("there are no folders to merge; give at least one")
-    paths, target = [Path(folder) for folder in folders], Path(out)
+    paths = [Path(folder) for folder in folders]
     study, version = store.read_study(paths[0])
     for path in paths[1:]:
         store.require_same(path, study, version)
-    store.prepare(study, target, version)
+    target = store.prepare(study, out, version)
     path = target / store.rows_file()
     with store.appending(path) as append:
         there = {row["index"]: row for row in store.read_rows(path)}

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from simsched.base.codec import Checked, Document
 from simsched.base.errors import FileError, FormatError, StudyError
-from simsched.base.io import file_errors, read_bytes
+from simsched.base.io import clear_unfinished, file_errors, make_folder, read_bytes
 from simsched.base.numeric import is_count, is_number
 from simsched.experiments.study.study import Study
 
 STUDY: Final = "study.json"
+ROWS_CSV, ROWS_PARQUET = "rows.csv", "rows.parquet"
 _DIGEST: Final = "digest"
 WALL: Final = "wall."
 """What names of columns that are no results begin with: wall times."""
@@ -65,9 +66,9 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
     FileError
         If it cannot be made or written to.
     """
-    path = Path(folder)
-    with file_errors("make the folder", path):
-        path.mkdir(parents=True, exist_ok=True)
+    path = make_folder(folder)
+    for name in (STUDY, ROWS_CSV, ROWS_PARQUET):  # a run that was killed may have left some
+        clear_unfinished(path / name)
     new = StudyFile(simsched=version, folder=os.path.realpath(study.folder), study=study.to_dict())
     rows = rows_paths(path)  # looked for first: another shard may be beginning, too
     if (path / STUDY).exists():
@@ -82,6 +83,8 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
 
 def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
     """Return the study of a folder, and the version of the library that its rows are of."""
+    if not os.fspath(folder):
+        raise StudyError("a folder without a name is that of no study; give . for the current one")
     path = Path(folder, STUDY)
     try:
         found = StudyFile.load(path)

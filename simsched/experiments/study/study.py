@@ -16,9 +16,10 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
-from simsched.base.codec import Among, Amount, Count, Filled, Kind, Name, Range, Refused, Seed, Size, kind_of
+from simsched.base.codec import Among, Count, Filled, Kind, Name, Range, Refused, Seed, Size, kind_of
 from simsched.base.errors import SimschedError, StudyError, UnknownNameError
 from simsched.base.io import read_text
+from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import twice
 from simsched.base.shown import VIEWS
 from simsched.model.cluster import DEVICES, LINKS
@@ -48,14 +49,15 @@ _LARGEST: Final = 2.0**128  # Python may refuse to print much longer ones
 _Scalar = str | Annotated[float, Range(-_LARGEST, _LARGEST)] | bool
 _ANY: Final = kind_of(_Scalar | Sequence[_Scalar])
 _NAME: Final = kind_of(Name)
-_SIZE: Final = kind_of(Size)
+_GPUS: Final = kind_of(Annotated[int, Range(1, MOST["gpus"])])
 _NESTED: Final = ("device", "links")  # tables inside
 _CLUSTER: Final[Mapping[str, Kind]] = {
-    "gpu": Among(DEVICES), "gpus": _SIZE, "link": Among(LINKS), "gpus_per_node": _SIZE, "file": _NAME,
+    "gpu": Among(DEVICES), "gpus": _GPUS, "link": Among(LINKS), "gpus_per_node": _GPUS, "file": _NAME,
     "overheads": kind_of(bool), **dict.fromkeys(_NESTED, _ANY),
 }  # fmt: skip
 _SIMULATION: Final[Mapping[str, Kind]] = {
-    "engine": Among(("compiled", "reference")), "jitter": kind_of(Amount), "samples": _SIZE,
+    "engine": Among(("compiled", "reference")), "jitter": kind_of(Annotated[float, Range(0, LARGEST_VARIATION)]),
+    "samples": kind_of(Annotated[int, Range(1, MOST["samples"])]),
     **{option: Among(known) for option, known in OPTIONS.items()}, "bound": kind_of(bool),
 }  # fmt: skip
 _LIMITS: Final = {"time_limit": kind_of(Annotated[float, Range(0, 1e7, above=True)]), "memory_limit": kind_of(Size)}

@@ -8,6 +8,7 @@ from typing import Any, Final, get_type_hints
 
 from simsched.base.codec import Kind, Many, Number, Range, Refused, Text, Truth
 from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.base.limits import MOST
 from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link
@@ -18,7 +19,7 @@ REBUILD: Final = "rebuild."
 _EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
-    "gpus": Number(True, Range(1, 4096)), "contention": Truth(),
+    "gpus": Number(True, Range(1, MOST["gpus"])), "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
 }  # fmt: skip
 _AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)

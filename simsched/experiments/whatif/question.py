@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
@@ -192,7 +192,8 @@ class Answer(Outcome, Document):
         The plan before in the changed world; None if it cannot run there, or is what stands under after.
     """
 
-    FORMAT, INDENT, DERIVED, RETIRED = "simsched.whatif", None, ("results",), ("rescheduling_alone_us",)
+    FORMAT, INDENT, DERIVED = "simsched.whatif", None, ("results",)
+    RETIRED: ClassVar = {"rescheduling_alone_us": "ask again without changes and with reschedule=True"}
     changes: tuple[str, ...]
     notes: tuple[str, ...]
     rescheduled: bool

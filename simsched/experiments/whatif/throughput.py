@@ -8,7 +8,7 @@ import numpy as np
 
 from simsched.base.codec import write
 from simsched.base.errors import WhatIfError
-from simsched.base.numeric import is_count
+from simsched.base.limits import require_count
 from simsched.base.units import SECOND, format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.model import Cluster, CostModel, Floats, Ints, Schedule, Target, upon
@@ -50,7 +50,8 @@ class Throughput(Finding):
         Whether the period had settled by then (see `throughput`).
     """
 
-    FORMAT, RETIRED = "simsched.throughput", ("bound_by", "shares")
+    FORMAT = "simsched.throughput"
+    RETIRED = dict.fromkeys(("bound_by", "shares"), "simulate the schedule, and ask its trace what is busy")
     in_flight: int
     requests_per_s: float
     period_us: float
@@ -186,8 +187,7 @@ def _in_flight(
     plan: Schedule | Program, target: Target, in_flight: int, cost: CostModel | None
 ) -> tuple[Program, Cluster, float, Callable[[int], Program]]:
     """Return the program of one request, the cluster, its makespan in us, and what makes the program of many."""
-    if not is_count(in_flight, 1):
-        raise WhatIfError(f"in_flight must be a whole number of at least 1, not {in_flight!r}")
+    require_count(WhatIfError, in_flight=in_flight)
     asked, cluster = upon(target, plan)
     program = program_for(asked, cluster)
     if _FEWEST * in_flight * len(program) > _MOST:

@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Amount, Checked, Document, Rate
+from simsched.base.codec import Amount, Checked, Document, Rate, retired
 from simsched.base.errors import ClusterError, UnknownNameError
-from simsched.base.numeric import frozen, is_count, twice, whole_numbers
+from simsched.base.limits import require_count
+from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
@@ -164,16 +165,14 @@ class Cluster(Checked, Document):
         UnknownNameError
             If `gpu` or `link` is not known; the message lists those that are.
         ClusterError
-            If a number is not positive.
+            If a number is no whole one from 1 to 4,096.
         """
         if gpu not in DEVICES:
             raise UnknownNameError("gpu", gpu, list(DEVICES))
         link = DEFAULT_LINK[gpu] if link is None else link
         if link not in LINKS:
             raise UnknownNameError("link", link, list(LINKS))
-        for what, number in (("n_gpus", n_gpus), ("gpus_per_node", gpus_per_node)):
-            if not is_count(number, 1):
-                raise ClusterError(f"{what} must be at least 1 and whole, not {number!r}")
+        require_count(ClusterError, n_gpus=n_gpus, gpus_per_node=gpus_per_node)
         devices = tuple(make_device(gpu, f"gpu{i}") for i in range(n_gpus))
         wires: list[Wire] = []
         n_nodes = -(-n_gpus // gpus_per_node)
@@ -343,6 +342,8 @@ def _changed(part: Part, changes: Mapping[str, Any]) -> Part:
     known = [field.name for field in fields(part)]
     unknown = [name for name in changes if name not in known]
     if unknown:
+        if reason := retired(type(part), unknown[0]):
+            raise ClusterError(reason)
         raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(known)}")
     return replace(part, **changes)
 
@@ -390,6 +391,7 @@ def widened(cluster: Cluster, n_gpus: int) -> Cluster:
     """
     if n_gpus == len(cluster):
         return cluster
+    require_count(ClusterError, n_gpus=n_gpus)
     if n_gpus < len(cluster):
         gone = [device.name for device in cluster.devices[n_gpus:]]
         links = tuple(wire for wire in cluster.links if wire[0] not in gone and wire[1] not in gone)

@@ -93,7 +93,9 @@ class Device(Checked):
     """
 
     SUBJECT, ERROR = "device {0.name!r}", ClusterError
-    RETIRED = ("sm_sensitivity", "dram_sensitivity")
+    RETIRED = dict.fromkeys(
+        ("sm_sensitivity", "dram_sensitivity"), "leave it out; excess load of SMs and of DRAM shows in full"
+    )
     name: Name
     model: str
     sms: Size

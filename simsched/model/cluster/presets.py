@@ -47,6 +47,9 @@ PRIORS: Final[Mapping[str, Prior]] = {
         1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
         "that do the same: prior"),
     "launch": Prior(4.0, 3.0, 10.0, "us; medians of launch calls in published traces of seven devices"),
+    "eager_launch": Prior(
+        19.0, 10.0, 40.0, "us for each kernel that PyTorch launches operator by operator: 38 networks on the host of an "
+        "H100, tenths 11 and 33"),
     "launch_latency": Prior(6.0, 5.4, 21.0, "us; the same, on an idle device: 5.4 on an H100 to 21"),
     "record": Prior(1.0, 0.5, 2.0, "us; a published trace, twice either way: prior"),
     "wait": Prior(1.3, 0.65, 2.6, "us; a published trace, twice either way: prior"),

@@ -19,8 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 from simsched.base.errors import MissingDependencyError, ReportError, SimschedError
 from simsched.base.io import write_file
 from simsched.base.numeric import grouped
+<<<<<<< HEAD
 from simsched.base.text import joined
 from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_time
+=======
+from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_gain, format_time
+>>>>>>> costs-h
 from simsched.experiments.result import Result, Table, table_of
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
@@ -298,9 +302,9 @@ def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
     """Return in two sentences which schedule is fastest, by how much, and from which it is not told apart."""
     said = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != "sequential":
-        said += f", {best.speedup:.2f} times as fast as one operator after the other"
-        if found.doubt is not None and best.speedup_low is not None:
-            said += f" ({best.speedup_low:.1f}-{best.speedup_high:.1f} with 90 %, {found.doubt.basis})"
+        note = "" if found.doubt is None else f" with 90 %, {found.doubt.basis}"
+        gain = format_gain(best.speedup, best.speedup_low, best.speedup_high, " times", note)
+        said += f", {gain} as fast as one operator after the other"
     if best.over_bound is not None:
         said += f", {100 * (best.over_bound - 1):.1f} % above the lower bound"
     alike = [row for row in found.rows if row.place == 1 and row is not best]

@@ -9,6 +9,7 @@ A process limits its own time (`call_within`) as long as what runs in it lets it
 pipe has a clock of its own, which runs a little longer, and ends a process that has stopped or forgotten its own.
 """
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -29,7 +30,7 @@ from time import monotonic, sleep
 from typing import Any, Final, cast
 
 from simsched.base.errors import MissingDependencyError, StudyError
-from simsched.base.numeric import is_count
+from simsched.base.limits import require_count
 from simsched.experiments.study.execution.batch import (
     AIM,
     Function,
@@ -48,6 +49,7 @@ _logger = logging.getLogger(__name__)
 _READY: Final = b""
 _FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
 _SHORT: Final = 0.2  # s
+_FILES: Final = 12  # that are open while a process starts: ends of pipes, and a socket
 _START: Final = 60.0  # s in which a process must be ready
 _PATIENCE: Final = 5.0  # s until a process that was killed must have ended
 _IDLE: Final = 60.0  # s after which a process ends that nobody asks for anything
@@ -98,8 +100,8 @@ def pool_of(
     it is killed; nor does what they start outlive them. Each thread of a worker of Dask has one, too. A time limit ends
     the process of a row that cannot be interrupted, but not this one.
     """
-    if workers is not None and not is_count(workers, 1):
-        raise StudyError(f"workers: {workers!r} is no whole number of at least 1")
+    if workers is not None:
+        require_count(StudyError, workers=workers)
     # not all cores of a machine may be this process's
     n_workers = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     if executor == "serial":
@@ -116,6 +118,20 @@ def pool_of(
 
 # a process that is forked from this one starts what is copied anew
 os.register_at_fork(after_in_child=forkserver._forkserver.__init__)  # type: ignore[misc]
+
+
+def require_files() -> None:
+    """Raise the OSError of a process that may open too few files to start another.
+
+    One that fails on the way leaves the process that is copied with half a message, of which that one tells at length.
+    """
+    opened: list[int] = []
+    try:
+        while len(opened) < _FILES:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    finally:
+        for number in opened:
+            os.close(number)
 
 
 def start_forkserver() -> None:
@@ -304,9 +320,15 @@ class Workers:
                     if self._closed:
                         raise CancelledError
                     with awake():
+                        require_files()
                         start_forkserver()
                         worker = self._of[get_ident()] = _Worker(self._context, self._memory)
             except (EOFError, OSError) as error:  # the process that is copied died, or there is no room for another
+                if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise StudyError(
+                        f"no worker process can be started: {error.strerror}; raise the limit (ulimit -n 1024), or "
+                        'pass executor="serial"'
+                    ) from None
                 why = str(error) or why
                 sleep(_SHORT)  # it closes its end some time before the system takes it for dead
                 continue
