@@ -19,12 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from simsched.base.errors import MissingDependencyError, ReportError, SimschedError
 from simsched.base.io import write_file
 from simsched.base.numeric import grouped
-<<<<<<< HEAD
 from simsched.base.text import joined
-from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_time
-=======
 from simsched.base.units import GIB, KIB, MIB, MS, SECOND, format_gain, format_time
->>>>>>> costs-h
 from simsched.experiments.result import Result, Table, table_of
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
