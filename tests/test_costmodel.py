@@ -21,7 +21,7 @@ from simsched.model.costmodel import Rates, rooflines
 from simsched.model.launches import kernels_on
 
 # 10 SMs that compute 100 FLOP/us each, 400 with tensor cores; 100 bytes/us, no L2
-DEVICE = replace(Cluster.preset("a100").devices[0], sms=10, peak={"fp32": 1e3, "fp16": 4e3}, bandwidth=100.0, l2=0.0)
+DEVICE = replace(Cluster.preset("h100").devices[0], sms=10, peak={"fp32": 1e3, "fp16": 4e3}, bandwidth=100.0, l2=0.0)
 NETWORK = "squeezenet,dtype=fp16"
 
 
@@ -55,17 +55,17 @@ def streaming(rows):
         (operator(3, flops=900.0), 2.1 + 300 / 100),  # seven SMs have none
         (operator(15, 3, flops=900.0), 2 * 2.1 + 2 * 30 / 100 + 150 / 100),  # each starts by itself
         (operator(10, flops=900.0, dtype="bf16"), 2.1 + 0.9),
-        (operator(10, flops=900.0, dtype="fp16"), 2.1 + 90 / (400 * 0.78)),  # what tiles of tensor cores reach
+        (operator(10, flops=900.0, dtype="fp16"), 2.1 + 90 / (400 * 0.79)),  # what tiles of tensor cores reach
         (Operator("a", flops=900.0, kernels=(Kernel(10, 256, efficiency=0.25),)), 2.1 + 4 * 0.9),
         # their bytes at 0.75 of the bandwidth, or less where they have fewer than 4 warps for each SM
         (operator(15, nbytes=75.0), 2.1 + 1.0),  # 120 warps
         (operator(3, nbytes=75.0), 2.1 + 40 / 24),  # 24 warps of 40
         (operator(10, nbytes=75.0, flops=900.0), 2.1 + 1.0),  # so that DRAM is the slower
-        # their chains: 8 blocks of 256 threads on an SM, 1410 cycles a us
-        (chained(80, 1410.0), 2.1 + 1.0),
-        (chained(81, 1410.0), 2.1 + 2.0),  # a second wave
-        (chained(81, 1410.0, flops=81 * 30.0), 2.1 + 9 * 30 / 100),  # computing takes longer
-        (chained(81, 1410.0, nbytes=75.0), 2.1 + 2.0),
+        # their chains: 8 blocks of 256 threads on an SM, 1980 cycles a us
+        (chained(80, 1980.0), 2.1 + 1.0),
+        (chained(81, 1980.0), 2.1 + 2.0),  # a second wave
+        (chained(81, 1980.0, flops=81 * 30.0), 2.1 + 9 * 30 / 100),  # computing takes longer
+        (chained(81, 1980.0, nbytes=75.0), 2.1 + 2.0),
         # works: 880 bytes at 0.88 of the bandwidth, 1.25 us to start and 0.6 us until the first of them come
         (Operator("a", works=(streaming(110),)), 1.25 + 10.0 + 0.6),
         (Operator("a", works=(streaming(110), streaming(220))), 2 * (1.25 + 0.6) + 30.0),
@@ -78,15 +78,23 @@ def test_times_alone_by_hand(op, us):
     assert roofline(op, DEVICE) == pytest.approx(us)
 
 
+def test_kernels_start_later_before_hopper():
+    """1.3 times as long: 2.73 us of a given kernel, and 1.625 us of one that streams."""
+    older = replace(DEVICE, capability="8.0")
+    assert roofline(operator(10, flops=900.0), older) == pytest.approx(1.3 * 2.1 + 0.9)
+    assert roofline(operator(flops=750.0), older) == pytest.approx(1.3 * 2.1 + 1.0)
+    assert roofline(Operator("a", works=(streaming(110),)), older) == pytest.approx(1.3 * 1.25 + 10.0 + 0.6)
+
+
 def test_times_of_all_operators_at_once_and_at_other_rates():
     """Two kernels in one table with others: each term has a factor of its own.
 
     a: 2.1 us of start and 1.2 of computing. b: 2.1 and 2 of its chain. c: 1.25, 10 of DRAM, and 0.6 that no factor is
-    for. d: 2.1 and 0.2885 on tensor cores.
+    for. d: 2.1 and 0.2848 on tensor cores.
     """
     ops = [
         replace(operator(15, flops=900.0), name="a"),
-        replace(chained(81, 1410.0), name="b"),
+        replace(chained(81, 1980.0), name="b"),
         Operator("c", works=(streaming(110),)),
         replace(operator(10, flops=900.0, dtype="fp16"), name="d"),
     ]
@@ -94,7 +102,7 @@ def test_times_of_all_operators_at_once_and_at_other_rates():
     every = np.arange(4)
     assert rooflines(graph, every, DEVICE).tolist() == pytest.approx([roofline(op, DEVICE) for op in ops])
     rates = Rates(start_factor=2, chain_factor=3, compute_factor=5, tensor_factor=7, memory_factor=11)
-    tensor = 90 / (400 * 0.78)
+    tensor = 90 / (400 * 0.79)
     expected = [4.2 + 5 * 1.2, 4.2 + 3 * 2, 2.5 + 11 * 10 + 0.6, 4.2 + 7 * tensor]
     assert rooflines(graph, every, DEVICE, rates).tolist() == pytest.approx(expected)
     assert rooflines(graph, np.array([3, 0]), DEVICE, rates).tolist() == pytest.approx([expected[3], expected[0]])

@@ -30,7 +30,7 @@ def made(*times, edges="", utilization=None):
 
 def one_device(**replaced):
     """A device whose streams cost nothing, with launches of 4 us and barriers of 10 us."""
-    free = {"gap": 0.0, "launch": 4.0, "launch_latency": 0.0, "barrier": 10.0, "saturating_warps": 24.0}
+    free = {"gap": 0.0, "launch": 4.0, "launch_latency": 0.0, "barrier": 9.0, "barrier_many": 10.0}
     return ss.Cluster.preset("v100").replace_devices(**free | replaced)
 
 

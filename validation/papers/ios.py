@@ -86,7 +86,7 @@ class MeasuredStage:
         for _, launches, kernels in found:
             longest = max(longest, device.launch * before + kernels)
             before += launches
-        return device.launch + longest + device.barrier
+        return device.launch + longest + device.barrier_many
 
     def _group(self, group: tuple[str, ...]) -> tuple[tuple[int, ...], int, float]:
         """Return what a group looks like, how many kernels it launches, and how long they take alone in us."""
