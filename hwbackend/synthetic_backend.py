@@ -34,6 +34,13 @@ _DRIFT_OVER: Final = 200.0  # repeats
 _HOST: Final[dict[str, float]] = {
     "launch": 4.0,
     "launch_latency": 0.0,
+    "record": 1.0,
+    "wait": 1.3,
+    "copy": 4.5,
+    "barrier": 10.0,
+    "gap": 0.9,
+    "hop": 2.0,
+    "graph_launch": 6.0,
     "graph_node": 0.9,
 }  # frozen, whatever presets come to say: replays stay what they are
 

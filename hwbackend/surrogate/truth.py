@@ -8,8 +8,9 @@ import numpy as np
 
 from hwbackend.synth import SYNTH
 from simsched.model import WARP, Cluster, Device, Floats, Operator
-from simsched.model.cluster.device import OVERHEADS
 
+_COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
+"""Costs that a surrogate has, in the order in which they are drawn; what else devices of the model cost, it does not."""
 _LEAST, _MOST = 1.1, 1.4  # ratio of a true parameter to its prior, or the other way round
 _MOST_RATE = 1.25  # of DRAM, SMs and links to their datasheet: all are slower than that
 _COLD: Final = (1.3, 2.0)
@@ -43,7 +44,7 @@ class Truth:
 def truth(cluster: Cluster, seed: int) -> Truth:
     """Draw the true parameters of a cluster whose datasheet is given; equal devices are equal in truth too."""
     rng = np.random.default_rng([seed, 1])
-    costs = {name: _away(rng) for name in OVERHEADS if name != "launch_latency"}
+    costs = {name: _away(rng) for name in _COSTS}
     sms, dram, links = (1.0 / rng.uniform(_LEAST, _MOST_RATE) for _ in range(3))
     saturating = 1.0 / rng.uniform(_LEAST, _MOST)
     latency = _away(rng)

@@ -175,7 +175,7 @@ def _fits(s: State, d: int, lane: int) -> int:
     if taken:
         sms = s.devices[d].sms
         count = min(count, max(0, sms - taken) * (launch.residency // sms) - s.work[lane].resident)
-    return count
+    return max(0, count)
 
 
 def _taken_sms(s: State, d: int, lane: int) -> int:
@@ -218,7 +218,7 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
         work.start = s.now
         device.next_start = s.now + device.graph_issue
         if device.n_resident:  # caches and queues are not its own
-            work.unit *= 1.0 + device.crowd_latency / (work.solo - work.latency)
+            work.unit += device.crowd_latency / s.launches[work.row].units
         start_running(s, d, lane)
     take(s, d, s.launches[work.row], count)
     issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.block_spread, s.now)
