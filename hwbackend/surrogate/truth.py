@@ -10,7 +10,7 @@ from hwbackend.synth import SYNTH
 from simsched.model import WARP, Cluster, Device, Floats, Operator
 
 _COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
-"""Costs that a surrogate has, in the order in which they are drawn; what else devices of the model cost, it does not."""
+"""Costs that a surrogate has, in the order in which they are drawn; it has no others of the model."""
 _LEAST, _MOST = 1.1, 1.4  # ratio of a true parameter to its prior, or the other way round
 _MOST_RATE = 1.25  # of DRAM, SMs and links to their datasheet: all are slower than that
 _COLD: Final = (1.3, 2.0)

@@ -79,8 +79,8 @@ BY_HAND = {
     "lios, what costs nothing uses all streams": by_hand(
         "lios", made("a=1 b=1 c=1 d=1 e=1"), "a b/1 c/2 d/3 e/4", 1.0, ONE),
     # c of five kernels in 1 us; b and c read from a; launch 2, wait 3. a: issued at 2, 2-3. b on stream 0: issued at 4,
-    # 4-12. c on 0: issued from 4 to 14, starts behind b at 12; its last kernel, of 0.2 us, is launched at 14 and ends at
-    # 14.2. On 1: a wait, issued from 7 to 17, starts at 9 and ends at 17.2. Stream 0: later start, first end.
+    # 4-12. c on 0: issued from 4 to 14, starts behind b at 12; its last kernel, of 0.2 us, is launched at 14 and ends
+    # at 14.2. On 1: a wait, issued from 7 to 17, starts at 9 and ends at 17.2. Stream 0: later start, first end.
     "lios, the host may be what an operator ends by": by_hand(
         "lios", made(FIVE, "ab ac"), "a b c", 14.2, ONE.replace_devices(launch=2.0, wait=3.0), streams=2,
         overheads=True),

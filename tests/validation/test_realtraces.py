@@ -155,8 +155,8 @@ def test_launches_on_an_idle_device(tmp_path):
 def test_copies_and_memsets(tmp_path):
     """Copies of 2 MiB in 200 us are 10.48576 GB/s; a short one does not count.
 
-    A memset of 12.44e6 bytes takes 1.3 x 2.1 + 12.44e6 / (0.75 x 1.555e6) = 13.3967 us by the roofline and 8 by bandwidth
-    alone; 10 were measured: 33.967 and 20 % off. Another one runs beside a kernel, and does not count.
+    A memset of 12.44e6 bytes takes 1.3 x 2.1 + 12.44e6 / (0.75 x 1.555e6) = 13.3967 us by the roofline and 8 by
+    bandwidth alone; 10 were measured: 33.967 and 20 % off. Another one runs beside a kernel, and does not count.
     """
     pinned = {"nbytes": 2 << 20}
     memset = {"nbytes": 12_440_000, "name": "Memset (Device)", "cat": "gpu_memset"}
