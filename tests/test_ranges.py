@@ -1,11 +1,16 @@
 """Ranges of makespans and speedups: what is not sure of a cluster, in worlds common to all schedules."""
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from small import made, operators
 
 import simsched as ss
-from simsched.experiments.ranges import COMMON_ERROR, MODEL_ERROR, ranges, unsure_of
+from simsched.base.units import format_gain
+from simsched.experiments.ranges import MODEL_ERRORS, Errors, ranges, unsure_of
 from simsched.model.cluster import PRIORS
 from simsched.simulator.simulate import simulate_worlds
 
@@ -25,13 +30,17 @@ def test_a_world_is_simulated_as_its_cluster_is():
 def test_what_is_given_and_what_is_common_leaves_a_speedup_alone():
     """Two of 100 us after or beside each other: the times are given, and overheads are some us.
 
-    The speedup of about 1.9 lies within the model's error, 1.645 times sqrt(2) of 12 %: some 28 %.
+    The speedup of about 1.9 lies within the model's errors: of two times, and of its logarithm of .64 a part, which
+    the middle of the range is lower by, too.
     """
     found = ss.compare(GRAPH, CLUSTER, ["sequential", "lios"])
     sequential, lios = found.rows
     low, high = lios.speedup_low, lios.speedup_high
     assert low < lios.speedup < high
-    assert high / low == pytest.approx(np.exp(2 * 1.645 * 2**0.5 * MODEL_ERROR), rel=0.06)
+    gain = np.log(lios.speedup)
+    error = np.hypot(2**0.5 * MODEL_ERRORS.own, MODEL_ERRORS.gain * gain)
+    assert high / low == pytest.approx(np.exp(2 * 1.645 * error), rel=0.06)
+    assert (low * high) ** 0.5 == pytest.approx(np.exp((1 - MODEL_ERRORS.shortfall) * gain), rel=0.05)
     assert (sequential.speedup_low, sequential.speedup_high) == (1.0, 1.0)
     assert (sequential.place, lios.place, found.doubt.basis) == (2, 1, "uncalibrated")
 
@@ -41,7 +50,7 @@ def test_rooflines_are_less_sure_than_given_times():
     graph = ss.OpGraph([ss.Operator("a", flops=1e10)])
     program = ss.schedule(graph, CLUSTER, "sequential").lower(CLUSTER)
     low, high, *_ = ranges({"one": program}, CLUSTER)[0]["one"]
-    given = np.exp(2 * 1.645 * np.hypot(MODEL_ERROR, COMMON_ERROR))
+    given = np.exp(2 * 1.645 * np.hypot(MODEL_ERRORS.own, MODEL_ERRORS.common))
     assert 1.03 * given < high / low < given * 1.4 / 0.7 * 1.0 / 0.75
 
 
@@ -56,10 +65,43 @@ def test_free_stays_free():
     """Without overheads nothing of them is drawn: a time that is given is the makespan, but for the model's error."""
     program = ss.schedule(made("a=50"), CLUSTER, "sequential").lower(CLUSTER)
     low, high, *_ = ranges({"one": program}, CLUSTER.without_overheads())[0]["one"]
-    error = 1.645 * np.hypot(MODEL_ERROR, COMMON_ERROR)
+    error = 1.645 * np.hypot(MODEL_ERRORS.own, MODEL_ERRORS.common)
     assert (low, high) == pytest.approx((50 * np.exp(-error), 50 * np.exp(error)), rel=0.05)
 
 
 def test_every_prior_of_a_device_is_drawn():
     names = {each.name for each in unsure_of(ss.Cluster.preset("a100", 2))}
     assert names >= {name for name in PRIORS if not name.startswith(("pcie", "saturating_cycles", "operator", "eager"))}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    errors=st.builds(
+        Errors, own=st.floats(0.001, 0.3), common=st.floats(0, 0.5), gain=st.floats(0, 0.6), shortfall=st.floats(0, 1)
+    ),
+    gpu=st.sampled_from(["k80", "v100", "a100", "h100"]),
+    sizes=st.lists(st.floats(1e4, 1e12), min_size=1, max_size=5),
+    name=st.sampled_from(["lios", "nimble", "greedy"]),
+)
+def test_points_lie_in_their_ranges(errors, gpu, sizes, name):
+    """However far most worlds are from what is simulated: host times may be much longer, not much shorter."""
+    graph = ss.OpGraph([ss.Operator(f"o{i}", flops=size) for i, size in enumerate(sizes)])
+    cluster = ss.Cluster.preset(gpu)
+    base, plan = (ss.schedule(graph, cluster, each).lower(cluster) for each in ("sequential", name))
+    found = ranges({name: plan}, cluster, reference=base, errors=errors)[0][name]
+    slow, fast = (ss.simulate(program, cluster).makespan for program in (base, plan))
+    assert found.makespan_low_us <= fast <= found.makespan_high_us
+    assert found.speedup_low <= slow / fast * (1 + 1e-9)
+    assert slow / fast * (1 - 1e-9) <= found.speedup_high
+
+
+@given(
+    st.floats(0.05, 500), st.floats(0, 3), st.floats(0, 3), st.sampled_from([("x", ""), (" times", ", uncalibrated")])
+)
+def test_gains_have_the_digits_that_their_ranges_leave(gain, below, above, words):
+    low, high = gain * np.exp(-below), gain * np.exp(above)
+    assume(low < high)
+    told, least, most = map(float, re.findall(r"\d+\.?\d*", format_gain(gain, low, high, *words))[:3])
+    assert least <= told <= most
+    digits = len(re.match(r"[\d.]+", format_gain(gain, low, high))[0].replace(".", "").lstrip("0"))
+    assert digits <= 1 or high < 2 * low or gain >= 10

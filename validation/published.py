@@ -2,10 +2,10 @@
 
     python -m validation.published [--workers 2] [--json FILE]
 
-Each row of `published.toml` is simulated as ``simsched compare NETWORK,batch=N --gpu GPU --schedulers NAMES`` does it,
-with the preset as it is shipped. "captured" is one operator after the other in a captured graph, as `simsched advise`
-has it. Ranges are those that the commands print. No constant of the model was fitted to a row of its own paper; see
-`docs/background/h100.md`.
+Each row of `published.toml` is simulated as ``simsched compare NETWORK,batch=N --gpu GPU --dtype fp32 --schedulers
+NAMES`` does it, with the preset as it is shipped. "captured" is one operator after the other in a captured graph, as
+`simsched advise` has it. Ranges are those that the commands print. No time alone was fitted to a row; the errors of the
+model that ranges have were, see `validation.ranges`.
 """
 
 import argparse
@@ -112,7 +112,7 @@ def predicted(row: Row) -> tuple[list[Case], list[Case]]:
     """Return the latencies in us and the speedups of a row, predicted and published."""
     graph = Graph(f"{row.network},batch={row.batch}", None, "fp32").read()
     cluster = ss.Cluster.preset(row.gpu)
-    programs = {name: _program(graph, cluster, name) for name in row.schedulers}
+    programs = {name: program(graph, cluster, name) for name in row.schedulers}
     reference = None if row.base is None else programs[row.base]
     times = {name: ss.simulate(program, cluster).makespan for name, program in programs.items()}
     ranged = ranges(programs, cluster, reference=reference)[0]
@@ -128,7 +128,8 @@ def predicted(row: Row) -> tuple[list[Case], list[Case]]:
     return latencies, speedups
 
 
-def _program(graph: ss.OpGraph, cluster: ss.Cluster, name: str) -> ss.Program:
+def program(graph: ss.OpGraph, cluster: ss.Cluster, name: str) -> ss.Program:
+    """Return what a scheduler of the table launches on a cluster."""
     scheduler, options = _OPTIONS.get(name, (name, {}))
     plan = ss.schedule(graph, cluster, scheduler, **options)
     return (plan.like(execution="graph") if name == "captured" else plan).lower(cluster)

@@ -44,7 +44,7 @@ class Errors(NamedTuple):
     shortfall: float = 0.0
 
 
-MODEL_ERRORS: Final = Errors(0.08, 0.22, 0.3, 0.2)
+MODEL_ERRORS: Final = Errors(0.08, 0.2, 0.3, 0.2)
 """Without a calibration; chosen on published figures and networks on an H100 by `validation.ranges`, which says how
 ranges do on those of a paper, or of a network, that had no part in the choice."""
 _MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
@@ -216,7 +216,8 @@ def ranges(
     found = {}
     for i, name in enumerate(known.names):
         makespan, speedup = ranged(known, i, errors)
-        found[name] = Ranged(*makespan, *(speedup or (None, None)), 1 + int(slower[i].sum()))
+        low, high = speedup or (None, None)
+        found[name] = Ranged(*makespan, low, high, 1 + int(slower[i].sum()))
     best = int(times[:n].mean(axis=1).argmin()) if n else 0
     asked = times[-1] - times[best] if known.has_reference and known.alike[best] != known.alike[-1] else -times[best]
     return found, _doubt(target, known.unsure, known.drawn, asked, errors.own)
