@@ -26,7 +26,7 @@ def test_three_side_by_side():
     assert (found.rows[0].name, found.rows[0].latency_us) == ("PyTorch, eager", 319.0)  # 19 us for the first launch
     assert rows["streams"].latency_us == pytest.approx(100.0)
     assert rows["streams"].speedup == pytest.approx(3.0)
-    assert rows["streams"].speedup_low > 1.5
+    assert rows["streams"].speedup_low > 1.3  # 3 to the power 0.8, less 1.65 deviations of hypot(0.11, 0.3 ln 3)
     assert rows["one stream"].requests_per_s[:2] == pytest.approx((1e6 / 300, 2e6 / 300))
     assert max(rows["one stream"].requests_per_s) < 1e6 / 90 * 1.01  # all SMs are busy then
     assert found.best in ("streams", "streams, CUDA graph")

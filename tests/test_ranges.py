@@ -103,5 +103,5 @@ def test_gains_have_the_digits_that_their_ranges_leave(gain, below, above, words
     assume(low < high)
     told, least, most = map(float, re.findall(r"\d+\.?\d*", format_gain(gain, low, high, *words))[:3])
     assert least <= told <= most
-    digits = len(re.match(r"[\d.]+", format_gain(gain, low, high))[0].replace(".", "").lstrip("0"))
-    assert digits <= 1 or high < 2 * low or gain >= 10
+    if high >= 2 * low:
+        assert told == float(f"{told:.0e}")

@@ -23,7 +23,8 @@ from simsched.cli.options import Graph
 from simsched.experiments.ranges import MODEL_ERRORS, Errors, Outcomes, outcomes, ranged
 from validation.evidence import each, keep, options
 from validation.h100.figures import Case, constant_score, held, score
-from validation.h100.networks import LIMITS, Network, networks, sources, unpacked
+from validation.h100.networks import LIMITS, sources, unpacked
+from validation.hardware.truth import Network, networks
 from validation.published import Row, program, rows
 
 SPEEDUPS, LATENCIES = "published speedups", "published latencies"
