@@ -1,6 +1,7 @@
 """Small schedules, each made to identify parameters of a device."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -11,13 +12,18 @@ from simsched.model import WARP, Cluster, Device, Edge, Kernel, Operator, OpGrap
 _THREADS: Final = 256
 _REGISTERS: Final = 32
 _FEW_SMS: Final = 8  # a device with fewer is a CPU that stands in for one: its blocks cannot be short
-_TINY, _SHORT, _BLOCK = 1.0, 25.0, 60.0  # us of a block alone: shorter than a launch, longer than one, to be slowed
+_TINY, _BRIEF, _SHORT, _BLOCK = 1.0, 3.0, 25.0, 60.0
+"""Us of a block alone: far shorter than a launch, longer than the way to the next node, than a launch, to be slowed."""
 _SHORTEST_ON_CPU: Final = 300.0
 _ELSEWHERE: Final = 0.05  # part of the other resource that a kernel bound by one takes
 _KINDS: Final = {"compute": (1.0, _ELSEWHERE), "memory": (_ELSEWHERE, 1.0), "mixed": (0.7, 0.7)}
 """Parts of a block's share of FLOP rate and bandwidth that it uses, by kind of kernel."""
 
 _TURNS: Final = 2  # of kernels side by side
+_STAGES: Final = 6  # of several streams each
+_TURNS_OF_FORKS: Final = 8
+_ALONE_FIRST: Final = 3  # kernels of a chain before such chains beside each other
+_BESIDE: Final = 12  # kernels of each of these
 _BYTES_TO_COPY: Final = (4e3, 1e6, 16e6)
 
 
@@ -32,7 +38,7 @@ def schedules(cluster: Cluster) -> list[Schedule]:
     Returns
     -------
     list of Schedule
-        Named by their `scheduler`: ``"overhead/..."`` is about what issuing and ordering costs, ``"solo/..."`` has
+        Named by their `scheduler`: ``"overhead/..."`` is about what issuing, ordering and starting costs, ``"solo/..."`` has
         one kernel, ``"pair/..."`` two or four, one after the other and then side by side, ``"transfer/..."`` copies.
 
     Notes
@@ -105,27 +111,55 @@ def _overheads(device: Device) -> Iterator[Schedule]:
         yield _schedule(
             f"overhead/fan-in-{width}", device, tiny(width + 1), [(i - 1, width) for i in leaves], [*leaves, 0]
         )  # fmt: skip
-    for count in (2, 6, 12):  # two groups in each stage: between stages of one there is no barrier
-        halves = range(2 * count)
+    for count in (2, 6, 12):  # of another stream in each stage: between stages of one there is no barrier
+        stages = range(count)
         yield _schedule(
-            f"overhead/barrier-{count}",
-            device,
-            tiny(2 * count),
-            [],
-            [i % 2 for i in halves],
-            [i // 2 for i in halves],
-            "stages",
-        )
+            f"overhead/barrier-{count}", device, tiny(count), [], [i % 2 for i in stages], stages, "stages"
+        )  # fmt: skip
+    for width in (2, 4):  # all streams are busy when the host comes to the barrier
+        rows = range(_STAGES * width)
+        first, *others = tiny(1 + len(rows), _SHORT)
+        yield _schedule(
+            f"overhead/barriers-of-{width}", device, [replace(first, name=f"{ALONE}0"), *others], [],
+            [0, *(i % width for i in rows)], [0, *(1 + i // width for i in rows)], "stages",
+        )  # fmt: skip
     for count in (1, 8, long):
         yield _schedule(
             f"overhead/graph-chain-{count}", device, tiny(count), list(pairwise(range(count))), execution="graph"
         )
     for width in (4, 16):
-        leaves = range(1, width + 1)
-        edges = [(0, i) for i in leaves] + [(i, width + 1) for i in leaves]
-        yield _schedule(
-            f"overhead/graph-fork-{width}", device, tiny(width + 2), edges, [0, *leaves, 0], execution="graph"
-        )  # fmt: skip
+        yield _forks(f"overhead/graph-fork-{width}", device, width, 1)
+    yield _forks("overhead/graph-join-2", device, 2, _TURNS_OF_FORKS)
+    for width, time in ((2, _BRIEF), (2, _SHORT), (6, _BRIEF)):
+        yield _beside(f"overhead/graph-beside-{width}-{time:.0f}", device, width, time)
+
+
+def _forks(name: str, device: Device, width: int, count: int) -> Schedule:
+    """Return a captured graph in which a kernel forks to some, which join in a kernel, which forks again."""
+    operators = [_kernel(f"{ALONE}0", device, 1, _TINY)]
+    edges: list[tuple[int, int]] = []
+    streams = [0]
+    for turn in range(1, count + 1):
+        root = len(operators) - 1
+        join = root + width + 1
+        operators += [_kernel(f"leaf{turn}.{i}", device, 1, _TINY) for i in range(width)]
+        operators.append(_kernel(f"{ALONE}{turn}", device, 1, _TINY))
+        edges += [(root, leaf) for leaf in range(root + 1, join)] + [(leaf, join) for leaf in range(root + 1, join)]
+        streams += [*range(1, width + 1), 0]
+    return _schedule(name, device, operators, edges, streams, execution="graph")
+
+
+def _beside(name: str, device: Device, width: int, time: float) -> Schedule:
+    """Return a captured graph of kernels one after the other, then of such chains beside each other."""
+    operators = [_kernel(f"{ALONE}{i}", device, 1, time) for i in range(_ALONE_FIRST)]
+    edges, streams = list(pairwise(range(_ALONE_FIRST))), [0] * _ALONE_FIRST
+    for turn in range(_BESIDE):
+        for stream in range(width):
+            before = len(operators) - width if turn else _ALONE_FIRST - 1
+            edges.append((before, len(operators)))
+            operators.append(_kernel(f"beside{turn}.{stream}", device, 1, time))
+            streams.append(stream)
+    return _schedule(name, device, operators, edges, streams, execution="graph")
 
 
 # Kernels alone and in pairs --------------------------------------------------------------------

@@ -323,7 +323,7 @@ def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bo
 
     *Between operators.* What all executions have in common: a first launch, of a kernel or of a
     captured graph, and between an operator and one that reads from it the least of `gap`, `hop`,
-    `barrier` and `graph_node`. Launches and waits beyond that a captured graph does without.
+    `barrier`, `barrier_many` and `graph_node`. Launches and waits beyond that a captured graph does without.
 
     *Transfers* count where no choice of devices avoids them: if producer and consumer fit on different
     devices only, if the faster device is another one, or if several producers of one operator (or
@@ -375,7 +375,7 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
         graph=graph, count=np.bincount(kind), times=whole[0], work=whole[1 + asked], capacity=np.ones(len(asked)),
         pairs=pairs, moves=[[moves(a, b) for b in range(len(rows))] for a in range(len(rows))],
         first=min(min(max(d.launch, d.launch_latency), d.graph_launch) for d in cluster.kinds),
-        step=min(min(d.gap, d.hop, d.barrier, d.graph_node) for d in cluster.kinds),
+        step=min(min(d.gap, d.hop, d.barrier, d.barrier_many, d.graph_node) for d in cluster.kinds),
     )  # fmt: skip
     return setting, asked
 

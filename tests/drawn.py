@@ -18,6 +18,7 @@ FIELDS = {
     "saturating_warps": (8.0, 24.0, 32.0),
     "block_spread": (0.0, 0.08, 0.3),
     "kernel_latency": (0.0, 0.0, 0.5),
+    "crowd_latency": (0.0, 0.0, 0.35, 3.0),
     "connections": (1, 2, 3, 32),
     "resident_kernels": (1, 2, 3, 128),
     "contention": (True, True, True, True, False),
@@ -26,7 +27,10 @@ FIELDS = {
     "bandwidth": (20.0, 100.0, 1000.0),
     "shared_memory_per_sm": (65536, 65536.5),
 }
-COSTS = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node", "launch_latency")
+COSTS = (
+    "launch", "record", "wait", "copy", "barrier", "barrier_many", "gap", "hop", "graph_launch", "graph_node",
+    "graph_issue", "graph_join", "launch_latency",
+)  # fmt: skip
 TICKS = (0.0, 0.1, 0.2, 0.3, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0)
 
 
@@ -37,9 +41,9 @@ def operator(rng, name):
     kernels = tuple(
         ss.Kernel(
             rng.choice((1, 5, 10, 20, 40, 1000, rng.randint(1, 120))),
-            threads=rng.choice((32, 100, 256, 512, 1024)),
+            threads=rng.choice((32, 100, 256, 512, 640, 1024)),
             registers=rng.choice((16, 32, 64)),
-            shared_memory=rng.choice((0, 0, 5000, 32768)),
+            shared_memory=rng.choice((0, 0, 5000, 32768, 40960)),
             share=share,
         )
         for share in shares

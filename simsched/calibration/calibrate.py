@@ -363,6 +363,6 @@ def _matters(name: str, runs: Sequence[MeasuredRun]) -> bool:
         return any(run.program.execution == "graph" for run in runs)
     if name.startswith(("link.", "copy")):
         return any(len(run.copies.op) for run in runs)
-    if name == "barrier":
+    if name in ("barrier", "barrier_many"):
         return any(run.program.execution == "stages" for run in runs)
     return True

@@ -97,7 +97,8 @@ class Parameter:
 
 CLASSES: Final = ("compute", "memory")
 OVERHEADS: Final = (
-    "launch", "launch_latency", "record", "wait", "gap", "hop", "barrier", "graph_launch", "graph_node", "copy",
+    "launch", "launch_latency", "record", "wait", "gap", "hop", "barrier", "barrier_many", "graph_launch", "graph_node",
+    "graph_issue", "graph_join", "copy",
 )  # fmt: skip
 INTERFERENCE: Final = {f"interference.{CLASSES[i]}.{CLASSES[j]}": (i, j) for i in range(2) for j in range(2)}
 LINKS: Final = ("link.latency", "link.bandwidth")
@@ -105,11 +106,18 @@ SOLO: Final = ("saturating_warps", "bandwidth", "block_spread", "kernel_latency"
 """Those that say how the time of a kernel alone depends on the number of its blocks."""
 RATES: Final = ("bandwidth", "link.bandwidth", "copy_rate")
 """Those of which data sheets and drivers say the most that is possible."""
-SHARING: Final = (*SOLO, "least_sm_share", "interleave", *INTERFERENCE)
+SHARING: Final = (*SOLO, "crowd_latency", "least_sm_share", "interleave", *INTERFERENCE)
 """Those that say what kernels do to each other; they matter to no kernel alone."""
 
+_PERHAPS_NONE: Final = {
+    "graph_issue": Parameter("graph_issue", 0.3, 0.1, log=False, low=0.0, high=20.0),
+    "graph_join": Parameter("graph_join", 0.7, 0.2, log=False, low=0.0, high=50.0),
+}
+"""Costs that some devices do not have at all: not their logarithm is believed to be near to something."""
+
 PARAMETERS: Final[Mapping[str, Parameter]] = {each.name: each for each in (
-    *(Parameter(name, 0.7, 0.1, rough=name == "launch_latency") for name in OVERHEADS),
+    *(_PERHAPS_NONE.get(name, Parameter(name, 0.7, 0.1, rough=name == "launch_latency")) for name in OVERHEADS),
+    Parameter("crowd_latency", 0.3, 0.1, log=False, low=0.0, high=20.0),
     Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
     Parameter("bandwidth", 0.2, 0.2, rough=True),
     Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),

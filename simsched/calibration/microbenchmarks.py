@@ -18,7 +18,10 @@ _DEVIATIONS: Final = {"overhead/": (0.01, 0.01), "pair/": (0.03, 0.1), "transfer
 """Relative standard deviations of the first number that a run says, and of the others, beside that."""
 
 _STAGES: Final[Mapping[str, Sequence[str]]] = {
-    "overhead/": [name for name in fitting.OVERHEADS if name != "copy"], "solo/": fitting.SOLO,
+    "overhead/": [
+        *(name for name in fitting.OVERHEADS if name != "copy"), "crowd_latency", "interference.compute.compute",
+    ],
+    "solo/": fitting.SOLO,
     "pair/": fitting.SHARING, "transfer/": ("copy", *fitting.LINKS, "copy_rate"),
 }  # fmt: skip
 """How the names of the runs of each stage begin, and the parameters that it fits."""
@@ -32,7 +35,7 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
     Notes
     -----
     Each stage begins with what the ones before it found, and says more of the same parameters or of others. A kernel
-    takes the time that was measured in that very run, in ``pair/`` runs where it ran alone.
+    takes the time that was measured in that very run, where it ran alone if some of its kind did.
     """
     rows = fitting.prior_rows(cluster)
     for kind, names in _STAGES.items():
@@ -84,9 +87,7 @@ class SimulatedRuns:
         if self._kind == "overhead/":
             return np.array([spans.makespan, spans.launches[:, 0].min()])
         if self._kind == "transfer/":
-            several = (
-                len(spans.copies) > 1
-            )  # some may wait for an engine: the simulator lets all move, and end, together
+            several = len(spans.copies) > 1  # which of them share engines and which take turns is the device's affair
             return np.concatenate([[spans.makespan], [] if several else np.diff(spans.copies)[:, 0]])
         ends = spans.launches[rows, 1] - spans.launches[rows, 0].min()
         return np.concatenate([[ends.max()], ends])

@@ -6,6 +6,8 @@ from hand_made import case, hand_made, operators, side_by_side, time_limit
 pytestmark = pytest.mark.usefixtures("both_engines")
 
 HALF = hand_made(interleave=0.5)
+LIGHT = hand_made(saturating_warps=128.0)
+"""A block of 1,024 threads loads its SM by a quarter: what shares an SM slows nobody."""
 LIMITS = {
     # 1,024 threads / 512 = 2 per SM
     "threads": (512, {}, 20),
@@ -94,6 +96,22 @@ CASES = {
     **{f"{limit}: a block less than fit": case(room(limit, -1, 5), a=(0, 10), b=(0, 5)) for limit in LIMITS},
     **{f"{limit}: as many as fit": case(room(limit, 0, 5), a=(0, 10), b=(10, 15)) for limit in LIMITS},
     **{f"{limit}: two waves": case(room(limit, 1, 2), a=(0, 10), b=(5, 7)) for limit in LIMITS},
+    # Room by SM ------------------------------------------------------------------------------------
+    # 640 threads of 1,024 leave no SM room for 512 more, of which it would hold two. a is on four SMs: of b's fifteen
+    # blocks twelve find room on the other six, and three when those end. In a pool all fifteen would fit.
+    "kernels that share no SM": case("a=100#4x640 b=10#15x512", LIGHT, a=(0, 100), b=(0, 20)),
+    # Three of 5, 5 and 5 blocks that share no SM: the third waits for the first.
+    "a third that shares no SM waits": case("a=10#5x640 b=20#5x640 c=10#5x640", LIGHT, a=(0, 10), b=(0, 20), c=(10, 20)),
+    # a and b are on ten SMs; blocks of 256 threads fit beside them, one each, and four on none: c starts at once.
+    "room beside kernels that share no SM": case("a=10#5x640 b=20#5x640 c=10#10x256", LIGHT, c=(0, 10)),
+    # As by threads, so by registers (100 x 512 + 40 x 512 of 65,536) and shared memory (40 + 30 of 64 KiB). Of b's
+    # nine blocks eight have room on four SMs, the ninth waits: 0-20.
+    **{f"kernels that share no SM by {what}": case(
+        [*operators("a=100#6x512", **first), *operators("b=10#9x512", **second)], LIGHT, a=(0, 100), b=(0, 20))
+       for what, first, second in (("registers", {"registers": 96}, {"registers": 64}),
+                                   ("shared memory", {"shared_memory": 40960}, {"shared_memory": 32768}))},
+    # a's first wave is on all SMs: b has to wait, though a pool would have room. At 10 a has five blocks left.
+    "a full wave that shares no SM": case("a=20#15x640 b=5#5x512", LIGHT, a=(0, 20), b=(10, 15)),
     # Two kernels at once: of four with one block and 10, 4, 5, 6 us the third starts at 4 and the fourth at 9.
     "resident kernels": case("a=10#1 b=4#1 c=5#1 d=6#1", hand_made(resident_kernels=2), a=(0, 10), b=(0, 4), c=(4, 9),
                              d=(9, 15)),

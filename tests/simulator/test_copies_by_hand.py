@@ -31,9 +31,12 @@ def pair(edge="ab=1000", cluster=None, ops="a=10 b=10", **expected):
     return case(ops, cluster or hand_made(2, link=LINK), "a b@1", edge, **expected)
 
 
-def crossing(sent, edges="ac=1000 bd=1000", ops="a=10 b=10 c=1 d=1", places="a b/1 c@1 d/1@1", link=LINK, **expected):
+def crossing(
+    sent, edges="ac=1000 bd=1000", ops="a=10 b=10 c=1 d=1", places="a b/1 c@1 d/1@1", link=LINK, cluster=None,
+    **expected,
+):  # fmt: skip
     """Copies of a -> c from gpu0 to gpu1, and of b -> d beside it."""
-    return case(ops, hand_made(2, link=link), places, edges, sent=sent, **expected)
+    return case(ops, cluster or hand_made(2, link=link), places, edges, sent=sent, **expected)
 
 
 def costs(**more):
@@ -77,10 +80,23 @@ CASES = {
     # Three copies of 1,000 bytes into one link: 33.3 each, also where its capacity is a whole number.
     "three into one link": case("a=1 b=1 c=1 d=1", star(100, 100, 100, 100), "a b@1 c@2 d@3", "ad=1000 bd=1000 cd=1000",
                                 d=(31, 32)),
-    # Links of 100, an engine moves 50: 1,000 bytes to each of two devices take 20 us, or 40 with one engine.
+    # Links of 100, an engine moves 50: 1,000 bytes to each of two devices take 20 us; of one engine the second copy
+    # waits for the first.
     **{f"{n} copy engines": case("a=10 b=1 c=1", hand_made(3, copy_engines=n, copy_rate=50.0), "a b@1 c@2",
-                                 "ab=1000 ac=1000", sent=[(10, end), (10, end)])
+                                 "ab=1000 ac=1000", sent=[(10, 30), (10, end)])
        for n, end in ((1, 50), (2, 30), (9, 30))},
+    # The copy of b, from 12 on, is the second on the one engine, whichever the shorter is: 10-20, 20-21.
+    "copies have an engine in the order in which they begin": crossing(
+        [(10, 20), (12, 21)], "ac=1000 bd=100", "a=10 b=12 c=1 d=1", cluster=hand_made(2, copy_engines=1)),
+    # Of three copies two move, at 50 each as they share the link: 1,000 and 500 bytes. The short one is over at 20.
+    # From then on the third (500 bytes) and the rest of the first (500) take 10 us.
+    "two of three copies move": case("a=10 b=10 c=10 d=1 e=1 f=1", hand_made(2, copy_engines=2),
+                                     "a b/1 c/2 d@1 e/1@1 f/2@1", "ad=1000 be=500 cf=500",
+                                     sent=[near(10, 20), near(10, 30), near(10, 30)]),
+    # A copy that waits for its engine loads no DRAM: m has all of it but what one copy moves, a tenth.
+    "a copy without an engine loads nothing": case(
+        [*operators("a=0 b=0 c=1 d=1"), grid("m", 2, 9.0, nbytes=9e3)], hand_made(2, copy_engines=1),
+        "a b/1 c@1 d/1@1 m/2", "ac=1000 bd=1000", sent=[(0, 10), (0, 20)], m=(0, 10)),
     # Two engines of 50 do not help a single copy: 2 + 20.
     "one engine bounds one copy": pair(cluster=hand_made(2, link=LINK, copy_rate=50.0), sent=[(10, 32)]),
     # DRAM ------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """What issuing, ordering, barriers and captured graphs cost, and what the critical path is blamed on, by hand."""
 
+from math import nan
+
 import pytest
 from hand_made import case, hand_made, operators, run
 
@@ -9,8 +11,11 @@ pytestmark = pytest.mark.usefixtures("both_engines")
 
 TWO_KERNELS = [ss.Operator("a", time=10.0, kernels=(ss.Kernel(1, share=0.5), ss.Kernel(1, share=0.5)))]
 QUICK, SLOW = hand_made(launch=4.0, gap=1.0), hand_made(launch=4.0, record=1.0, wait=1.5, hop=2.0, gap=1.0)
-BARRIER = hand_made(barrier=10.0)
+BARRIER = hand_made(barrier=7.0, barrier_many=10.0)
 CAPTURED = hand_made(graph_launch=6.0, graph_node=1.0, launch=50.0, record=50.0, wait=50.0, gap=50.0, hop=50.0)
+JOINED, SERIAL = (
+    hand_made(graph_launch=6.0, graph_node=1.0, **more) for more in ({"graph_join": 3.0}, {"graph_issue": 2.0})
+)
 CASES = {
     # Chains ----------------------------------------------------------------------------------------
     # The host issues at 4, 8, 12; each kernel of 1 us is over, and the gap of 1 us too, before the next is issued.
@@ -43,25 +48,33 @@ CASES = {
                                    a=(4, 14), b=(start, start + 10))
        for threads, start in (("device", 4), ("one", 8))},
     # Stages ----------------------------------------------------------------------------------------
-    # a (10) and b (20) run side by side; the barrier waits until 20 and costs 10; c (5) and d (6) start at 30.
+    # a (10) and b (20) run side by side; the barrier waits until 20 and costs 10, as it is of two streams; c (5) and
+    # d (6) start at 30.
     # No barrier behind the last stage.
     "a barrier": case("a=10 b=20 c=5 d=6", BARRIER, "a b/1 c.1 d/1.1", "ac bd", "stages", a=(0, 10), b=(0, 20),
                       c=(30, 35), d=(30, 36), blame={"compute": 26.0, "sync": 10.0}, path="bd"),
     # With launches of 4 us: they end at 4 and 8; b runs 8-28, the barrier 28-38, then launches to 42 and 46.
-    "a barrier and launches": case("a=10 b=20 c=5 d=6", hand_made(barrier=10.0, launch=4.0), "a b/1 c.1 d/1.1", "ac bd",
+    "a barrier and launches": case("a=10 b=20 c=5 d=6", hand_made(barrier_many=10.0, launch=4.0), "a b/1 c.1 d/1.1", "ac bd",
                                    "stages", a=(4, 14), b=(8, 28), c=(42, 47), d=(46, 52),
                                    blame={"launch": 16.0, "compute": 26.0, "sync": 10.0}),
     # Three stages of one group on stream 0: 0-10, 10-20, 20-30; the stream orders them.
     "no barrier between single groups of one stream": case(
         "a=10 b=10 c=10", BARRIER, "a b.1 c.2", "ab bc", "stages", a=(0, 10), b=(10, 20), c=(20, 30)),
-    # Nothing else orders streams 0 and 1 in stages: 0-10, a barrier of 10, 20-30.
+    # Nothing else orders streams 0 and 1 in stages. One stream was busy before the barrier: 0-10, 7 us, 17-27.
     "a barrier between single groups of two streams": case("a=10 b=10", BARRIER, "a b/1.1", "ab", "stages", a=(0, 10),
-                                                           b=(20, 30)),
-    # One group, two groups, one group: a barrier on either side of the two. 0-10, 20-30 and 20-25, 40-50.
+                                                           b=(17, 27)),
+    # One group, two groups, one group: a barrier of one stream before the two, of two streams behind them. 0-10, 7 us,
+    # 17-27 and 17-22, 10 us, 37-47.
     "a barrier before and behind two groups": case("a=10 b=10 c=5 d=10", BARRIER, "a b.1 c/1.1 d.2", "ab ac bd cd",
-                                                   "stages", a=(0, 10), b=(20, 30), c=(20, 25), d=(40, 50)),
+                                                   "stages", a=(0, 10), b=(17, 27), c=(17, 22), d=(37, 47)),
+    # Only streams count that launched since the barrier before: two, then one. 0-10, 10 us, 20-30, 7 us, 37-47.
+    "a barrier behind one group after two": case("a=10 b=10 c=10 d=10", BARRIER, "a b/1 c.1 d/1.2", "ac bc cd",
+                                                 "stages", a=(0, 10), c=(20, 30), d=(37, 47)),
+    # A barrier that has a time of its own takes that: 0-10, 3 us, 13-23.
+    "a barrier of its own time": case("a=10 b=10 c=10", BARRIER, "a b/1 c.1", "ac bc", "stages",
+                                      timed=(None, [nan, nan, 3.0, nan]), c=(13, 23)),
     # gpu1 needs no barrier: its stages run 0-10 and 10-20, while gpu0 waits for 30 and the barrier of 10.
-    "barriers are of one device": case("a=10 b=30 c=10 d=5 e=10", hand_made(2, barrier=10.0), "a b/1 c@1 d.1 e@1.1", "",
+    "barriers are of one device": case("a=10 b=30 c=10 d=5 e=10", hand_made(2, barrier=7.0, barrier_many=10.0), "a b/1 c@1 d.1 e@1.1", "",
                                        "stages", c=(0, 10), d=(40, 45), e=(10, 20)),
     # Captured graphs -------------------------------------------------------------------------------
     # One launch of 6, roots at once; c joins a (6-16) and b (6-26) a latency of 1 later: 27-32.
@@ -70,6 +83,33 @@ CASES = {
        for places in ("a b/1 c", "a b/1 c/2")},
     # 6, then kernels of 10 with a latency of 1 between operators, none between the kernels of one: 6-16, 17-27.
     "a captured chain": case([*TWO_KERNELS, *operators("b=10")], CAPTURED, "a b", "ab", "graph", a=(6, 16), b=(17, 27)),
+    # A node that waits for several others starts 3 us later still: c joins a (6-16) and b (6-26), 26 + 1 + 3 = 30.
+    **{f"a captured join, {places}": case("a=10 b=20 c=5", JOINED, places, "ac bc", "graph", c=(30, 35))
+       for places in ("a b/1 c", "a b/1 c/2")},
+    # b and c wait for one each: 6-16, 17-27. In a stream of its own a graph is a chain: no join, 6-16, 17-37, 38-43.
+    "a captured fork is no join": case("a=10 b=10 c=10", JOINED, "a b/1 c/2", "ab ac", "graph", b=(17, 27), c=(17, 27)),
+    "a captured chain has no join": case("a=10 b=20 c=5", JOINED, "a b c", "ac bc", "graph", c=(38, 43)),
+    # Only the first kernel of an operator waits: two of 5 us from 30 on.
+    "the second kernel of a join is late with the first": case(
+        [*operators("b=10 c=20"), *TWO_KERNELS], JOINED, "b c/1 a", "ba ca", "graph", a=(30, 40)),
+    # Outside of captured graphs waits cost their hop alone.
+    "a join of streams costs its hop": case("a=10 b=20 c=5", hand_made(graph_join=3.0), "a b/1 c", "ac bc", c=(20, 25)),
+    # Nodes start 2 us apart: 6, 8, 10. d waits for a (6-16) and starts at 17, when nobody has started for long.
+    "captured nodes start one after the other": case("a=10#1 b=10#1 c=10#1 d=10#1", SERIAL, "a b/1 c/2 d", "ad", "graph",
+                                                     a=(6, 16), b=(8, 18), c=(10, 20), d=(17, 27)),
+    # Of equal arrival the higher priority starts first; of kernels 0.5 us long none starts sooner than 2 us after.
+    "captured nodes start by priority": case("a=10#1 b=0.5#1 c=10#1", SERIAL, "a!1 b/1!1 c/2", "", "graph", a=(8, 18),
+                                             b=(10, 10.5), c=(6, 16)),
+    # A node that waits to start keeps those behind it from starting, and nobody from refilling: a's second wave of ten
+    # blocks is issued at 11, by priority; b, which needs a place of its own, starts at 16.
+    "a captured node waits for room, too": case("a=10#20 b=10#1", SERIAL, "a b/1", "", "graph", a=(6, 16), b=(16, 26)),
+    # Each device starts its own; a stream issues as fast as its host.
+    "devices start nodes by themselves": case("a=10#1 b=10#1", hand_made(2, graph_issue=2.0), "a b@1", "", "graph",
+                                              a=(0, 10), b=(0, 10)),
+    "kernels of streams start together": case("a=10#1 b=10#1", hand_made(graph_issue=2.0), a=(0, 10), b=(0, 10)),
+    # What has no grid needs no place, and starts at once.
+    "operators without grids start together": case("a=10%0.5 b=10%0.5", SERIAL, "a b/1", "", "graph", a=(6, 16),
+                                                   b=(6, 16)),
     # a 6-16, a latency of 1, the copy of 1,000 bytes at 100 per us 17-27, a latency of 1, b 28-38.
     "a captured copy is a node": case(
         "a=10 b=10", hand_made(2, graph_launch=6.0, graph_node=1.0, launch=50.0, copy=50.0), "a b@1", "ab=1000",

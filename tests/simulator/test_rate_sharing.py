@@ -14,17 +14,19 @@ pytestmark = pytest.mark.usefixtures("both_engines")
 KAPPA = ((0.5, 0.25), (0.5, 0.1))
 """Compute beside compute 0.5, compute beside memory 0.25, memory beside compute 0.5, memory beside memory 0.1."""
 KEEN, BUSY = hand_made(interference=KAPPA), hand_made(saturating_warps=16.0)
+CROWDED = hand_made(crowd_latency=2.0)
 KEEN_AND_BUSY = hand_made(interference=KAPPA, saturating_warps=16.0)
 
 CASES = {
     # Without grids ---------------------------------------------------------------------------------
     # At half speed each: the short one does its 10 us in 20; the long one then has 20 of 30 left: 40.
     "two full operators": case("short=10%1 long=30%1", short=(0, 20), long=(0, 40)),
-    # A load of 1 slows nobody, be it of issue slots or of DRAM, and does not interfere.
+    # A load of 1 slows nobody, be it of issue slots or of DRAM; kernels interfere whatever the load. Memory beside memory
+    # takes 1.1 times as long: a ends at 11, b has done 10 of 30. Compute beside compute 1.5 times: 15, and 20 us more.
     "two halves fit": case("a=10%0.5 b=30%0.5", KEEN, a=(0, 10), b=(0, 30)),
     "two halves of DRAM fit": case([grid("a", 5, 10.0, nbytes=5e3), grid("b", 5, 30.0, nbytes=15e3)], KEEN,
-                                   a=(0, 10), b=(0, 30)),
-    "two halves of a grid fit": case(operators("a=10#5 b=30#5", flops=1.0), KEEN, a=(0, 10), b=(0, 30)),
+                                   a=(0, 11), b=(0, 31)),
+    "two halves of a grid fit": case(operators("a=10#5 b=30#5", flops=1.0), KEEN, a=(0, 15), b=(0, 35)),
     # 0.8 + 0.6 = 1.4: a's 10 us take 14, in which b does 10 of its 30; alone it needs 20 more: 34.
     "partial overload": case("a=10%0.8 b=30%0.6", a=(0, 14), b=(0, 34)),
     # Load 3: 3 x 10 = 30 for the first; then two with 10 and 20 left at load 2: 50; then 10 alone: 60.
@@ -69,11 +71,23 @@ CASES = {
     "traffic of the blocks that are resident": case(operators("a=10#15 b=10#3x32", nbytes=1e4),
                                                     a=(0, 12.5), b=(5, 17.5)),
     # m could fill half of the issue slots with its 8 warps of 16 on each SM, takes a share of that; c fills all. m is
-    # not slowed by that. With 0.5 of the half it leaves c 0.75: 10 us become 13.3.
+    # not sensitive to that, but starves beside it: c loads its SMs by 1, so m takes 1 + 1 times as long.
+    # With 0.5 of the half m leaves c 0.75: 10 us become 13.3. Half as many are done of m by then, the rest alone.
     **{f"bound by DRAM, with a share of {share}": case(
         [grid("m", 10, 30.0, threads=256, nbytes=1e4), grid("c", 10, 10.0, threads=512, flops=1.0)],
-        hand_made(least_sm_share=share, saturating_warps=16.0), m=(0, 30), c=(0, end))
+        hand_made(least_sm_share=share, saturating_warps=16.0), m=(0, 30 + end / 2), c=(0, end))
        for share, end in ((0.0, 10.0), (0.5, 10 / 0.75))},
+    # Half of the issue slots are c's, on the SMs that both are on: m takes 1.5 times as long. 10 us are 6.67 of 30.
+    "bound by DRAM, beside half of the issue slots": case(
+        [grid("m", 10, 30.0, threads=256, nbytes=1e4), grid("c", 10, 10.0, threads=256, flops=1.0)],
+        hand_made(least_sm_share=0.0, saturating_warps=16.0), m=(0, 30 + 10 / 3), c=(0, 10)),
+    # On other SMs c is no hindrance; and neither is an SM's own load.
+    "bound by DRAM, beside other SMs": case(
+        [grid("m", 5, 30.0, threads=256, nbytes=1e4), grid("c", 5, 10.0, threads=512, flops=1.0)],
+        hand_made(least_sm_share=0.5, saturating_warps=16.0), m=(0, 30), c=(0, 10)),
+    # Both move 0.6 of DRAM's bytes, in 0.6 of their time: at 1.2 of DRAM 0.6 x 1.2 < 1 slows nobody, but there is no
+    # more than 1. At a pressure of 2 both are slowed by 0.6 x 2.
+    "nobody is slowed at first": case(operators("a=10#2 b=10#2", flops=1e4, nbytes=6e3), a=(0, 12), b=(0, 12)),
     # Interference ----------------------------------------------------------------------------------
     # A kernel that saturates the issue slots alone (load 4) has no one to interfere with.
     "interference needs company": case([grid("a", 40, 10.0, threads=256, flops=1.0)],
@@ -82,11 +96,11 @@ CASES = {
     "interference of one class": case(operators("a=10#10x512 b=10#10x512", flops=1.0), KEEN_AND_BUSY,
                                       a=(0, 30), b=(0, 30)),
     # c: compute, load 1, 20 us. m: memory, DRAM 0.5, issue slots 10 x 0.1 x 0.1 = 0.1 (the least), 10 us.
-    # The issue slots are saturated: m is not slowed by that and leaves c 0.9. c: D = 1.25 / 0.9. m feels DRAM only
-    # (0.5) and the penalty: 1.5, ends at 15. c has done 15 x 0.9 / 1.25 = 10.8; the rest of 20 alone: 24.2.
+    # The issue slots are saturated: m leaves c 0.9. c: D = 1.25 / 0.9, so 20 us take 250 / 9. m starves beside c's load
+    # of 1, by 2, times the penalty of 1.5: it has done 250 / 27 of 10 by then, the rest alone.
     "interference between classes": case(
         [grid("c", 10, 20.0, threads=512, flops=1.0), grid("m", 10, 10.0, threads=512, nbytes=5e3)], KEEN_AND_BUSY,
-        c=(0, 24.2), m=(0, 15)),
+        c=(0, 250 / 9), m=(0, 250 / 9 + 10 - 250 / 27)),
     # DRAM 0.6 + 0.6 = 1.2, times 1.1: 13.2 us.
     "interference of memory with memory": case(operators("a=10#5 b=10#5", nbytes=6e3), KEEN, a=(0, 13.2), b=(0, 13.2)),
     # Utilizations of 1 with a stated intensity have a class: D = 2 x 1.25 for compute, 2 x 1.5 for memory.
@@ -97,8 +111,27 @@ CASES = {
     # Utilizations without an intensity have no class: D = 2 only.
     "no class, no interference": case("a=10%1 b=10%1", KEEN, a=(0, 20), b=(0, 20)),
     # Utilizations of 0.5 (load 1: not saturated) or 1 (load 2).
-    "no interference below one": case(operators("a=10%0.5 b=10%0.5", intensity="compute"), KEEN, a=(0, 10), b=(0, 10)),
+    "interference below one": case(operators("a=10%0.5 b=10%0.5", intensity="compute"), KEEN, a=(0, 15), b=(0, 15)),
     "interference above one": case(operators("a=10%1 b=10%1", intensity="compute"), KEEN, a=(0, 30), b=(0, 30)),
+    # a's first wave fills the device: b waits for room, and interferes from 5 on, when it has blocks there. 5 us of a
+    # are left, and b takes 10: a does them by 5 + 7.5, b has done 5 and the rest alone.
+    "interference begins with blocks": case(operators("a=10#15 b=10#5", flops=1.0), KEEN, a=(0, 12.5), b=(5, 17.5)),
+    # A kernel that starts beside others --------------------------------------------------------------
+    # b starts in the same instant, behind a: it takes 2 us longer. What has no grid is no crowd, and is in none.
+    "a crowd of two": case("a=10#5 b=10#5", CROWDED, a=(0, 10), b=(0, 12)),
+    "a crowd without grids": case("a=10%0.2 b=10%0.2 c=10#5x256 d=10", CROWDED, a=(0, 10), b=(0, 10), c=(0, 10),
+                                  d=(0, 10)),
+    # a leaves b 39 of 40 places: two waves, of 5 us and 1 us more each.
+    "a crowd of two waves": case("a=100#1x32 b=10#78x256", hand_made(crowd_latency=2.0, saturating_warps=128.0),
+                                 a=(0, 100), b=(0, 12)),
+    # b waits for a's slots and starts when a has ended; then c beside b.
+    "one after the other is no crowd": case("a=10#10 b=10#8 c=10#2", CROWDED, a=(0, 10), b=(10, 20), c=(10, 22)),
+    "a crowd of one stream": case("a=10#5 b=10#5", CROWDED, "a b", "ab", a=(0, 10), b=(10, 20)),
+    # b's time without its latency of 1 is 3 us; with 2 us more, 5: 0-5, and its latency, in which c starts alone.
+    "a crowd and latencies": case("a=4#1 b=4#1 p=5 c=4#1", hand_made(crowd_latency=2.0, kernel_latency=1.0),
+                                  "a b/1 p/2 c/2", a=(0, 4), b=(0, 6), c=(5, 9)),
+    "without contention there is no crowd": case("a=10#5 b=10#5", hand_made(crowd_latency=2.0, contention=False),
+                                                 a=(0, 10), b=(0, 10)),
     # Blocks by SM ----------------------------------------------------------------------------------
     # Each reaches 0.9 of the FLOP rate with 8 of the 32 warps that keep an SM busy; by warps they would reach 2.7.
     # Together they take 2.7 times as long.
@@ -169,18 +202,14 @@ def mixes(draw):
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(mix=mixes())
 def test_no_mix_exceeds_a_peak(mix):
-    """FLOP and bytes over the time from the first start to the last end, whatever ran beside what.
-
-    By 25 % at most: exactly it does not hold, see below.
-    """
+    """FLOP and bytes over the time from the first start to the last end, whatever ran beside what."""
     cluster, ops = mix
     trace = side_by_side(ops, cluster)
     for total in (sum(op.flops for op in ops), sum(op.nbytes for op in ops)):
-        assert total / trace.makespan <= 1000 * 1.25
+        assert total / trace.makespan <= 1000 * (1 + 1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="a defect of the rule: kernels share by SM, and this mix moves 1.3 % too much")
-def test_no_mix_exceeds_a_peak_at_all():
+def test_small_grids_exceed_no_peak():
     """8 blocks that move 800 bytes per us and 6 that move 600: 2,200 bytes take 2.2 us at 1,000 per us, not less."""
     ops = [grid("a", 8, 2.0, 32, flops=1000, nbytes=1600), grid("b", 6, 1.0, 32, flops=600, nbytes=600)]
     assert side_by_side(ops, hand_made(saturating_warps=4.0, block_spread=0.0)).makespan >= 2.2 * (1 - 1e-6)
