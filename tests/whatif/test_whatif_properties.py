@@ -46,8 +46,8 @@ def with_half_the_sms(plan, cluster):
 
 
 def on_h100s(plan, cluster):
-    names = ("model", "sms", "saturating_warps", "peak", "clock", "bandwidth", "memory", "l2", "copy_engines",
-             "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
+    names = ("model", "capability", "sms", "saturating_warps", "peak", "clock", "bandwidth", "memory", "l2",
+             "copy_engines", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
              "shared_memory_granularity")  # fmt: skip
     other = Cluster.preset("h100").devices[0]
     return on_devices(plan, cluster, **{name: getattr(other, name) for name in names})
