@@ -60,7 +60,7 @@ class Calibration(Checked, Document):
     shape and attributes, and of the same FLOP or time where no shape is known. For one that was not measured (a merged
     one, say) it is the roofline time by the scale of its kind; for a kind that was not measured either, the operator's
     own `time`, and without one its roofline time by the scale of all. On a device of another model times change as the
-    roofline time does.
+    roofline time does; those of operators without FLOP and bytes stay.
     """
 
     SUBJECT, ERROR, FORMAT, INDENT = "calibration", CalibrationError, "simsched.calibration", None
@@ -115,7 +115,8 @@ class Calibration(Checked, Document):
         if self.is_measured(op):
             assert self.graph is not None
             mine, time, devices = self.graph[op.name], self.times[op.name], self.cluster.devices
-            if device.model in [known.model for known in devices]:
+            is_load = mine.flops or mine.nbytes
+            if device.model in [known.model for known in devices] or not is_load:
                 return time
             return time * (roofline(mine, device) / roofline(mine, devices[0]))
         scale = self.scales.get(op.kind)

@@ -32,7 +32,7 @@ def launched(*graphs):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_has_launches(name):
-    """One kernel for each of the operator's own, as many FLOP and bytes; the parameters are its weights.
+    """One kernel for each of the operator's works, as many FLOP and bytes; the parameters are its weights.
 
     A batch normalisation has 2 numbers for each channel here, not 4, and an index 4 bytes, not 8. What takes no time
     in a graph, a view, is a copy.
@@ -45,10 +45,10 @@ def test_every_network_has_launches(name):
             assert launch.threads in range(32, 257, 32)
             assert isinstance(launch.arguments[-1], cuda.Stamps)
         assert sum(kernel.share for kernel in cuda.kernels_of(launches)) == pytest.approx(1.0)
-        if not op.kernels:
+        if not op.works:
             assert [launch.kernel for launch in launches] == ["affine"]
             continue
-        assert len(launches) == len(op.kernels)
+        assert len(launches) == len(op.works)
         assert sum(launch.flops for launch in launches) == pytest.approx(op.flops)
         kinds = [part["kind"] for part in op.attributes.get("parts", [])] or [op.kind]
         if not {"batch_norm", "embedding", "conv"} & set(kinds):

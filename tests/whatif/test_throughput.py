@@ -98,7 +98,7 @@ def test_stages_overlap_at_their_ends_alone():
     Request r: stage 1, barrier, stage 2; stage 1 of request r + 1 is issued beside stage 2: 10 + 5 us per request.
     """
     graph, rows = made("a=10 b=10 c=10 d=10", "ac bd"), placements("a b/1 c.1 d/1.1")
-    plan, cluster = ss.Schedule(graph, rows, "stages"), BARE.replace_devices(barrier=5.0)
+    plan, cluster = ss.Schedule(graph, rows, "stages"), BARE.replace_devices(barrier_many=5.0)
     assert throughput(plan, cluster, 1).period_us == pytest.approx(25.0)
     assert throughput(plan, cluster, 2).period_us == pytest.approx(15.0)
 

@@ -170,7 +170,7 @@ def test_values_of_parameters():
     asked = what_if(pair(), Cluster.preset("a100", 2)).link(bandwidth=2.0).operators("b", speed=4.0)
     known = {
         "link.bandwidth": 550e3, "overhead.launch": 6.0, "device.sms": 108.0, "device.peak": 108 * 64 * 2 * 1410.0,
-        "interference": 0.06, "operator.b.speed": 4.0, "operators.speed": None, "operators.[b].speed": 4.0,
+        "interference": 0.1, "operator.b.speed": 4.0, "operators.speed": None, "operators.[b].speed": 4.0,
         "overhead": None,
     }  # fmt: skip
     assert {name: value_of(asked, name) for name in known} == known

@@ -33,11 +33,16 @@ def scaled(plan, time):
 
 
 def on_devices(plan, cluster, **fields):
-    """On other devices: measured times follow the roofline, the others are estimated anew."""
+    """On other devices: measured times follow the roofline, but for pure latencies; the others are estimated again."""
     old = cluster.devices[0]
     new = replace(old, **fields)
-    plan = scaled(plan, lambda op: None if op.time is None else op.time * (roofline(op, new) / roofline(op, old)))
-    return plan, cluster.replace_devices(**fields)
+
+    def time(op):
+        if op.time is None or not (op.flops or op.nbytes):
+            return op.time
+        return op.time * (roofline(op, new) / roofline(op, old))
+
+    return scaled(plan, time), cluster.replace_devices(**fields)
 
 
 def with_half_the_sms(plan, cluster):
@@ -46,8 +51,8 @@ def with_half_the_sms(plan, cluster):
 
 
 def on_h100s(plan, cluster):
-    names = ("model", "sms", "saturating_warps", "peak", "clock", "bandwidth", "memory", "l2", "copy_engines",
-             "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
+    names = ("model", "capability", "sms", "saturating_warps", "peak", "clock", "bandwidth", "memory", "l2",
+             "copy_engines", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
              "shared_memory_granularity")  # fmt: skip
     other = Cluster.preset("h100").devices[0]
     return on_devices(plan, cluster, **{name: getattr(other, name) for name in names})

@@ -123,8 +123,8 @@ def test_stages_of_what_is_fused():
 
 
 def test_a_staged_plan_runs_by_events_and_back():
-    """Without the barriers of 10 us b and c begin as a ends."""
+    """Without the barriers, 10 us of one stream and 20 us of two, b and c begin as a ends."""
     plan = Schedule(DIAMOND, placements("a b.1 c/1.1 d.2"), "stages")
-    asked = what_if(plan, FREE.replace_devices(barrier=10.0)).execution("events")
-    assert (asked.makespan_before, asked.makespan) == (1 + 10 + 3 + 10 + 4, 1 + 3 + 4)
+    asked = what_if(plan, FREE.replace_devices(barrier=10.0, barrier_many=20.0)).execution("events")
+    assert (asked.makespan_before, asked.makespan) == (1 + 10 + 3 + 20 + 4, 1 + 3 + 4)
     assert asked.execution("stages").plan is plan

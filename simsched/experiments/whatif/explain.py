@@ -280,7 +280,7 @@ def candidates(asked: WhatIf) -> Iterator[tuple[str, WhatIf, bool]]:
     yield "make launches free", asked.overhead(launch=0.0, launch_latency=0.0), False
     yield "make events free (record, wait, hop)", asked.overhead(record=0.0, wait=0.0, hop=0.0), False
     if trace.program.execution == "stages":
-        yield "make barriers free", asked.overhead(barrier=0.0), False
+        yield "make barriers free", asked.overhead(barrier=0.0, barrier_many=0.0), False
     if any(device.contention for device in asked.cluster.devices):
         yield "end the interference between kernels side by side", asked.interference(absolute(0.0)), False
         yield "let kernels side by side run as if alone", asked.set("contention", False), False

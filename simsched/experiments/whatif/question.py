@@ -461,7 +461,8 @@ class Question(Outcome):
             yield f"{have}, {graph.names[pure[0]]!r} for one: no rate of a device changes it"
         n_given = int((np.diff(graph.kernel_ptr) > 0).sum())
         if any(a.model != b.model for a, b in self._replaced) and n_given:
-            yield f"{n_given} operators have kernels that were measured or given: their grids and blocks stay"
+            whose = f"those of {n_given} of {len(graph)} operators"
+            yield f"kernels that were measured or given keep their grids and blocks, {whose}"
         exact = int((~np.isnan(graph.edge_transfer)).sum())
         if of_links and exact:
             yield f"{exact} of {len(graph.src)} edges have an exact transfer time, which no link changes"

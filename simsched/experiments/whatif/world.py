@@ -357,7 +357,8 @@ def selected(graph: OpGraph, change: Change) -> Indices:
 def rates(device: Device) -> tuple[Any, ...]:
     """Return the numbers that the roofline time of an operator depends on."""
     basis = basis_of(device)
-    return basis.sms, basis.clock, basis.bandwidth, basis.l2, basis.saturating_warps, dict(basis.peak)
+    fields = basis.sms, basis.clock, basis.bandwidth, basis.l2, basis.saturating_warps, basis.capability
+    return *fields, dict(basis.peak)
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +382,7 @@ class ChangedCost:
         t(op, d) / s                          where t(op, d) differs from t(op, d0): the model follows by itself
         t(op, d0) * r(op, d) / r(op, d0) / s  where it does not
 
-    A pure latency, without FLOP and bytes, has the same roofline time everywhere and stays as it is.
+    A pure latency, without FLOP and bytes, stays as it is.
     """
 
     given: CostModel
@@ -397,7 +398,8 @@ class ChangedCost:
         before = self.before.get(device.name, device)
         times = self._given(graph, device, ops)
         if rates(before) != rates(device):
-            as_before = np.flatnonzero(times == self._given(graph, before, ops))
+            is_load = (graph.flops[ops] > 0) | (graph.nbytes[ops] > 0)
+            as_before = np.flatnonzero((times == self._given(graph, before, ops)) & is_load)
             rows = ops[as_before]
             times[as_before] *= rooflines(graph, rows, device) / rooflines(graph, rows, before)
         return times / self.revision.speeds_over(graph)[ops]
