@@ -17,6 +17,8 @@ LARGEST_UNSLOWED: Final = 0.99
 """Of a resource, what at most is left to kernels that are not slowed by its load."""
 SATURATED: Final = 1.0 + 1e-9
 """A load above this counts as saturation, where interference begins."""
+MOST_TURNS: Final = 64
+"""Turns of Newton's method for a pressure; two or three are usual."""
 MAX_COHORTS: Final = 4
 """Groups of blocks of a kernel that end together; more are merged."""
 KEPT_WAVES: Final = 4
@@ -95,14 +97,15 @@ def pressure(n: int, shares: Rows[Share]) -> float:
     not slowed leave the others only the rest, so x is more than the sum unless all are fully sensitive. It is found by
     Newton's method, exact as soon as it is known who is slowed: mostly after two turns of O(n).
     """
-    x, last = 0.0, 0.0
+    x, last, turns = 0.0, 0.0, 0
     for i in range(n):
         x += shares[i].load
-    while x > 1.0 and abs(x - last) > TIE * x:
+    while x > 1.0 and abs(x - last) > TIE * x and turns < MOST_TURNS:
+        turns += 1
         last, slowed, unslowed = x, 0.0, 0.0
         for i in range(n):
             share = shares[i]
-            if share.sensitivity * x > 1.0:
+            if share.sensitivity * x > 1.0 - TIE:  # where it is 1, the next turn finds the same who are slowed
                 slowed += share.load / share.sensitivity
             else:
                 unslowed += share.load

@@ -365,7 +365,7 @@ class OpGraph(by.Columnar, Document):
         pairs = np.unique(np.stack([self.src, self.dst], axis=1), axis=0)  # (unique edges, 2)
         vertex = np.arange(n)
         left, right, source, sink = vertex, vertex + n, 2 * n, 2 * n + 1
-        # 32 bits, which is all that maximum_flow of scipy 1.12 takes
+        # 32 bits, which is all that maximum_flow of older scipy takes
         rows = np.concatenate([np.full(n, source), pairs[:, 0], right, right]).astype(np.int32)
         cols = np.concatenate([left, pairs[:, 1] + n, left, np.full(n, sink)]).astype(np.int32)
         capacity = np.concatenate([np.ones(n), np.full(len(pairs), n), np.full(n, n), np.ones(n)])
