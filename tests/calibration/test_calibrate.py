@@ -67,8 +67,8 @@ def row(calibration, name):
 
 
 FOUND = (
-    "launch", "barrier", "barrier_many", "graph_launch", "graph_node", "graph_issue", "graph_join", "crowd_latency", "wait",
-    "hop", "gap",
+    "launch", "barrier", "barrier_many", "graph_launch", "graph_node", "graph_issue", "graph_join", "crowd_latency",
+    "wait", "hop", "gap",
 )  # fmt: skip
 
 
