@@ -52,8 +52,8 @@ _DRAWS, _FEWEST = 32, 8
 _ENOUGH, _MOST = 2**17, 2**22  # instructions of all programs in all worlds: beyond which there are fewer, and none
 _TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
 _OF_DEVICES: Final = (
-    "launch", "launch_latency", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node",
-    "interference", "least_sm_share", "block_spread",
+    "launch", "launch_latency", "record", "wait", "copy", "barrier", "barrier_many", "gap", "hop", "graph_launch",
+    "graph_node", "graph_issue", "graph_join", "crowd_latency", "interference", "least_sm_share", "block_spread",
 )  # fmt: skip
 _SETTLED_BY: Final = {
     "saturating_warps": "solo", "bandwidth": "solo", "block_spread": "solo", "kernel_latency": "solo",

@@ -133,7 +133,7 @@ class Device(Checked):
     interleave: Part = 0.0
     saturating_warps: Rate = 24.0
     least_sm_share: Part = 0.1
-    block_spread: Annotated[float, Range(0, LARGEST_SPREAD)] = 0.08
+    block_spread: Annotated[float, Range(0, LARGEST_SPREAD)] = 0.15
     kernel_latency: Amount = 0.0
     contention: bool = True
     max_registers_per_block: Size = field(default=65536)

@@ -5,10 +5,11 @@ occupancy header; **datasheet** = vendor's product brief, whitepaper or ``device
 **trace** = device properties recorded in profiler traces; **prior** = from memory of published
 figures, not checked here. FP32 rates are SMs x lanes x 2 x clock rather than the rounded figure
 of a datasheet; the warps that fill an SM follow from its lanes (`PRIORS`). Costs of launching are medians of published
-profiler traces by family, the profiler included, see `_HOST`; those of synchronising are the defaults of `Device`:
-medians of traces of V100 and A100 (record 1 us, wait 1.3 us, same-stream gap 0.8-1 us) and priors (hop, barrier,
-graph). Interference is a prior too. Dispatch is strict leftover (interleave 0): of 94 measured pairs on V100 and A100
-whose first kernel has many waves none shared slots.
+profiler traces by family, the profiler included, see `_HOST`. Those of synchronising were measured on an H100, see
+`_MEASURED`; of others they are the defaults of `Device`: medians of traces of V100 and A100 (record 1 us, wait 1.3 us,
+same-stream gap 0.8-1 us) and priors (hop, barrier, graph launch). What kernels beside each other cost each other was
+measured on an H100 and is the default of all. Dispatch is strict leftover (interleave 0): of 94 measured pairs on V100
+and A100 whose first kernel has many waves none shared slots.
 """
 
 from collections.abc import Mapping
@@ -55,15 +56,28 @@ PRIORS: Final[Mapping[str, Prior]] = {
     "wait": Prior(1.3, 0.65, 2.6, "us; a published trace, twice either way: prior"),
     "copy": Prior(4.5, 3.0, 10.0, "us; as a launch: prior"),
     "barrier": Prior(10.0, 5.0, 20.0, "us; twice either way: prior"),
+    "barrier_many": Prior(
+        14.0, 7.0, 40.0, "us; an H100: 5.8 more than a barrier of one stream, up to 15; 57 to 84 in a script of 2 to 8 "
+        "streams"),
     "gap": Prior(0.9, 0.5, 2.3, "us; back to back on a stream in published traces: 0.06 to 2.25"),
     "hop": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
     "graph_launch": Prior(6.0, 3.0, 12.0, "us; twice either way: prior"),
     "graph_node": Prior(
         0.3, 0.1, 0.9, "us over kernels' own times, start and end among them: an H100, median of 35 networks 0.25, "
         "tenths 0.09 and 0.28; 0.9 over times without start and end"),
-    "interference": Prior(0.06, 0.0, 0.12, "none seen by a cycle-level simulator: prior"),
+    "graph_issue": Prior(
+        0.4, 0.16, 0.5, "us; an H100: empty nodes every 0.16, small kernels every 0.33; networks and fans fit with "
+        "0.33 to 0.5"),
+    "graph_join": Prior(
+        1.0, 0.0, 3.0, "us; an H100: 1.0 fits networks; one of them: 1.1 on two streams, 2 to 3 on four and eight"),
+    "crowd_latency": Prior(
+        0.35, 0.2, 0.5, "us; 2,298 kernels in graphs on 8 streams of an H100: 0.35, and 29 % longer; 0.2 to 0.5 fit"),
+    "interference": Prior(
+        0.1, 0.0, 0.2, "beside anyone on an H100: 0.05 to 0.2 fit; long kernels on SMs of their own: 0.01 to 0.06"),
     "least_sm_share": Prior(0.1, 0.05, 0.2, "twice either way: prior"),
-    "block_spread": Prior(0.08, 0.0, 0.16, "0.16 fits pairs of kernels on a GTX 950; none: prior"),
+    "block_spread": Prior(
+        0.15, 0.08, 0.3, "equal blocks on an H100: 0.15 to 0.3; pairs of kernels fit with 0.08 to 0.2, on a GTX 950 "
+        "with 0.16"),
     "link.latency": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
     "link.bandwidth": Prior(1.0, 0.7, 1.1, "of a preset's link: prior, but see pcie3 and pcie4"),
     "pcie3": Prior(12.0, 6.2, 13.0, "GB/s; low: pinned host memory to a V100 in a published profiler trace"),
@@ -85,9 +99,19 @@ _CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = {
 }
 
 # Median us of a launch call, and from its beginning to the start of a kernel on an idle device, by compute capability:
-# ResNet on V100; DLRM on A100; OWLv2 on H100 (traces in HolisticTraceAnalysis and TraceLens). Others: prior.
-_HOST: Final = {"7.0": (5.2, 6.8), "8.0": (6.0, 8.0), "8.6": (6.0, 8.0), "9.0": (4.5, 6.4)}
+# ResNet on V100; DLRM on A100; OWLv2 on H100 (traces in HolisticTraceAnalysis and TraceLens), but its call by CuPy,
+# without a profiler: 4.9 to 5.4. Others: prior.
+_HOST: Final = {"7.0": (5.2, 6.8), "8.0": (6.0, 8.0), "8.6": (6.0, 8.0), "9.0": (5.0, 6.4)}
 _USUAL_HOST: Final = (4.0, 6.0)
+# Costs in us by compute capability where a device was measured: an H100. Record and wait take 0.30 each; a hop where
+# the host is ahead 0.07; from one kernel of a stream to the next 1.5; a barrier of one busy stream 8, of several 14; the
+# launch of a captured graph 5 (by PyTorch 10 to 12), and 0.25 to 0.3 between its kernels.
+_MEASURED: Final[Mapping[str, Mapping[str, float]]] = {
+    "9.0": {
+        "record": 0.3, "wait": 0.3, "hop": 0.1, "gap": 1.5, "barrier": 8.0, "barrier_many": 14.0,
+        "graph_launch": 5.0, "graph_node": 0.3,
+    },
+}  # fmt: skip
 
 
 def _gpu(
@@ -103,7 +127,7 @@ def _gpu(
         # a result of each lane is on its way for so many cycles; at most what an SM holds
         "saturating_warps": float(min(cycles * lanes / WARP, _CAPABILITY[cc][0] / WARP)),
         "capability": cc,
-    }  # fmt: skip
+    } | _MEASURED.get(cc, {})  # fmt: skip
 
 
 def _slice(whole: Mapping[str, Any], sms: int, eighths: int, engines: int) -> dict[str, Any]:
