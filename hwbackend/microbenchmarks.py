@@ -38,8 +38,9 @@ def schedules(cluster: Cluster) -> list[Schedule]:
     Returns
     -------
     list of Schedule
-        Named by their `scheduler`: ``"overhead/..."`` is about the costs of issuing, ordering and starting, ``"solo/..."``
-        has one kernel, ``"pair/..."`` two or four, one after the other and then side by side, ``"transfer/..."`` copies.
+        Named by their `scheduler`: ``"overhead/..."`` is about the costs of issuing, ordering and starting,
+        ``"solo/..."`` has one kernel, ``"pair/..."`` two or four, one after the other and then side by side,
+        ``"transfer/..."`` copies.
 
     Notes
     -----

@@ -7,11 +7,14 @@ from simsched.simulator.state import State
 
 
 def begin_flow(s: State, lane: int, copy: int) -> None:
-    """Begin to move the bytes of a copy at the head of a lane."""
-    flow = s.work[lane]
-    flow.row = copy
+    """Begin to move the bytes of a copy at the head of a lane; of those that begin in one instant by their numbers."""
+    flow, i = s.work[lane], s.n_flows
+    flow.row, flow.arrival = copy, s.now
     flow.progress = flow.anchor = flow.rate = 0.0
-    s.flows[s.n_flows] = lane
+    while i > 0 and s.work[s.flows[i - 1]].arrival == s.now and s.work[s.flows[i - 1]].row > copy:
+        s.flows[i] = s.flows[i - 1]
+        i -= 1
+    s.flows[i] = lane
     s.n_flows += 1
 
 

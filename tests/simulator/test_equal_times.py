@@ -24,6 +24,16 @@ def test_arrivals_in_one_instant_go_by_launch(order, execution):
     assert len({found[name][1] for name in LAST}) == 1  # all ended in the same instant
 
 
+@pytest.mark.parametrize("execution", ["events", "graph"])
+def test_copies_that_begin_in_one_instant_take_turns_by_launch(execution):
+    """Five copies of 10 us from 0.3 on, of one engine: in the order in which they are issued, whichever float is least."""
+    ops = OPS + "".join(f" k{i}=1#1" for i in range(5))
+    edges = EDGES + "".join(f" {end}-k{i}=1000" for i, end in enumerate(LAST))
+    places = PLACES + "".join(f" k{i}/{i}@1" for i in range(5))
+    found = run(ops, edges, places, hand_made(2, copy_engines=1), execution).operator_times()
+    assert [found[f"k{i}"][0] for i in range(5)] == pytest.approx([10.3, 20.3, 30.3, 40.3, 50.3], rel=1e-9)
+
+
 JOIN = " ".join(f"{end}j" for end in LAST)
 CASES = {
     # All five join at 0.3: one instant, the join lasts 10 us.

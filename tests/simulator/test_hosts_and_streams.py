@@ -54,8 +54,8 @@ CASES = {
     "a barrier": case("a=10 b=20 c=5 d=6", BARRIER, "a b/1 c.1 d/1.1", "ac bd", "stages", a=(0, 10), b=(0, 20),
                       c=(30, 35), d=(30, 36), blame={"compute": 26.0, "sync": 10.0}, path="bd"),
     # With launches of 4 us: they end at 4 and 8; b runs 8-28, the barrier 28-38, then launches to 42 and 46.
-    "a barrier and launches": case("a=10 b=20 c=5 d=6", hand_made(barrier_many=10.0, launch=4.0), "a b/1 c.1 d/1.1", "ac bd",
-                                   "stages", a=(4, 14), b=(8, 28), c=(42, 47), d=(46, 52),
+    "a barrier and launches": case("a=10 b=20 c=5 d=6", hand_made(barrier_many=10.0, launch=4.0), "a b/1 c.1 d/1.1",
+                                   "ac bd", "stages", a=(4, 14), b=(8, 28), c=(42, 47), d=(46, 52),
                                    blame={"launch": 16.0, "compute": 26.0, "sync": 10.0}),
     # Three stages of one group on stream 0: 0-10, 10-20, 20-30; the stream orders them.
     "no barrier between single groups of one stream": case(
@@ -74,8 +74,8 @@ CASES = {
     "a barrier of its own time": case("a=10 b=10 c=10", BARRIER, "a b/1 c.1", "ac bc", "stages",
                                       timed=(None, [nan, nan, 3.0, nan]), c=(13, 23)),
     # gpu1 needs no barrier: its stages run 0-10 and 10-20, while gpu0 waits for 30 and the barrier of 10.
-    "barriers are of one device": case("a=10 b=30 c=10 d=5 e=10", hand_made(2, barrier=7.0, barrier_many=10.0), "a b/1 c@1 d.1 e@1.1", "",
-                                       "stages", c=(0, 10), d=(40, 45), e=(10, 20)),
+    "barriers are of one device": case("a=10 b=30 c=10 d=5 e=10", hand_made(2, barrier=7.0, barrier_many=10.0),
+                                       "a b/1 c@1 d.1 e@1.1", "", "stages", c=(0, 10), d=(40, 45), e=(10, 20)),
     # Captured graphs -------------------------------------------------------------------------------
     # One launch of 6, roots at once; c joins a (6-16) and b (6-26) a latency of 1 later: 27-32.
     **{f"a captured graph, {places}": case("a=10 b=20 c=5", CAPTURED, places, "ac bc", "graph", a=(6, 16), b=(6, 26),
@@ -95,8 +95,8 @@ CASES = {
     # Outside of captured graphs waits cost their hop alone.
     "a join of streams costs its hop": case("a=10 b=20 c=5", hand_made(graph_join=3.0), "a b/1 c", "ac bc", c=(20, 25)),
     # Nodes start 2 us apart: 6, 8, 10. d waits for a (6-16) and starts at 17, when nobody has started for long.
-    "captured nodes start one after the other": case("a=10#1 b=10#1 c=10#1 d=10#1", SERIAL, "a b/1 c/2 d", "ad", "graph",
-                                                     a=(6, 16), b=(8, 18), c=(10, 20), d=(17, 27)),
+    "captured nodes start one after the other": case("a=10#1 b=10#1 c=10#1 d=10#1", SERIAL, "a b/1 c/2 d", "ad",
+                                                     "graph", a=(6, 16), b=(8, 18), c=(10, 20), d=(17, 27)),
     # Of equal arrival the higher priority starts first; of kernels 0.5 us long none starts sooner than 2 us after.
     "captured nodes start by priority": case("a=10#1 b=0.5#1 c=10#1", SERIAL, "a!1 b/1!1 c/2", "", "graph", a=(8, 18),
                                              b=(10, 10.5), c=(6, 16)),
