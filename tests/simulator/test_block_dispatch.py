@@ -101,7 +101,8 @@ CASES = {
     # blocks twelve find room on the other six, and three when those end. In a pool all fifteen would fit.
     "kernels that share no SM": case("a=100#4x640 b=10#15x512", LIGHT, a=(0, 100), b=(0, 20)),
     # Three of 5, 5 and 5 blocks that share no SM: the third waits for the first.
-    "a third that shares no SM waits": case("a=10#5x640 b=20#5x640 c=10#5x640", LIGHT, a=(0, 10), b=(0, 20),
+    "a third that shares no SM waits": case(
+        "a=10#5x640 b=20#5x640 c=10#5x640", LIGHT, a=(0, 10), b=(0, 20),
                                             c=(10, 20)),
     # a and b are on ten SMs; blocks of 256 threads fit beside them, one each, and four on none: c starts at once.
     "room beside kernels that share no SM": case("a=10#5x640 b=20#5x640 c=10#10x256", LIGHT, c=(0, 10)),
