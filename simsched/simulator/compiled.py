@@ -16,7 +16,7 @@ from simsched.base.jit import piece
 from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.trace import timeline as kinds
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
-from simsched.simulator.device import LEAST_UNIT, end_due, enter, join_others, refill, run_alone, set_up
+from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, join_others, refill, run_alone, set_up
 from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
 from simsched.simulator.state import PHASES, Event, Host, Item, Lane, Span, State
 
@@ -247,7 +247,8 @@ def run_host(s: State, t: int) -> None:
                     add_span(s, WAIT_SPAN, i, d, host.time, event.time).cause = event.cause
                     host.cause = s.n_spans - 1
                 host.start = event.time
-        over = host.start + _cost(s, i)
+        host.cost = _cost(s, i, host.time)
+        over = host.start + host.cost
         if s.ahead:
             _issue_next(s, host, over)
         elif over > host.time:
@@ -258,16 +259,21 @@ def run_host(s: State, t: int) -> None:
             _issue_next(s, host, s.now)
 
 
-def _cost(s: State, i: int) -> float:
-    """Return what instruction `i` takes of the host in us, once nothing blocks it."""
-    return s.own[i] if s.own is not None else s.cost[6 * s.place[i] + s.action[i]]
+def _cost(s: State, i: int, reached: float) -> float:
+    """Return what instruction `i`, which a host has reached at a time, takes of it in us, once nothing blocks it."""
+    action, d = s.action[i], s.place[i]
+    if s.own is not None and s.own[i] == s.own[i]:  # else it is NaN
+        return s.own[i]
+    if action == BARRIER and busy_streams(s, d, reached) > 1:
+        return s.barrier_many[d]
+    return s.cost[6 * d + action]
 
 
 def _issue_next(s: State, host: Host, time: float) -> None:
     """Issue what the host has paid for."""
     i = host.at
     action, d = s.action[i], s.place[i]
-    if s.recording and _cost(s, i) > 0:
+    if s.recording and host.cost > 0:
         span = add_span(s, HOST_SPAN, i, d, host.start, time)
         span.cause = host.cause
         if action == LAUNCH:
@@ -347,6 +353,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     """Go on with a launch; return whether it is over."""
     i, row, device = item.code >> 2, item.argument, s.devices[lane.device]
     if lane.state == LAUNCH_OVER:
+        lane.ended = s.now
         _end_work(s, lane, number, KERNEL_SPAN, row)
         drained = s.events[2 * s.n_events + lane.device]
         # of kernels that end together the last in operator order
@@ -572,7 +579,7 @@ def reset(s: State) -> None:
         connection.waiters = -1
     for i in range(s.n_lanes):
         lane = s.lanes[i]
-        lane.time = lane.free = 0.0
+        lane.time = lane.free = lane.ended = 0.0
         lane.head = lane.tail = lane.first
         lane.state = ASLEEP
         lane.cause = lane.free_cause = lane.span_cause = -1

@@ -46,6 +46,15 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
             work.unit /= launch.units
 
 
+def busy_streams(s: State, d: int, since: float) -> int:
+    """Return how many streams of a device that is through had kernels that were not over at a time."""
+    n = 0
+    for i in range(s.n_lanes):
+        if s.lanes[i].device == d and is_later(s.lanes[i].ended, since):
+            n += 1
+    return n
+
+
 def enter(s: State, d: int, lane: int) -> None:
     """Let a kernel whose blocks are counted onto the device: into the queue, or, without a grid, to run at once."""
     work = s.work[lane]

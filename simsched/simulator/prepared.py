@@ -125,37 +125,6 @@ def find_streams(s: Search) -> None:
                 s.waits[s.lane_of[i]] = 1
 
 
-def host_times(program: Program, cluster: Cluster) -> Floats:
-    """Return the host time in us of each instruction: its own, or else that of the action on its device."""
-    return _host_times(program, platform_of(cluster))
-
-
-def _host_times(program: Program, platform: "Platform") -> Floats:
-    usual: Floats = platform.columns["cost"][program.device, program.action]
-    many = barriers_of_many(program)
-    usual[many] = platform.barrier_many[program.device[many]]
-    return usual if program.own is None else np.where(np.isnan(program.own), usual, program.own)
-
-
-def barriers_of_many(program: Program) -> Ints:
-    """Return the instructions that are barriers behind more than one stream, since the barrier before on the device."""
-    barriers = program.action == BARRIER
-    if not barriers.any():
-        return np.zeros(0, np.int64)
-    found = []
-    for d in np.unique(program.device[barriers]).tolist():
-        rows = np.flatnonzero((program.device == d) & (barriers | (program.action == LAUNCH)))
-        stage = np.cumsum(barriers[rows]) - barriers[rows]  # a barrier is of the stage that it ends
-        first = np.flatnonzero(np.diff(stage, prepend=-1))
-        busy = np.where(barriers[rows], -1, program.stream[rows])
-        lowest = np.minimum.reduceat(np.where(busy < 0, _MOST, busy.astype(np.int64)), first)
-        highest = np.maximum.reduceat(busy, first)
-        several = lowest < highest
-        at = rows[barriers[rows]]
-        found.append(at[several[: len(at)]])
-    return np.sort(np.concatenate(found))
-
-
 _MOST: Final = 2**62
 _TABLE: Final = 4096  # places of a table that is small, however few instructions there are
 _PLATFORM, _PLAN = "_platform", "_plan"  # where a cluster and a program keep their own
@@ -172,7 +141,7 @@ class Platform:
         Rows with which those columns begin: of channels the directions of links, then the copy engines of each device.
     lag
         Us until the device knows of a launch, and of a copy, shape (n_devices, 2).
-    gap, hop, graph_node, graph_launch, graph_issue, graph_join, barrier_many
+    gap, hop, graph_node, graph_launch, graph_issue, graph_join
         Us, by device.
     queues
         Hardware queues by device; as many as there could be streams where there is no contention.
@@ -187,6 +156,7 @@ class Platform:
         room = [[int(min(d.sms * has, _MOST)) for has in of_sm] for d, of_sm in zip(devices, of_sms, strict=True)]
         self.columns = {
             "cost": np.array([(d.launch, d.record, d.wait, d.copy, d.barrier, d.barrier) for d in devices], np.float64),
+            "barrier_many": np.array([device.barrier_many for device in devices], np.float64),
             "interference": np.array([device.interference for device in devices], np.float64),
             "room": np.array(room, np.int64).view(state.Room.dtype),
         }
@@ -206,10 +176,10 @@ class Platform:
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
         self.lag = np.array([(on.on_the_way(on.launch), on.on_the_way(on.copy)) for on in devices])
-        names = ("gap", "hop", "graph_node", "graph_launch", "graph_issue", "graph_join", "barrier_many")
+        names = ("gap", "hop", "graph_node", "graph_launch", "graph_issue", "graph_join")
         overheads = np.array([[getattr(device, name) for name in names] for device in devices], np.float64)
         self.gap, self.hop, self.graph_node, self.graph_launch = overheads.T[:4]
-        self.graph_issue, self.graph_join, self.barrier_many = overheads.T[4:]
+        self.graph_issue, self.graph_join = overheads.T[4:]
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
         self._cluster, self._routes = cluster, dict[bytes, Routes]()
@@ -256,7 +226,6 @@ class Plan:
         self.launches: Array | None = None
         self.spare: list[State] = []
         copies, n_devices = program.copies, len(cluster.devices)
-        self._has_own_times = program.lead is not None or program.own is not None or len(barriers_of_many(program)) > 0
         found, self._ways = self._find_streams(), self._find_ways()
         self._joins = found["joins"].astype(np.bool_)
         self._begun, values = self._numbers(platform_of(cluster))
@@ -271,8 +240,9 @@ class Plan:
             "n_timers": 1 << n_devices.bit_length(),
             "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
         }  # fmt: skip
-        if self._has_own_times:
+        if program.lead is not None or program.own is not None:
             self._values["lead"] = np.zeros(len(program)) if program.lead is None else program.lead
+            self._values["own"] = np.full(len(program), np.nan) if program.own is None else program.own
         if self._ways is not None:
             longest, n_flows = int((values["routes"]["end"] - values["routes"]["first"]).max()), len(self._lanes)
             self._values |= {
@@ -320,8 +290,6 @@ class Plan:
         """Return what depends on the numbers of a cluster: rows with which columns begin, and columns."""
         begun = self._streams(platform) | {"devices": platform.devices, "crowds": platform.crowds}
         values = dict(platform.columns)
-        if self._has_own_times:
-            values["own"] = _host_times(self.program, platform)
         if self.program.execution == "graph":  # the one cost is that of launching it
             values["cost"] = np.zeros_like(values["cost"])
             values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]

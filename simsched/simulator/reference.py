@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
+import numpy as np
 import simpy
 from simpy.core import EmptySchedule
 
@@ -21,9 +22,9 @@ from simsched.model.trace.trace import Trace
 from simsched.simulator.compiled import reset
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
-from simsched.simulator.device import LEAST_UNIT, end_due, enter, refill, set_up
+from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, refill, set_up
 from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
-from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge, host_times
+from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.state import Lane, State
 
 Process = Generator[simpy.Event, Any, Any]
@@ -220,8 +221,8 @@ class Reference:
 
     def _host(self, t: int) -> Process:
         env, program = self._env, self._program
-        ptr, costs = program.thread_ptr, host_times(program, self._cluster).tolist()
-        cause, leads = -1, None if program.lead is None else program.lead.tolist()
+        ptr, cause = program.thread_ptr, -1
+        leads = None if program.lead is None else program.lead.tolist()
         if self._captured:  # one cost, then everything is issued at once
             cost = self._cluster.devices[self._device[0]].graph_launch
             if cost > 0:
@@ -234,7 +235,7 @@ class Reference:
         waits = {WAIT: self._issued, SYNC: self._reached}
         for i in range(int(ptr[t]), int(ptr[t + 1])):
             self._host_at[t] = i
-            action, device, cost = self._action[i], self._device[i], costs[i]
+            action, device = self._action[i], self._device[i]
             if leads is not None and leads[i] > 0:
                 yield At(env, env.now + leads[i], HOST)
             began = env.now
@@ -244,6 +245,7 @@ class Reference:
                     yield mark.pending
                 if env.now > began:
                     cause = self._span(kinds.WAIT, i, -1, device, -1, began, mark.cause)
+            cost = self._cost(i, began)
             if cost > 0 or env.now > began:
                 start = env.now
                 yield At(env, start + cost, HOST)
@@ -251,6 +253,15 @@ class Reference:
                     cause = self._span(kinds.HOST, i, self._subject(i), device, -1, start, cause)
             self._issue(i, cause)
         self._host_at[t] = int(ptr[t + 1])
+
+    def _cost(self, i: int, reached: float) -> float:
+        """Return what an instruction, which a host has reached at a time, takes of it in us, once nothing blocks it."""
+        s, device, own = self._s, self._device[i], self._program.own
+        if own is not None and not np.isnan(own[i]):
+            return float(own[i])
+        if self._action[i] == BARRIER and busy_streams(s, device, reached) > 1:
+            return float(s.barrier_many[device])
+        return float(s.cost[6 * device + self._action[i]])
 
     def _subject(self, i: int) -> int:
         """Return the operator that an instruction launches or copies, -1 if it does neither."""
@@ -317,6 +328,7 @@ class Reference:
             enter(s, d, lane.number)
             self._dispatchers[d].set_now()
         yield lane.over
+        lane.row.ended = env.now
         span = self._end_work(lane, kinds.KERNEL, row, self._op_of[row], work.start, cause, ready, work.solo)
         self._last_kernel[d] = max(self._last_kernel[d], (env.now, row, span))
         self._outstanding[d] -= 1

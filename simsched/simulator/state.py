@@ -65,6 +65,7 @@ class Lane(Row):
     free: f8
     issued: f8
     ready: f8
+    ended: f8  # when its last kernel was over
     gap: f8
     hop: f8
     launch_lag: f8
@@ -86,6 +87,7 @@ class Host(Row):
 
     time: f8
     start: f8
+    cost: f8  # us of the instruction that it is at
     at: i8
     state: i4
     cause: i4
@@ -189,7 +191,8 @@ class State(Table):
     lane_of: Column[i4]  # -1: of none
     cost: Column[f8]  # us of each action on each device
     lead: Column[f8]  # us of the host before each instruction, if some have a time of their own
-    own: Column[f8]  # then us of each instruction
+    own: Column[f8]  # then us of each instruction, NaN: what it takes on its device
+    barrier_many: Column[f8]  # us of a barrier behind several busy streams, of each device
     join: Column[f8]  # us by which each launch starts late, as it waits for several others; in a captured graph
     launches: Rows[Launch]
     launch_op: Column[i4]

@@ -26,7 +26,7 @@ def test_arrivals_in_one_instant_go_by_launch(order, execution):
 
 @pytest.mark.parametrize("execution", ["events", "graph"])
 def test_copies_that_begin_in_one_instant_take_turns_by_launch(execution):
-    """Five copies of 10 us from 0.3 on, of one engine: in the order in which they are issued, whichever float is least."""
+    """Five copies of 10 us from 0.3 on, of one engine: in the order of their issue, whichever float is least."""
     ops = OPS + "".join(f" k{i}=1#1" for i in range(5))
     edges = EDGES + "".join(f" {end}-k{i}=1000" for i, end in enumerate(LAST))
     places = PLACES + "".join(f" k{i}/{i}@1" for i in range(5))

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.usefixtures("both_engines")
 TWO_KERNELS = [ss.Operator("a", time=10.0, kernels=(ss.Kernel(1, share=0.5), ss.Kernel(1, share=0.5)))]
 QUICK, SLOW = hand_made(launch=4.0, gap=1.0), hand_made(launch=4.0, record=1.0, wait=1.5, hop=2.0, gap=1.0)
 BARRIER = hand_made(barrier=7.0, barrier_many=10.0)
+SLOW_BARRIER = hand_made(barrier=7.0, barrier_many=10.0, launch=4.0)
 CAPTURED = hand_made(graph_launch=6.0, graph_node=1.0, launch=50.0, record=50.0, wait=50.0, gap=50.0, hop=50.0)
 JOINED, SERIAL = (
     hand_made(graph_launch=6.0, graph_node=1.0, **more) for more in ({"graph_join": 3.0}, {"graph_issue": 2.0})
@@ -70,6 +71,13 @@ CASES = {
     # Only streams count that launched since the barrier before: two, then one. 0-10, 10 us, 20-30, 7 us, 37-47.
     "a barrier behind one group after two": case("a=10 b=10 c=10 d=10", BARRIER, "a b/1 c.1 d/1.2", "ac bc cd",
                                                  "stages", a=(0, 10), c=(20, 30), d=(37, 47)),
+    # Only streams count that are not over when the host comes to the barrier, at 8: a runs 4-5, b 8-28, 7 us: 35, then
+    # launches to 39 and 43.
+    "a barrier behind a stream that is over": case("a=1 b=20 c=5 d=6", SLOW_BARRIER, "a b/1 c.1 d/1.1", "ac bd",
+                                                   "stages", c=(39, 44), d=(43, 49)),
+    # With a of 5 us, until 9, both do: 10 us.
+    "a barrier behind a stream that is nearly over": case("a=5 b=20 c=5 d=6", SLOW_BARRIER, "a b/1 c.1 d/1.1", "ac bd",
+                                                          "stages", c=(42, 47), d=(46, 52)),
     # A barrier that has a time of its own takes that: 0-10, 3 us, 13-23.
     "a barrier of its own time": case("a=10 b=10 c=10", BARRIER, "a b/1 c.1", "ac bc", "stages",
                                       timed=(None, [nan, nan, 3.0, nan]), c=(13, 23)),

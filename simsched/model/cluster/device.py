@@ -56,7 +56,8 @@ class Device(Checked):
         Time in us from the beginning of a `launch` or `copy` call to the start of what it issues, on an idle device.
         What it exceeds the call by passes while the host goes on. A captured graph has none beside `graph_launch`.
     barrier, barrier_many
-        Host time in us of a stage barrier once its streams have drained: of one stream, and of several.
+        Host time in us of a stage barrier once its streams have drained: where at most one was busy when the host came
+        to it, and where several were.
     gap
         Device time in us between two kernels of one stream.
     hop

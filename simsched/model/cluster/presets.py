@@ -104,9 +104,9 @@ _CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = {
 _HOST: Final = {"7.0": (5.2, 6.8), "8.0": (6.0, 8.0), "8.6": (6.0, 8.0), "9.0": (5.0, 6.4)}
 _USUAL_HOST: Final = (4.0, 6.0)
 # Costs in us by compute capability where a device was measured: an H100. Record and wait take 0.30 each; a hop where
-# the host is ahead 0.07; from one kernel of a stream to the next 1.5; a barrier of one busy stream 8, of several 14; the
-# launch of a captured graph 5 (by PyTorch 10 to 12), and 0.25 to 0.3 between its kernels.
-_MEASURED: Final[Mapping[str, Mapping[str, float]]] = {
+# the host is ahead 0.07; from one kernel of a stream to the next 1.5; a barrier of one busy stream 8, of several 14;
+# the launch of a captured graph 5 (by PyTorch 10 to 12), and 0.25 to 0.3 between its kernels.
+_MEASURED: Final[Mapping[str, dict[str, Any]]] = {
     "9.0": {
         "record": 0.3, "wait": 0.3, "hop": 0.1, "gap": 1.5, "barrier": 8.0, "barrier_many": 14.0,
         "graph_launch": 5.0, "graph_node": 0.3,
