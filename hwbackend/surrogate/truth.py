@@ -9,7 +9,7 @@ import numpy as np
 from hwbackend.synth import SYNTH
 from simsched.model import WARP, Cluster, Device, Floats, Operator
 
-_COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
+COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
 """Costs that a surrogate has, in the order in which they are drawn; it has no others of the model."""
 _LEAST, _MOST = 1.1, 1.4  # ratio of a true parameter to its prior, or the other way round
 _MOST_RATE = 1.25  # of DRAM, SMs and links to their datasheet: all are slower than that
@@ -44,7 +44,7 @@ class Truth:
 def truth(cluster: Cluster, seed: int) -> Truth:
     """Draw the true parameters of a cluster whose datasheet is given; equal devices are equal in truth too."""
     rng = np.random.default_rng([seed, 1])
-    costs = {name: _away(rng) for name in _COSTS}
+    costs = {name: _away(rng) for name in COSTS}
     sms, dram, links = (1.0 / rng.uniform(_LEAST, _MOST_RATE) for _ in range(3))
     saturating = 1.0 / rng.uniform(_LEAST, _MOST)
     latency = _away(rng)

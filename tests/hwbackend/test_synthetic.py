@@ -19,7 +19,7 @@ import workloads
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.run import Luck, Run
 from hwbackend.surrogate.sms import Sms
-from hwbackend.surrogate.truth import Truth, truth
+from hwbackend.surrogate.truth import COSTS, Truth, truth
 from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Schedule
 from simsched.base.errors import BackendError, UnknownNameError
@@ -186,7 +186,12 @@ def small_graphs(draw):
 def test_without_contention_it_runs_as_the_model_says(
     graph, gpus, streams, execution, threads, transfers, events, connections, seed
 ):
-    cluster = Cluster.preset("a100", gpus).replace_devices(connections=connections, launch_latency=0.0)
+    unknown = {"crowd_latency": 0.0, "graph_issue": 0.0, "graph_join": 0.0, "interference": ((0.0, 0.0), (0.0, 0.0))}
+    cluster = Cluster.preset("a100", gpus)
+    barrier = cluster.devices[0].barrier
+    cluster = cluster.replace_devices(
+        connections=connections, launch_latency=0.0, barrier_many=barrier, **unknown
+    )  # what the surrogate does not have
     plan = random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution)
     transfers = "async" if execution == "graph" else transfers
     program = plan.lower(cluster, threads=threads, transfers=transfers, events=events)
@@ -287,11 +292,11 @@ def quiet(**options):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("gpu", ["a40", "h200"])
 def test_true_parameters_are_10_to_40_percent_away_from_the_priors(gpu, seed):
-    prior = Cluster.preset(gpu, 2).replace_devices(launch=4.0, launch_latency=0.0)  # as it always was
+    prior = SyntheticBackend(gpu=gpu, gpus=2).cluster
     true = truth(prior, seed)
     before, device = prior.devices[0], true.cluster.devices[0]
     assert device.launch_latency == 0.0
-    for name in (each for each in OVERHEADS if each != "launch_latency"):
+    for name in COSTS:
         ratio = getattr(device, name) / getattr(before, name)
         assert 1.1 - 1e-9 <= max(ratio, 1 / ratio) <= 1.4 + 1e-9, name
     rates = [device.peak["fp32"] / before.peak["fp32"], device.bandwidth / before.bandwidth,
