@@ -186,7 +186,10 @@ def small_graphs(draw):
 def test_without_contention_it_runs_as_the_model_says(
     graph, gpus, streams, execution, threads, transfers, events, connections, seed
 ):
-    cluster = Cluster.preset("a100", gpus).replace_devices(connections=connections, launch_latency=0.0)
+    cluster = Cluster.preset("a100", gpus).replace_devices(
+        connections=connections, launch_latency=0.0, barrier_many=10.0, interference=((0.0, 0.0), (0.0, 0.0)),
+        **dict.fromkeys(("graph_issue", "graph_join", "crowd_latency"), 0.0),
+    )  # fmt: skip
     plan = random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution)
     transfers = "async" if execution == "graph" else transfers
     program = plan.lower(cluster, threads=threads, transfers=transfers, events=events)
@@ -284,14 +287,22 @@ def quiet(**options):
     return SyntheticBackend(**({"noise": 0.0, "drift": 0.0, "outliers": 0.0} | options))
 
 
+COSTS = {
+    "launch": 4.0, "record": 1.0, "wait": 1.3, "copy": 4.5, "barrier": 10.0, "gap": 0.9, "hop": 2.0,
+    "graph_launch": 6.0, "graph_node": 0.9,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("gpu", ["a40", "h200"])
 def test_true_parameters_are_10_to_40_percent_away_from_the_priors(gpu, seed):
-    prior = Cluster.preset(gpu, 2).replace_devices(launch=4.0, launch_latency=0.0)  # as it always was
+    prior = Cluster.preset(gpu, 2).replace_devices(launch_latency=0.0, **COSTS)  # as it always was
     true = truth(prior, seed)
     before, device = prior.devices[0], true.cluster.devices[0]
     assert device.launch_latency == 0.0
-    for name in (each for each in OVERHEADS if each != "launch_latency"):
+    assert [getattr(device, name) for name in ("graph_issue", "graph_join", "crowd_latency")] == [0.0, 0.0, 0.0]
+    assert device.barrier_many == device.barrier
+    for name in COSTS:
         ratio = getattr(device, name) / getattr(before, name)
         assert 1.1 - 1e-9 <= max(ratio, 1 / ratio) <= 1.4 + 1e-9, name
     rates = [device.peak["fp32"] / before.peak["fp32"], device.bandwidth / before.bandwidth,
