@@ -9,7 +9,7 @@ import numpy as np
 from hwbackend.synth import SYNTH
 from simsched.model import WARP, Cluster, Device, Floats, Operator
 
-_COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
+COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
 """Costs that a surrogate has, in the order in which they are drawn; it has no others of the model."""
 _FREE: Final = ("graph_issue", "graph_join", "crowd_latency")
 """Costs of the model that it does not have; and all barriers cost the same."""
@@ -46,7 +46,7 @@ class Truth:
 def truth(cluster: Cluster, seed: int) -> Truth:
     """Draw the true parameters of a cluster whose datasheet is given; equal devices are equal in truth too."""
     rng = np.random.default_rng([seed, 1])
-    costs = {name: _away(rng) for name in _COSTS}
+    costs = {name: _away(rng) for name in COSTS}
     sms, dram, links = (1.0 / rng.uniform(_LEAST, _MOST_RATE) for _ in range(3))
     saturating = 1.0 / rng.uniform(_LEAST, _MOST)
     latency = _away(rng)

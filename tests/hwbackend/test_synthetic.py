@@ -19,7 +19,7 @@ import workloads
 from hwbackend.surrogate.plan import Plan
 from hwbackend.surrogate.run import Luck, Run
 from hwbackend.surrogate.sms import Sms
-from hwbackend.surrogate.truth import Truth, truth
+from hwbackend.surrogate.truth import COSTS, Truth, truth
 from hwbackend.synthetic_backend import SyntheticBackend
 from simsched import Cluster, Edge, Kernel, Link, Operator, OpGraph, Schedule
 from simsched.base.errors import BackendError, UnknownNameError
@@ -186,10 +186,12 @@ def small_graphs(draw):
 def test_without_contention_it_runs_as_the_model_says(
     graph, gpus, streams, execution, threads, transfers, events, connections, seed
 ):
-    cluster = Cluster.preset("a100", gpus).replace_devices(
-        connections=connections, launch_latency=0.0, barrier_many=10.0, interference=((0.0, 0.0), (0.0, 0.0)),
-        **dict.fromkeys(("graph_issue", "graph_join", "crowd_latency"), 0.0),
-    )  # fmt: skip
+    unknown = {"crowd_latency": 0.0, "graph_issue": 0.0, "graph_join": 0.0, "interference": ((0.0, 0.0), (0.0, 0.0))}
+    cluster = Cluster.preset("a100", gpus)
+    barrier = cluster.devices[0].barrier
+    cluster = cluster.replace_devices(
+        connections=connections, launch_latency=0.0, barrier_many=barrier, **unknown
+    )  # what the surrogate does not have
     plan = random_schedule(graph, cluster, rng=seed, streams=streams, execution=execution)
     transfers = "async" if execution == "graph" else transfers
     program = plan.lower(cluster, threads=threads, transfers=transfers, events=events)
@@ -287,7 +289,7 @@ def quiet(**options):
     return SyntheticBackend(**({"noise": 0.0, "drift": 0.0, "outliers": 0.0} | options))
 
 
-COSTS = {
+SAID = {
     "launch": 4.0, "record": 1.0, "wait": 1.3, "copy": 4.5, "barrier": 10.0, "gap": 0.9, "hop": 2.0,
     "graph_launch": 6.0, "graph_node": 0.9,
 }  # fmt: skip
@@ -296,7 +298,7 @@ COSTS = {
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("gpu", ["a40", "h200"])
 def test_true_parameters_are_10_to_40_percent_away_from_the_priors(gpu, seed):
-    prior = Cluster.preset(gpu, 2).replace_devices(launch_latency=0.0, **COSTS)  # as it always was
+    prior = Cluster.preset(gpu, 2).replace_devices(launch_latency=0.0, **SAID)  # as it always was
     true = truth(prior, seed)
     before, device = prior.devices[0], true.cluster.devices[0]
     assert device.launch_latency == 0.0
