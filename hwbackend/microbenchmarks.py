@@ -112,7 +112,7 @@ def _overheads(device: Device) -> Iterator[Schedule]:
         yield _schedule(
             f"overhead/fan-in-{width}", device, tiny(width + 1), [(i - 1, width) for i in leaves], [*leaves, 0]
         )  # fmt: skip
-    for count in (2, 6, 12):  # of another stream in each stage: between stages of one there is no barrier
+    for count in (4, 12):  # of another stream in each stage: between stages of one there is no barrier
         stages = range(count)
         yield _schedule(
             f"overhead/barrier-{count}", device, tiny(count), [], [i % 2 for i in stages], stages, "stages"
@@ -128,8 +128,7 @@ def _overheads(device: Device) -> Iterator[Schedule]:
         yield _schedule(
             f"overhead/graph-chain-{count}", device, tiny(count), list(pairwise(range(count))), execution="graph"
         )
-    for width in (4, 16):
-        yield _forks(f"overhead/graph-fork-{width}", device, width, 1)
+    yield _forks("overhead/graph-fork-16", device, 16, 1)
     yield _forks("overhead/graph-join-2", device, 2, _TURNS_OF_FORKS)
     for width, time in ((2, _BRIEF), (2, _SHORT), (6, _BRIEF)):
         yield _beside(f"overhead/graph-beside-{width}-{time:.0f}", device, width, time)

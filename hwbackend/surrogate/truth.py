@@ -11,6 +11,8 @@ from simsched.model import WARP, Cluster, Device, Floats, Operator
 
 COSTS: Final = ("launch", "record", "wait", "copy", "barrier", "gap", "hop", "graph_launch", "graph_node")
 """Costs that a surrogate has, in the order in which they are drawn; it has no others of the model."""
+_FREE: Final = ("graph_issue", "graph_join", "crowd_latency")
+"""Costs of the model that it does not have; and all barriers cost the same."""
 _LEAST, _MOST = 1.1, 1.4  # ratio of a true parameter to its prior, or the other way round
 _MOST_RATE = 1.25  # of DRAM, SMs and links to their datasheet: all are slower than that
 _COLD: Final = (1.3, 2.0)
@@ -53,6 +55,8 @@ def truth(cluster: Cluster, seed: int) -> Truth:
         return replace(
             device,
             **{name: getattr(device, name) * factor for name, factor in costs.items()},
+            **dict.fromkeys(_FREE, 0.0),
+            barrier_many=device.barrier * costs["barrier"],
             peak={dtype: rate * sms for dtype, rate in device.peak.items()},
             bandwidth=device.bandwidth * dram,
             saturating_warps=device.saturating_warps * saturating,

@@ -289,13 +289,21 @@ def quiet(**options):
     return SyntheticBackend(**({"noise": 0.0, "drift": 0.0, "outliers": 0.0} | options))
 
 
+SAID = {
+    "launch": 4.0, "record": 1.0, "wait": 1.3, "copy": 4.5, "barrier": 10.0, "gap": 0.9, "hop": 2.0,
+    "graph_launch": 6.0, "graph_node": 0.9,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("gpu", ["a40", "h200"])
 def test_true_parameters_are_10_to_40_percent_away_from_the_priors(gpu, seed):
-    prior = SyntheticBackend(gpu=gpu, gpus=2).cluster
+    prior = Cluster.preset(gpu, 2).replace_devices(launch_latency=0.0, **SAID)  # as it always was
     true = truth(prior, seed)
     before, device = prior.devices[0], true.cluster.devices[0]
     assert device.launch_latency == 0.0
+    assert [getattr(device, name) for name in ("graph_issue", "graph_join", "crowd_latency")] == [0.0, 0.0, 0.0]
+    assert device.barrier_many == device.barrier
     for name in COSTS:
         ratio = getattr(device, name) / getattr(before, name)
         assert 1.1 - 1e-9 <= max(ratio, 1 / ratio) <= 1.4 + 1e-9, name
