@@ -1,7 +1,7 @@
 """What a surrogate device is really like: parameters that differ from those of its preset and that nobody is told."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
@@ -51,11 +51,13 @@ def truth(cluster: Cluster, seed: int) -> Truth:
     saturating = 1.0 / rng.uniform(_LEAST, _MOST)
     latency = _away(rng)
 
+    free: dict[str, Any] = dict.fromkeys(_FREE, 0.0)
+
     def real(device: Device) -> Device:
         return replace(
             device,
             **{name: getattr(device, name) * factor for name, factor in costs.items()},
-            **dict.fromkeys(_FREE, 0.0),
+            **free,
             barrier_many=device.barrier * costs["barrier"],
             peak={dtype: rate * sms for dtype, rate in device.peak.items()},
             bandwidth=device.bandwidth * dram,
