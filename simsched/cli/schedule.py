@@ -12,6 +12,7 @@ import simsched as ss
 from simsched.base.errors import FileError, FormatError, SchedulerError, SimulationError, WhatIfError
 from simsched.base.io import naming, read_json
 from simsched.base.limits import MOST
+from simsched.base.numeric import added
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, Texts, argument, drawn, option, read_name, written
@@ -177,7 +178,7 @@ def advise(
 
 def _shares(blame: Mapping[str, float]) -> str:
     """Return what the time of a critical path goes to in per cent."""
-    total = sum(blame.values())
+    total = added(blame.values())
     return ", ".join(f"{name} {100 * us / total:.1f} %" for name, us in blame.items() if us > 0) or "-"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from simsched.base.codec import Amount, Checked
 from simsched.base.errors import SchedulerError, UnknownNameError
-from simsched.base.numeric import is_number
+from simsched.base.numeric import added, is_number
 from simsched.model import Cluster, CostModel, Device, OpGraph, operator_times
 from simsched.schedulers.protocol import Tools
 
@@ -151,11 +151,11 @@ def _of_times(option: str | StageFormula, graph: OpGraph, device: Device, cost: 
     busy: dict[str, float] = dict(zip(graph.names, used.tolist(), strict=True))
 
     def latency(groups: Groups) -> float:
-        sums: list[float] = [sum(time[name] for name in group) for group in groups]
+        sums: list[float] = [added(time[name] for name in group) for group in groups]
         if isinstance(option, StageFormula):
             return option.latency(sums)
         if len(sums) == 1:
             return sums[0]
-        return 0.5 * sum(sums) + 0.5 * max(sum(busy[name] for group in groups for name in group), max(sums))
+        return 0.5 * added(sums) + 0.5 * max(added(busy[name] for group in groups for name in group), max(sums))
 
     return latency

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from simsched.base.errors import UnknownNameError, WhatIfError
+from simsched.base.numeric import added
 from simsched.experiments.comparison import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target, Work
@@ -199,7 +200,7 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
         return whole
     time = float(times[inside].sum())
     if all(op.flops or op.nbytes for op in rows):
-        time *= roofline(whole, device) / sum(roofline(op, device) for op in rows)
+        time *= roofline(whole, device) / added(roofline(op, device) for op in rows)
     return replace(whole, time=time)
 
 

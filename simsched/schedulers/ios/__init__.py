@@ -13,6 +13,7 @@ import numpy.typing as npt
 from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
+from simsched.base.numeric import added
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, operator_times
 from simsched.model.graph.columns import KERNELS, topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
@@ -98,7 +99,7 @@ class Problem:
             )
 
         def merged_time(groups: Groups) -> float:
-            us = sum(cost(op, device) for op in merged_operators(draft, groups[0]))  # the split included
+            us = added(cost(op, device) for op in merged_operators(draft, groups[0]))  # the split included
             return us if formula is None else formula.latency([us])
 
         self.times = operator_times(graph, device, cost)
@@ -546,7 +547,7 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
     asked = sum(not merged for _, merged in problem.latency.known)
     found = [solution for block in solved for solution in block]
     stages = [stage for solution in found for stage in solution.stages]
-    estimate = require_finite("ios", sum(problem.latency(groups, merged) for groups, merged in stages))
+    estimate = require_finite("ios", added(problem.latency(groups, merged) for groups, merged in stages))
     sets = [groups[0] for groups, merged in stages if merged]
     rewritten, replaced = merge(problem.graph, sets) if sets else (problem.graph, [])
     new = iter(replaced)
