@@ -223,7 +223,13 @@ def _value(text: str) -> Any:
     return None if text.lower() == "none" else plain_value(text)
 
 
-Gpu = Annotated[Text, option(f"Preset device; see `simsched list gpus`.  [default: {_USUAL_GPU}]")]
+Gpu = Annotated[
+    Text,
+    option(
+        "Preset device, see `simsched list gpus`; or a file with its numbers, see `simsched list gpus --template`.  "
+        f"[default: {_USUAL_GPU}]"
+    ),
+]
 Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=MOST["gpus"])]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
 Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
@@ -367,13 +373,27 @@ class Target:
         if source is not None and not (self.gpu or self.link or self.cluster) and source.traced is not None:
             return self._widened(source.traced.cluster.replace_devices(contention=True), source.graph)
         if self.cluster is None:
-            return ss.Cluster.preset(self.gpu or _USUAL_GPU, self.gpus or 1, link=self.link)
+            return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):
             if given is not None:
                 raise ClusterError(f"{option} {given} is part of the preset that --cluster {self.cluster} replaces")
         from simsched.calibration import read_target
 
         return self._widened(read_target(self.cluster), self.cluster)
+
+    def _names_file(self) -> bool:
+        """Say whether --gpu names a file with the numbers of a GPU."""
+        return self.gpu is not None and self.gpu.lower().endswith(".json")
+
+    def _preset(self) -> "ss.Cluster":
+        return ss.Cluster.preset(self.gpu or _USUAL_GPU, self.gpus or 1, link=self.link)
+
+    def _described(self) -> "ss.Cluster":
+        """Return equal devices of the numbers that the file of --gpu holds."""
+        from simsched.model.cluster import GpuSheet
+
+        sheet = GpuSheet.load(self.gpu or "")
+        return ss.Cluster.of_equal(sheet.to_device(), self.gpus or 1, link=self.link or sheet.link)
 
     def bare(self) -> "ss.Cluster":
         """Return the cluster itself."""
