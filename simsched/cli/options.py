@@ -3,6 +3,7 @@
 Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
 """
 
+import logging
 import os
 import re
 import shlex
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from simsched.model import costmodel
     from workloads.formats.kineto_issuing import TracedProgram
 
+_logger = logging.getLogger(__name__)
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
 _written: list[str] = []  # what the running command was told to write
@@ -243,6 +245,7 @@ Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
 Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
 JITTER = option("Standard deviation of operator times over their mean.", min=0, max=LARGEST_VARIATION)
+Trust = Annotated[bool, option("Load a .pt2 file, which can run code of whoever wrote it.", "--trust")]
 Jitter = Annotated[float | None, JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
 Execution = Annotated[str, option(
@@ -258,14 +261,17 @@ class Graph:
     """A graph."""
 
     graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
-                                   ".dot, ...; - is stdin.")]  # fmt: skip
+                                   ".pt2, my_model.py:make, .dot, ...; - is stdin.")]  # fmt: skip
     shape: Shape = None
     dtype: Dtype = None
+    trust: Trust = False
 
     @property
     def spec(self) -> str:
-        """What names the graph, with its number format."""
-        return self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
+        """What names the graph, with its number format, and whether its file is trusted."""
+        spec = self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
+        is_program = self.graph.split(",")[0].lower().endswith(".pt2")
+        return f"{spec},trust=true" if self.trust and is_program else spec
 
     @cached_property
     def traced(self) -> "TracedProgram | None":
@@ -299,13 +305,22 @@ class Scheduled(Graph):
         """Return the schedule that the scheduler makes of a graph."""
         from simsched.schedulers import takes
 
-        name, given = self.scheduler or _USUAL_SCHEDULER, read_options(self.option)
-        scheduler = read_scheduler(name)
+        given = read_options(self.option)
+        name, scheduler = self.chosen()
         with progress(1) as tell:
             tell(name)
             if takes(scheduler, "progress"):
                 given["progress"] = partial(tell, name)
             return ss.schedule(graph, cluster, scheduler, **given)
+
+    def chosen(self) -> "tuple[str, str | ss.Scheduler]":
+        """Return the scheduler with its name: the one that is named, or of a trace what it ran, or the usual one."""
+        if self.scheduler is None and self.traced is not None:
+            from workloads.formats.kineto_replay import traced
+
+            return "traced", traced
+        name = self.scheduler or _USUAL_SCHEDULER
+        return name, read_scheduler(name)
 
 
 @dataclass(frozen=True)
@@ -320,7 +335,7 @@ class Plan(Scheduled):
 
         `anew`, if that can be asked for, says whether it is scheduled anew.
         """
-        found = read_plan(self.spec, self.shape)
+        found = read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
@@ -370,8 +385,14 @@ class Target:
             If a file and a preset are given, or more devices than those of a file and it is not known how they are
             joined.
         """
-        if source is not None and not (self.gpu or self.link or self.cluster) and source.traced is not None:
-            return self._widened(source.traced.cluster.replace_devices(contention=True), source.graph)
+        traced = None if source is None else source.traced
+        if source is not None and traced is not None:
+            if not (self.gpu or self.link or self.cluster):
+                return self._widened(traced.cluster.replace_devices(contention=True), source.graph)
+            _logger.warning(
+                "%s was recorded on %s: its kernels keep the times that were measured there", source.graph,
+                traced.cluster.devices[0].model,
+            )  # fmt: skip
         if self.cluster is None:
             return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):
