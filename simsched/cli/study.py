@@ -57,7 +57,11 @@ class Execution:
                 progress=tell, retry=self.retry,
             )  # fmt: skip
         out.print_table(found.table())
-        out.print_pairs([("rows", f"{len(found.rows)} of {len(found)}"), ("folder", folder)])
+        n_before = len(found.rows) - (found.n_new or 0)
+        made = [("run now", f"{found.n_new}, and {n_before} were there")] if n_before else []
+        left_over = [("left over", found.left_over)] if found.others else []
+        rows = f"{len(found.rows)} of {len(found)}"
+        out.print_pairs([*made, ("rows", rows), *left_over, ("folder", folder)])
         _require_all(found)
 
 
