@@ -79,7 +79,7 @@ _WORDS: Final = {
     "link": "pcie3 nvlink3", "cluster": "simsched.cluster.json simsched.calibration.json", "first": "lios",
     "scheduler": " ".join(SCHEDULERS), "schedulers": "lios sequential,heft", "second": "sequential",
     "option": "streams=2 window=2", "shape": "x=1,3,8,8", "backend": "synthetic", "backend_option": "gpu=a100 gpus=2",
-    "kind": "gpus formats backend",
+    "kind": "gpus formats backend", "by": "ops kind,gpus", "metric": "makespan speedup", "baseline": "lios heft",
     "form": "png svg", "schema": " ".join(DOCUMENTS),
     "name": "lios synthetic", "dask": "none", "dtype": "fp16 bf16", "shard": "0/1 1/2", "step": "0 all", "host": "a b",
     "streams": "1", "title": "a", "values": "1,2 1:4", "values2": "1,2",

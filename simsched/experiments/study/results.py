@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
 
+import numpy as np
+
 from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.base.io import write_file
 from simsched.base.shown import VIEWS
@@ -24,6 +26,7 @@ from simsched.experiments.study.code import code_of, require_loaded
 from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target, row_key, target_digest
 from simsched.experiments.study.execution import Batches, pool_of
 from simsched.experiments.study.growth import joined, workload_of
+from simsched.experiments.study.rank import Ranking, rank
 from simsched.experiments.study.store import STATUSES, WALL
 from simsched.experiments.study.study import RowSpec, Study, points, refusing, rows_of, swept_columns, text_of
 from simsched.schedulers import resolve
@@ -183,6 +186,17 @@ class Results(Result):
         into = Path(self.folder or ".", "figures") if folder is None else folder
         files: list[Path] = VIEWS["study"](self.rows, self.study.figure, swept_columns(self.study), into, format)
         return files
+
+    def rank(
+        self, by: Sequence[str] = (), metric: str = "makespan", *, baseline: str | None = None,
+        rng: np.random.Generator | int = 0,
+    ) -> Ranking:  # fmt: skip
+        """Return which scheduler wins, by how much, and whether that may be chance.
+
+        Parameters and errors are those of `simsched.experiments.study.rank.rank`.
+        """
+        labels = [choice.label for choice in self.study.choices]
+        return rank(self.study.name, self.rows, labels, by=by, metric=metric, baseline=baseline, rng=rng)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``rows.csv``, and ``rows.parquet`` where pyarrow is installed, whole or not at all."""
