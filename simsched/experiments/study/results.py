@@ -454,9 +454,9 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     """
     if not folders:
         raise StudyError("there are no folders to merge; give at least one")
-    target = Path(out)
     paths = [Path(folder) for folder in folders]
-    there = [target] if (target / store.STUDY).exists() and target not in paths else []
+    is_there = bool(os.fspath(out)) and Path(out, store.STUDY).exists()
+    there = [Path(out)] if is_there and Path(out) not in paths else []
     described = [store.read_study(path) for path in paths + there]
     study, version, code = described[0].study, described[0].version, dict[str, str]()
     for path, one in zip(paths + there, described, strict=True):
@@ -467,7 +467,7 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
                     f"{path}: rows of {name!r} are of other code; run it again with the code of the others"
                 )
     study = joined([each.study for each in described])
-    store.prepare(study, target, version, code)
+    target = store.prepare(study, out, version, code)
     path = target / store.rows_file()
     with store.appending(path) as append:
         own = store.placed_rows([path], study, code)
