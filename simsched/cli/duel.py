@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import simsched as ss
 from simsched.base.errors import GraphError, SchedulerError, WhatIfError
@@ -88,7 +88,7 @@ def _starts(family: str, operators: int) -> Callable[[int], "ss.OpGraph"]:
         known = ", ".join(each.removeprefix("random:") for each in WORKLOADS if each.startswith("random:"))
         raise WhatIfError(f"--family {family}: unknown family {name!r}; known are: {known}")
     spec = f"random:{family}"
-    sizes: dict[str, int] = {"n_ops": operators}
+    sizes: dict[str, Any] = {"n_ops": operators}
     if name == "layered":
         sizes["n_layers"] = max(_LEAST_LAYERS, operators // 2)
     if name in _SIZES:
@@ -105,12 +105,12 @@ def _starts(family: str, operators: int) -> Callable[[int], "ss.OpGraph"]:
     return start
 
 
-def _sizes(family: str, size: int) -> dict[str, int]:
+def _sizes(family: str, size: int) -> dict[str, Any]:
     """Return what makes a graph of a family larger, at some size."""
     return {name: 2**size if name == "points" else size for name in _SIZES[family]}
 
 
-def _n_operators(spec: str, sizes: Mapping[str, int]) -> float:
+def _n_operators(spec: str, sizes: Mapping[str, Any]) -> float:
     """Return how many operators a family has at some sizes; infinity where it refuses them."""
     from workloads import from_spec
 

@@ -93,7 +93,7 @@ def _joined(one: Study, other: Study) -> Study:
     simulation = {
         key: _with_new(_listed(value), _listed(other.simulation[key])) for key, value in one.simulation.items()
     }
-    parts = {
+    parts: dict[str, Any] = {
         "schedulers": _choices(one, other),
         "workload": _tables(one.workload, other.workload),
         "cluster": _tables(one.cluster, other.cluster),

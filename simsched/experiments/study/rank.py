@@ -347,7 +347,7 @@ def _costs(rows: Sequence[Row], labels: Sequence[str], column: str, inverse: boo
     blocks: dict[str, dict[str, float]] = {}
     for row in rows:
         block = json.dumps([row["unit"], *((k, v) for k, v in sorted(row.items()) if k.startswith(_BLOCK))])
-        value = row.get(column)
+        value: Any = row.get(column)
         given = blocks.setdefault(block, {})
         if row["status"] == "ok" and is_number(value) and value > 0:
             given[row["scheduler"]] = 1 / value if inverse else float(value)
@@ -362,7 +362,7 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
     complete = costs[np.isfinite(costs).all(axis=1)]
     n = len(complete)
     if n == 0:
-        rows = [Rank(label, 0, 0, *[None] * 6, no_result=no_result[i]) for i, label in enumerate(labels)]
+        rows = [Rank(label, 0, 0, None, None, None, None, None, None, no_result[i]) for i, label in enumerate(labels)]
         return Group(by, len(costs), 0, tuple(rows), (), None, None, (), some / some.min(axis=1, keepdims=True))
     levelled = _levelled(complete)
     is_best = levelled == levelled.min(axis=1, keepdims=True)
