@@ -18,6 +18,7 @@ _WIDTH: Final = 7.2  # inches
 _PROFILE, _LINE, _HEAD = 2.6, 0.17, 0.7  # inches: axes of a profile, a name beside ranks, the line of ranks with bars
 _BAR: Final = 0.22  # of the height of a name, between bars of sets that are not told apart
 _MANY: Final = 9  # ranks from which on every other one is written
+_NAME: Final = 28  # characters of a name
 _FARTHEST: Final = 0.99  # part of the ratios that a profile shows
 _MOST: Final = 10.0  # times the best, unless that part reaches less far
 
@@ -46,11 +47,17 @@ def draw_ranking(ranking: "Ranking", path: str | os.PathLike[str] | None = None)
             _profile(profile, group, looks)
             _ranks(ranks, group)
             title = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in group.by.items())
-            profile.set_title(printable(title), loc="left")
+            profile.set_title(_short(title, 2 * _NAME), loc="left")
             profile.set_xlabel(f"times the best {ranking.metric}")
         axes[0, 0].legend(fontsize=6, loc="lower right")
         save_figure(axes[0, 0], path)
     return figure
+
+
+def _short(name: str, longest: int = _NAME) -> str:
+    """Return a name on one line, cut where there is no room for more."""
+    text = printable(name)
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def steps_of(ratios: Any) -> tuple[list[float], list[float]]:
@@ -71,7 +78,7 @@ def _profile(ax: Any, group: "Group", looks: Mapping[str, Look]) -> None:
         look = looks[row.scheduler]
         xs, ys = [1.0, *places, max(end, *places, 1.0)], [0.0, *parts, parts[-1] if parts else 0.0]
         ax.step(xs, ys, where="post", color=look.colour, linestyle=DASHES[look.shape], linewidth=1.2,
-                label=legend_name(printable(row.scheduler)))  # fmt: skip
+                label=legend_name(_short(row.scheduler)))  # fmt: skip
     ax.set(xlim=(1.0, end), ylim=(0.0, 1.02), ylabel="part of the blocks")
 
 
@@ -97,7 +104,7 @@ def _ranks(ax: Any, group: "Group") -> None:
         row = i if is_left else n - 1 - i
         y, end = -below - row - 0.4, (0.8 if is_left else n + 0.2)
         ax.plot([value, value, end], [0, y, y], **ink)
-        text = f"{printable(name)}  {value:.2f}"
+        text = f"{_short(name)}  {value:.2f}"
         ax.text(end + (-0.1 if is_left else 0.1), y, text, ha="right" if is_left else "left", va="center", fontsize=7)
     at = dict(ranked)
     for i, clique in enumerate(group.cliques):

@@ -258,6 +258,15 @@ def test_pictures(tmp_path):
     ranked([(1,), (2,)], names="a").plot()
 
 
+@pytest.mark.parametrize("names", [["a$b$", "_c", "d{"], ["n" * 300, "m m " * 60, ""], ["\x1b[2J", "\u202e", "\n"]])
+def test_names_of_any_kind(names, tmp_path):
+    """Each is there, cut if it is long; as many lines of LaTeX as ever."""
+    found = ranked(names=names)
+    figure = found.plot(tmp_path / "rank.svg")
+    assert len(figure.axes[0].get_lines()) == 3
+    assert len(found.to_tex().splitlines()) == len(ranked().to_tex().splitlines())
+
+
 def test_of_a_study(tmp_path):
     """70 us in a row and 30 us side by side in each of 3 instances."""
     found = run_study(study(seeds=3), tmp_path, load=fork, executor="serial").rank()
