@@ -1,6 +1,7 @@
 """Duels: graphs on which one scheduler loses to another, within stated bounds, found again, kept and replayed."""
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
@@ -184,3 +185,16 @@ def test_what_cannot_be_fought():
 def test_an_end_by_the_clock():
     """No time at all is one graph."""
     assert ss.duel(WIDE, FREE, "sequential", "lios", seconds=0.0).evaluations == 1
+
+
+def test_ctrl_c_ends_a_search_with_what_it_has(caplog):
+    """The first one, as in other searches."""
+
+    def interrupt(n, _):
+        if n == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    found = ss.duel(WIDE, FREE, "sequential", "lios", evaluations=1000, progress=interrupt)
+    assert found.evaluations == 3
+    assert found.factor >= 3.0
+    assert "duel: stopped (interrupted)" in caplog.text

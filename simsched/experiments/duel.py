@@ -18,6 +18,7 @@ from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule, o
 from simsched.model.graph.operator import INTENSITIES
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler, schedule, scheduler_name, takes
+from simsched.schedulers.protocol import Deadline
 from simsched.simulator import simulate
 
 ROUND: Final = 500
@@ -218,7 +219,7 @@ def duel(
     probability ``exp(change of log factor / temperature)``; the temperature falls from 0.1 to 0.002 in rounds of 500
     evaluations, which begin by turns at a new start and at the best graph so far. So more evaluations never find less.
 
-    Each step schedules and simulates twice; 8 operators take about 5 ms with list schedulers.
+    Ctrl-C ends the search with the best graph so far. Each step schedules and simulates twice; 8 operators take about 5 ms with list schedulers.
 
     References
     ----------
@@ -229,10 +230,13 @@ def duel(
         raise WhatIfError("a duel needs an end: give `evaluations` or `seconds` (--evaluations, --seconds)")
     search = _Search(start, cluster, loser, winner, rng, space or Space())
     end = inf if seconds is None else running_time() + seconds
-    while (evaluations is None or search.n < evaluations) and (search.n == 0 or running_time() < end):
-        search.step()
-        if progress is not None:
-            progress(search.n, search.best.factor)
+    with Deadline("duel") as interrupt:  # the first Ctrl-C ends the search with what it has
+        while (evaluations is None or search.n < evaluations) and (search.n == 0 or running_time() < end):
+            search.step()
+            if progress is not None:
+                progress(search.n, search.best.factor)
+            if interrupt.over():
+                break
     best = search.best
     if best.graph is None:
         raise SchedulerError(f"no graph was found that both schedule: {search.reason}")
