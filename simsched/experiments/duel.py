@@ -219,7 +219,8 @@ def duel(
     probability ``exp(change of log factor / temperature)``; the temperature falls from 0.1 to 0.002 in rounds of 500
     evaluations, which begin by turns at a new start and at the best graph so far. So more evaluations never find less.
 
-    Ctrl-C ends the search with the best graph so far. Each step schedules and simulates twice; 8 operators take about 5 ms with list schedulers.
+    Ctrl-C ends the search with the best graph so far. Each step schedules and simulates twice; 8 operators take about
+    5 ms with list schedulers.
 
     References
     ----------
