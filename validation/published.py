@@ -2,7 +2,7 @@
 
     python -m validation.published [--workers 2] [--json FILE]
 
-Each row of `published.toml` is simulated as ``simsched compare NETWORK,batch=N --gpu GPU --dtype fp32 --schedulers
+Each row of `published.toml` is simulated as ``simsched compare NETWORK,batch=N --gpu GPU --schedulers
 NAMES`` does it, with the preset as it is shipped. "captured" is one operator after the other in a captured graph, as
 `simsched advise` has it. Ranges are those that the commands print. No time alone was fitted to a row; the errors of the
 model that ranges have were, see `validation.ranges`.
@@ -110,7 +110,7 @@ def rows() -> list[Row]:
 
 def predicted(row: Row) -> tuple[list[Case], list[Case]]:
     """Return the latencies in us and the speedups of a row, predicted and published."""
-    graph = Graph(f"{row.network},batch={row.batch}", None, "fp32").read()
+    graph = Graph(f"{row.network},batch={row.batch}").read()
     cluster = ss.Cluster.preset(row.gpu)
     programs = {name: program(graph, cluster, name) for name in row.schedulers}
     reference = None if row.base is None else programs[row.base]

@@ -9,12 +9,13 @@ import numpy as np
 
 from simsched.base.codec import Amount, Checked
 from simsched.base.errors import SchedulerError, UnknownNameError
-from simsched.base.numeric import is_number
-from simsched.model import Cluster, CostModel, Device, OpGraph, operator_times
+from simsched.base.numeric import added, is_number
+from simsched.model import Cluster, CostModel, Device, Operator, OpGraph, operator_times
+from simsched.model.launches import kernels_on, launches_of
 from simsched.schedulers.protocol import Tools
 
 Groups = tuple[tuple[str, ...], ...]
-NAMES: Final = ("simulated", "hios-sim")
+NAMES: Final = ("executed", "simulated", "hios-sim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,10 @@ class StageCost:
     scheduler
         Who asks, for errors.
     option
-        ``"simulated"``; ``"hios-sim"``: half the sum of the times plus half of the larger of the sum of
-        time x utilization (1 where unknown) and the longest, of groups the sums and weighted means, and a
-        single group its sum; a `StageFormula`; a function of (groups, merged=False); or a table from
-        groups to us.
+        ``"executed"``, see `ExecutedStage`; ``"simulated"``, without launches and barrier; ``"hios-sim"``: half the
+        sum of the times plus half of the larger of the sum of time x utilization (1 where unknown) and the longest, of
+        groups the sums and weighted means, and a single group its sum; a `StageFormula`; a function of
+        (groups, merged=False); or a table from groups to us.
     graph, cluster, cost, tools
         As the scheduler has them.
     device
@@ -104,11 +105,7 @@ class StageCost:
         if isinstance(option, str) and option not in NAMES:
             raise UnknownNameError("stage_latency", option, [*NAMES, "a function", "a table", "StageFormula(...)"])
         if isinstance(option, str | StageFormula):
-            latency = (
-                tools.stage_latency(graph, cluster, cost, device=device.name)
-                if option == "simulated"
-                else _of_times(option, graph, device, cost)
-            )
+            latency = _latency_of(option, graph, cluster, cost, tools, device)
             self._ask = lambda groups, merged: merged_time(groups) if merged_time and merged else latency(groups)
         elif callable(option):
             self._ask = lambda groups, merged: option(groups, merged) if merged else option(groups)
@@ -143,6 +140,76 @@ class StageCost:
         return self.known[key]
 
 
+class ExecutedStage:
+    """Latency in us of a stage as an engine measures it on the device: launches and barrier included.
+
+    Parameters
+    ----------
+    graph
+        Whose stages.
+    device
+        Where they run.
+    simulated
+        Latency of a stage in us, without launches and barrier, such as `simsched.simulator.StageLatency`.
+
+    Notes
+    -----
+    The engine repeats a stage of one group without waiting in between, so that its launches hide behind its kernels:
+    it takes the longer of the two, with the gap behind the last kernel. After each run of a stage of several groups it
+    waits for the device. That takes the first launch; then the simulated stage or, where that ends later, the kernels
+    of some group from their launch on, as groups are launched one after the other; then the barrier.
+    """
+
+    def __init__(self, graph: OpGraph, device: Device, simulated: Callable[[Groups], float]) -> None:
+        self._device = device
+        self._simulated = simulated
+        n_launches = np.diff(kernels_on(graph, device).ptr).tolist()
+        self._n_launches: dict[str, int] = dict(zip(graph.names, n_launches, strict=True))
+        self._known: dict[tuple[str, ...], tuple[int, float]] = {}
+
+    def __call__(self, groups: Groups) -> float:
+        """Return the latency of groups side by side."""
+        device = self._device
+        alone = [self._known.get(group) or self._group(group) for group in groups]
+        if len(groups) == 1:
+            n_launches, kernels = alone[0]
+            return max(kernels + device.gap, device.launch * n_launches)
+        longest = self._simulated(groups)
+        before = 0
+        for n_launches, kernels in alone:
+            longest = max(longest, device.launch * before + kernels)
+            before += n_launches
+        return device.launch + longest + device.barrier_many
+
+    def _group(self, group: tuple[str, ...]) -> tuple[int, float]:
+        """Return how many kernels a group launches, and how long they take alone in us."""
+        n_launches = sum(self._n_launches[name] for name in group)
+        self._known[group] = (n_launches, self._simulated((group,)))
+        return self._known[group]
+
+
+def executed_in_turn(ops: Sequence[Operator], times: Sequence[float], device: Device) -> float:
+    """Return the latency in us of operators one after the other, as `ExecutedStage` has that of one group.
+
+    Parameters
+    ----------
+    ops, times
+        The operators, and the time of each alone in us.
+    """
+    n_launches = sum(1 for op in ops for launch in launches_of(op, device) if launch.blocks)  # a view has none
+    return max(added(time + device.gap for time in times), device.launch * n_launches)
+
+
+def _latency_of(
+    option: str | StageFormula, graph: OpGraph, cluster: Cluster, cost: CostModel, tools: Tools, device: Device
+) -> Callable[[Groups], float]:
+    """Return the latency of a stage by its name or a formula."""
+    if option not in ("executed", "simulated"):
+        return _of_times(option, graph, device, cost)
+    simulated = tools.stage_latency(graph, cluster, cost, device=device.name)
+    return ExecutedStage(graph, device, simulated) if option == "executed" else simulated
+
+
 def _of_times(option: str | StageFormula, graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:
     """Return the latency of a stage by a formula, or as HIOS simulates it, from the times of the operators."""
     times = operator_times(graph, device, cost)
@@ -151,11 +218,11 @@ def _of_times(option: str | StageFormula, graph: OpGraph, device: Device, cost: 
     busy: dict[str, float] = dict(zip(graph.names, used.tolist(), strict=True))
 
     def latency(groups: Groups) -> float:
-        sums: list[float] = [sum(time[name] for name in group) for group in groups]
+        sums: list[float] = [added(time[name] for name in group) for group in groups]
         if isinstance(option, StageFormula):
             return option.latency(sums)
         if len(sums) == 1:
             return sums[0]
-        return 0.5 * sum(sums) + 0.5 * max(sum(busy[name] for group in groups for name in group), max(sums))
+        return 0.5 * added(sums) + 0.5 * max(added(busy[name] for group in groups for name in group), max(sums))
 
     return latency

@@ -75,7 +75,7 @@ def test_an_answer_that_is_no_time(answer):
 def test_what_is_no_stage_latency():
     with pytest.raises(UnknownNameError, match="measured"):
         stage_cost("measured")
-    with pytest.raises(SchedulerError, match=r"ios: stage_latency must be simulated, hios-sim, .* not "):
+    with pytest.raises(SchedulerError, match=r"ios: stage_latency must be executed, simulated, hios-sim, .* not "):
         stage_cost(np.array([1.0, 2.0]))
     with pytest.raises(SchedulerError, match="StageFormula: slowdown must be finite and not negative, not -1"):
         StageFormula(slowdown=-1)

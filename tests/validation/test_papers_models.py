@@ -7,7 +7,6 @@ import pytest
 
 import simsched as ss
 import workloads
-from simsched.rewriting import merge
 from validation.papers import autograph, hios, hios_simulated, ios, opara
 from validation.papers.claims import Run, claims_of
 from validation.papers.hios import Evaluator, stage_time
@@ -34,48 +33,12 @@ def one_device(**replaced):
     return ss.Cluster.preset("v100").replace_devices(**free | replaced)
 
 
-def test_a_measured_stage_hides_launches_behind_kernels():
-    """Kernels of 10 and 20 us hide two launches of 4; kernels of 1 and 2 us wait for theirs: 8 us.
-
-    Several groups pay launch and barrier. 0 beside 1: two launches of 4 before 1, which takes 20, barrier 10. 4, 5 and
-    6 of 10 us: the last is launched 8 us after the first, so they end at 4 + 8 + 10, and the barrier is 10 more.
-    """
-    graph = made(10, 20, 1, 2, 10, 10, 10)
-    stage = ios.MeasuredStage(graph, one_device())
-    assert [stage((("0", "1"),)), stage((("2", "3"),))] == [30.0, 8.0]
-    assert [stage((("0",), ("1",))), stage((("4",), ("5",), ("6",)))] == [38.0, 32.0]
-    assert ios.MeasuredStage(graph, one_device(gap=1.0))((("0",),)) == 11.0
-
-
-@pytest.mark.parametrize("stages", [["01|2"], ["0|1|2"], ["0|1", "2"], ["012"]], ids=str)
-def test_measured_stages_are_simulated_ones(stages):
-    """A single stage takes its measured latency and the launch that no repetition hides, without the barrier that
-    nothing comes after; a stage of one group that follows a stage of several has its launch to itself too."""
-    graph, cluster = made(50, 60, 70), one_device(record=0.0, wait=0.0, hop=0.0)
-    groups = [tuple(tuple(group) for group in stage.split("|")) for stage in stages]
-    rows = [ss.Placement(name, stream=g, stage=k, group=g)
-            for k, stage in enumerate(groups) for g, group in enumerate(stage) for name in group]  # fmt: skip
-    makespan = ss.simulate(ss.Schedule(graph, rows, execution="stages"), cluster).makespan
-    measured = ios.MeasuredStage(graph, cluster)
-    extra = 4.0 if len(groups[-1]) == 1 else -10.0
-    assert makespan == pytest.approx(sum(measured(stage) for stage in groups) + extra)
-
-
 def wide(batch):
     """Two convolutions of one tensor that can be merged, joined."""
     net = Network("wide")
     x = net.conv("x", net.input(batch, 8, 8, 8), 8, 1)
     net.concat("join", [net.conv("a", x, 8, 1), net.conv("b", x, 8, 3, padding=1)])
     return net.graph()
-
-
-def test_merged_operators_are_measured_as_one():
-    """One convolution of one kernel, longer than its launch: its solo time and a gap."""
-    graph, cluster = wide(1), one_device(gap=1.0, launch=0.5)
-    rewritten, made_of = merge(graph, [("a", "b")])
-    assert [*made_of] == [("a+b",)]
-    alone = ss.StageLatency(rewritten, cluster)([["a+b"]])
-    assert ios.MeasuredStage(graph, cluster)((("a", "b"),), merged=True) == pytest.approx(alone + 1.0)
 
 
 def test_a_schedule_is_carried_to_another_batch():

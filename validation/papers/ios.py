@@ -1,7 +1,7 @@
 """Claims of IOS (Ding, Zhu, Jia, Pekhimenko, Han, MLSys 2021, arXiv:2011.01302).
 
 Its figures were made by the released search, whose groups have one root: that is what is run here, unless a claim says
-otherwise. Stages are valued as its engine measures them (`MeasuredStage`), latencies are simulated makespans.
+otherwise. Latencies are simulated makespans.
 """
 
 import os
@@ -10,16 +10,12 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Final
 
-import numpy as np
-
 import simsched as ss
 import workloads
 from simsched.base.errors import SchedulerError
 from simsched.base.units import MS
-from simsched.model.costmodel import default_cost
-from simsched.model.launches import kernels_on, launches_of
-from simsched.rewriting import Draft, merge, merged_operators
-from simsched.schedulers.stage_costs import Groups, StageFormula
+from simsched.rewriting import merge
+from simsched.schedulers.stage_costs import StageFormula
 from validation.hardware.graphs import part
 from validation.papers.claims import Measures, Run, Values
 from workloads.models.network import Network
@@ -36,65 +32,6 @@ _LARGE: Final = ("randwire", "nasnet_a_large")
 _MOST_STREAMS: Final = 10  # contexts of the engine, and so the most ready operators that a greedy stage takes
 
 
-class MeasuredStage:
-    """Latency in us of a stage as the engine of IOS measures it, launches and barriers included.
-
-    Parameters
-    ----------
-    graph, cluster
-        Whose stages, and on what; the first device is used.
-
-    Notes
-    -----
-    The engine repeats a stage of one group without waiting in between, so its launches hide behind its kernels: it
-    takes the longer of the two. After each run of a stage of several groups it waits for the device: that takes the
-    first launch, then the simulated stage or, where that ends later, some group's kernels from their launch on (groups
-    are launched one after the other), then the barrier. Stages that differ in names alone are simulated once.
-    """
-
-    def __init__(self, graph: ss.OpGraph, cluster: ss.Cluster) -> None:
-        self._draft, self._device = Draft.from_graph(graph), cluster.devices[0]
-        self._simulated = ss.StageLatency(graph, cluster)
-        looks = [
-            (o.flops, o.nbytes, o.time, o.kernels, o.works, o.utilization, o.intensity, o.dtype)
-            for o in graph.operators
-        ]
-        numbers = {look: i for i, look in enumerate(dict.fromkeys(looks))}
-        self._look = dict(zip(graph.names, (numbers[look] for look in looks), strict=True))
-        n_launches = np.diff(kernels_on(graph, self._device).ptr).tolist()
-        self._n_launches = dict(zip(graph.names, n_launches, strict=True))
-        self._groups: dict[tuple[str, ...], tuple[tuple[int, ...], int, float]] = {}
-        self._stages: dict[tuple[tuple[int, ...], ...], float] = {}
-
-    def __call__(self, groups: Groups, merged: bool = False) -> float:
-        """Return the latency of groups side by side, or of operators merged into one."""
-        device = self._device
-        if merged:
-            ops = merged_operators(self._draft, [name for group in groups for name in group])
-            busy = sum(default_cost(op, device) + device.gap for op in ops)
-            shaped = (launch for op in ops for launch in launches_of(op, device) if launch.blocks)  # a view has none
-            return max(busy, device.launch * sum(1 for _ in shaped))
-        found = [self._groups.get(group) or self._group(group) for group in groups]
-        if len(groups) == 1:
-            _, launches, kernels = found[0]
-            return max(kernels + device.gap, device.launch * launches)
-        look = tuple([each[0] for each in found])
-        longest = self._stages.get(look)
-        if longest is None:
-            longest = self._stages[look] = self._simulated(groups)
-        before = 0
-        for _, launches, kernels in found:
-            longest = max(longest, device.launch * before + kernels)
-            before += launches
-        return device.launch + longest + device.barrier_many
-
-    def _group(self, group: tuple[str, ...]) -> tuple[tuple[int, ...], int, float]:
-        """Return what a group looks like, how many kernels it launches, and how long they take alone in us."""
-        look = tuple(self._look[name] for name in group)
-        self._groups[group] = (look, sum(self._n_launches[name] for name in group), self._simulated((group,)))
-        return self._groups[group]
-
-
 @cache
 def network(name: str, batch: int = 1) -> ss.OpGraph:
     """Return a network."""
@@ -109,7 +46,7 @@ def device(gpu: str) -> ss.Cluster:
 
 def searched(graph: ss.OpGraph, cluster: ss.Cluster, **options: Any) -> ss.Schedule:
     """Return the schedule of IOS's released search, by default as its figures were made: r = 3, s = 8, one root."""
-    defaults: dict[str, Any] = {"endings": "single_root", "stage_latency": MeasuredStage(graph, cluster)}
+    defaults: dict[str, Any] = {"endings": "single_root"}
     return ss.schedule(graph, cluster, "ios", **defaults | options)
 
 

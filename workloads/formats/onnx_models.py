@@ -14,6 +14,7 @@ from simsched.model import Edge, Operator, OpGraph
 from workloads.checks import one_of
 from workloads.costs import in_fp32, of_one_model
 from workloads.formats.fusion import fuse, with_biases
+from workloads.formats.onnx_composed import composed
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
 from workloads.formats.onnx_tensors import Formats, Step, plain
@@ -119,8 +120,10 @@ def from_onnx(
     Operators stand in the order of the model, under the names they have there, or else the name of their first
     output, or else their number; a name that stands there already gets ``#2``, ``#3`` and so on. Kinds, attributes,
     costs and works are those of `workloads.models.network.Network`. What depends on constants and shapes only is
-    no operator. Reading a tensor that another operator writes makes one edge, each time it is read. An operator with
-    several outputs has the shape of the first, a split that of the whole.
+    no operator. Attention, layer normalisation, GELU and SiLU that the exporter wrote as several operators are one,
+    as PyTorch and runtimes launch them, under the name of the last. Reading a tensor that another operator writes
+    makes one edge, each time it is read. An operator with several outputs has the shape of the first, a split that of
+    the whole.
 
     Initialisers are weights, in bytes of their own format; a weight that two operators read counts for both. An
     operator that is not supported (of another domain, a function of the model, control flow, or one without a rule)
@@ -166,13 +169,14 @@ def _check_version(model: "onnx.ModelProto", source: str) -> None:
 def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> OpGraph:
     if not reader.steps:
         raise FormatError(f"{source}: the model has no operator that depends on an input")
-    names = _unique([step.name for step in reader.steps] + [tensor.name for tensor in reader.results])
+    steps = composed(reader.steps, reader.results)
+    names = _unique([step.name for step in steps] + [tensor.name for tensor in reader.results])
     operators, edges = [], []
-    for name, step in zip(names, reader.steps, strict=False):
+    for name, step in zip(names, steps, strict=False):
         operator, reads = build(source, operator_of, step, name)
         operators.append(operator)
         edges += [Edge(names[x.producer], name, step.nbytes(x)) for x in reads if x.producer is not None]
-    _warn(source, reader.steps)
+    _warn(source, steps)
     for name, tensor in zip(names[len(operators) :], reader.results, strict=True):
         operators.append(Operator(name, kind="output"))
         if tensor.producer is not None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from simsched.base.codec import Among, Amount, Checked, Count, Name, Range, Share, Size, brief
 from simsched.base.errors import GraphError
+from simsched.base.numeric import added
 
 INTENSITIES: Final = ("compute", "memory")
 DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
@@ -186,7 +187,7 @@ class Operator(Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        total = sum(kernel.share for kernel in self.kernels)
+        total = added(kernel.share for kernel in self.kernels)
         if self.kernels and abs(total - 1.0) > _SHARE_TOLERANCE:
             raise self.refusal(f"the shares of its kernels must add up to 1, not {total!r}")
 

@@ -56,9 +56,14 @@ class Stages:
         What is scheduled.
     found
         Where its operators run; those of a device by priority.
+    costs
+        Latency of a stage on a device, by its position among those of the instance, which stages of one operator have
+        too; None where these take the time of the operator.
     """
 
-    def __init__(self, instance: Ranked, found: Mapping) -> None:
+    def __init__(
+        self, instance: Ranked, found: Mapping, costs: Callable[[int], Callable[[Groups], float]] | None = None
+    ) -> None:
         n, graph, by_priority = found.n_ops, instance.graph, found["ops"]["device"]
         count = np.arange(n, dtype=np.int32)
         by_device = np.argsort(by_priority, kind="stable")
@@ -68,7 +73,11 @@ class Stages:
         us = instance.moving(slice(None), self._device[src], self._device[dst])
         ptr, edges = grouped(dst, n)
         self._stages = stages = np.zeros(n, Stage.dtype)
-        stages["time"], stages["size"] = instance.times[self._device, self._op], 1
+        stages["time"] = instance.times[self._device, self._op]
+        if costs is not None:
+            rows = zip(self._device.tolist(), self._op.tolist(), strict=True)
+            stages["time"] = [costs(position)(((graph.names[op],),)) for position, op in rows]
+        stages["size"] = 1
         stages["first"], stages["place"][number] = count, count
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
@@ -124,7 +133,7 @@ def scheduled(
     cost: CostModel,
     mode: str,
     w: int = 1,
-    stage_latency: StageLatencyOption = "simulated",
+    stage_latency: StageLatencyOption = "executed",
     tools: Tools | None = None,
 ) -> Schedule:
     """Return the schedule of a mapping, after Algorithm 2 if there are `tools` to ask for latencies of stages.
@@ -138,18 +147,24 @@ def scheduled(
     """
     instance = Ranked(graph, cluster, cost)
     found, search = map_all(instance, mode == "impl")
-    stages = Stages(instance, found)
+    if tools is None:
+        stages = Stages(instance, found)
+        require_finite(scheduler, stages.latency)
+        return stages.schedule(scheduler, search)
+    kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
+
+    @cache
+    def of_kind(kind: int) -> StageCost:
+        device = cluster.devices[kinds.index(kind)]
+        return StageCost(scheduler, stage_latency, graph, cluster, cost, tools, device)
+
+    def costs(position: int) -> StageCost:
+        return of_kind(kinds[instance.devices[position]])
+
+    of_kind(kinds[0])  # an option of no use is refused even where no stage is asked for
+    stages = Stages(instance, found, costs if stage_latency == "executed" else None)
     require_finite(scheduler, stages.latency)
-    if tools is not None:
-        kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
-
-        @cache
-        def of_kind(kind: int) -> StageCost:
-            device = cluster.devices[kinds.index(kind)]
-            return StageCost(scheduler, stage_latency, graph, cluster, cost, tools, device)
-
-        of_kind(kinds[0])  # an option of no use is refused even where no stage is asked for
-        search |= stages.parallelize(w, lambda position: of_kind(kinds[instance.devices[position]]))
+    search |= stages.parallelize(w, costs)
     return stages.schedule(scheduler, search)
 
 
@@ -159,7 +174,7 @@ def hios_lp(
     cost: CostModel,
     *,
     tools: Tools,
-    stage_latency: StageLatencyOption = "simulated",
+    stage_latency: StageLatencyOption = "executed",
     w: Size = 2,
     mode: Mode = "paper",
 ) -> Schedule:
@@ -312,7 +327,7 @@ def hios_mr(
     cost: CostModel,
     *,
     tools: Tools,
-    stage_latency: StageLatencyOption = "simulated",
+    stage_latency: StageLatencyOption = "executed",
     w: Size = 2,
     mode: Mode = "paper",
 ) -> Schedule:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
+from simsched.base.numeric import added
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, operator_times
 from simsched.model.graph.columns import KERNELS, topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
@@ -20,7 +21,7 @@ from simsched.rewriting.merging import merging_of
 from simsched.schedulers.ios import kernels
 from simsched.schedulers.listing import place_of, reduced, require_finite
 from simsched.schedulers.protocol import Deadline, Mode, Seconds, Tools
-from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption
+from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption, executed_in_turn
 
 _ALL_SUBSETS_OF: Final = 10
 """Operators of one key up to which all subsets are merged; of more only those that stand next to each other."""
@@ -98,8 +99,11 @@ class Problem:
             )
 
         def merged_time(groups: Groups) -> float:
-            us = sum(cost(op, device) for op in merged_operators(draft, groups[0]))  # the split included
-            return us if formula is None else formula.latency([us])
+            ops = merged_operators(draft, groups[0])  # the split included
+            times = [cost(op, device) for op in ops]
+            if option == "executed":
+                return executed_in_turn(ops, times, device)
+            return added(times) if formula is None else formula.latency([added(times)])
 
         self.times = operator_times(graph, device, cost)
         by_look = isinstance(option, str | StageFormula)
@@ -425,7 +429,7 @@ def ios(
     max_part: Size = 100,
     max_transitions: Size = 5_000_000,
     max_stages: Size = 200_000,
-    stage_latency: StageLatencyOption = "simulated",
+    stage_latency: StageLatencyOption = "executed",
     mode: Mode = "paper",
     time_limit: Seconds | None = None,
 ) -> Schedule:
@@ -462,10 +466,11 @@ def ios(
     max_stages
         Budget of a block likewise, in stages to ask `stage_latency` for; none are asked with a formula.
     stage_latency
-        Latency of a stage in us: ``"simulated"`` (without launch and barrier); ``"hios-sim"``; a `StageFormula`,
-        which is evaluated in machine code; a function of (groups, merged=False); or a table from groups to us.
-        Groups are a tuple of tuples of operator names: groups by their first operators, operators in
-        topological order. Operators to merge are one group, whose operators do not read from each other.
+        Latency of a stage in us: ``"executed"``, with launches and barrier, as the paper measures stages on the
+        device; ``"simulated"``, without both; ``"hios-sim"``; a `StageFormula`, which is evaluated in machine code; a
+        function of (groups, merged=False); or a table from groups to us. Groups are a tuple of tuples of operator
+        names: groups by their first operators, operators in topological order. Operators to merge are one group, whose
+        operators do not read from each other.
     mode
         ``"paper"`` or ``"impl"``, which makes ``endings="single_root"`` the default.
     time_limit
@@ -474,14 +479,16 @@ def ios(
     Returns
     -------
     Schedule
-        With `execution="stages"`, group k of a stage on stream k; `estimate` is the sum of the stage
-        latencies. Its graph is the given one, or where operators were merged one rewritten by
+        With `execution="stages"`, group k of a stage on stream k; `estimate` is the sum of the stage latencies. With
+        executed stages it is one operator after the other on one stream, where that is simulated to be faster than
+        the stages that were found. Its graph is the given one, or where operators were merged one rewritten by
         `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks
         (number, operators, parts and reason of each), states, transitions (endings within `r` and `s`, those that
         merge included), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact
         if feasible_schedules_exact; None beyond 1e308 for a part or 1e3900 for all, or if stopped), distinct_stages
         and asked_stages (those that look different; both 0 with a formula), merged (operators merged), merging_lacks
-        (convolutions whose merging could not be considered, each with the field that is missing), stopped and time_s.
+        (convolutions whose merging could not be considered, each with the field that is missing), one_stream (whether
+        one stream was faster), stopped and time_s.
 
     Raises
     ------
@@ -538,7 +545,25 @@ def ios(
 
     with deadline:
         solved = [solve(ops) for ops in blocks_of(graph, blocks)]
-    return _schedule(problem, cluster.devices[0].name, solved, start)
+    plan = _schedule(problem, cluster.devices[0].name, solved, start)
+    if stage_latency != "executed":
+        return plan
+    alone = _on_one_stream(problem, plan)
+    if tools.makespan(plan, cluster, cost) <= tools.makespan(alone, cluster, cost):
+        return plan
+    return alone
+
+
+def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
+    """Return the stages of which each is one operator of the graph, with what the search for another schedule saw."""
+    graph = problem.graph
+    order = graph.order_index
+    nowhere = np.zeros(len(graph), np.int64)
+    estimate = require_finite("ios", added(problem.latency(((graph.names[i],),)) for i in order.tolist()))
+    return Schedule.from_columns(
+        graph, order, plan.devices, stream=nowhere, stage=np.arange(len(graph)), group=nowhere, execution="stages",
+        estimate=estimate, scheduler="ios", search={**plan.search, "merged": 0, "one_stream": True},
+    )  # fmt: skip
 
 
 def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]], start: float) -> Schedule:
@@ -546,7 +571,7 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
     asked = sum(not merged for _, merged in problem.latency.known)
     found = [solution for block in solved for solution in block]
     stages = [stage for solution in found for stage in solution.stages]
-    estimate = require_finite("ios", sum(problem.latency(groups, merged) for groups, merged in stages))
+    estimate = require_finite("ios", added(problem.latency(groups, merged) for groups, merged in stages))
     sets = [groups[0] for groups, merged in stages if merged]
     rewritten, replaced = merge(problem.graph, sets) if sets else (problem.graph, [])
     new = iter(replaced)
@@ -576,6 +601,7 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
         "asked_stages": asked,
         "merged": sum(len(names) for names in sets),
         "merging_lacks": problem.lacking,
+        "one_stream": False,
         "stopped": problem.deadline.reason,
         "time_s": running_time() - start,
     }
