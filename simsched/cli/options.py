@@ -20,7 +20,7 @@ import typer
 
 import simsched as ss
 from simsched.base.errors import ClusterError, FileError, FormatError, GraphError, ScheduleError, SchedulerError
-from simsched.base.io import reading_once, require_writable
+from simsched.base.io import read_json, reading_once, require_writable
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import plain_value
 from simsched.cli.printing import File, progress, tell
@@ -280,6 +280,17 @@ class Graph:
 
         return None if self.shape else read_traced(self.spec)
 
+    @cached_property
+    def cluster_of_duel(self) -> "ss.Cluster | None":
+        """The cluster of a file with a duel; None of anything else."""
+        from workloads.formats import format_of
+        from workloads.registry import split_path
+
+        path, _ = split_path(self.graph)
+        data = read_json(path) if path is not None and format_of(path) == "simsched" else None
+        is_duel = isinstance(data, dict) and data.get("format") == "simsched.duel"
+        return ss.Duel.from_dict(data, path).cluster if is_duel else None
+
     def read(self) -> "ss.OpGraph":
         """Return the graph."""
         from workloads import from_spec
@@ -385,6 +396,8 @@ class Target:
             If a file and a preset are given, or more devices than those of a file and it is not known how they are
             joined.
         """
+        if source is not None and self.text() == "" and (own := source.cluster_of_duel) is not None:
+            return own
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
