@@ -23,7 +23,7 @@ from simsched.cli.options import Graph
 from simsched.experiments.ranges import MODEL_ERRORS, Errors, Outcomes, outcomes, ranged
 from validation.evidence import each, keep, options
 from validation.h100.figures import Case, constant_score, held, score
-from validation.h100.networks import LIMITS, sources, unpacked
+from validation.h100.networks import LIMITS, SAME, sources, unpacked
 from validation.hardware.truth import Network, networks
 from validation.published import Row, program, rows
 
@@ -77,7 +77,7 @@ class Subject(NamedTuple):
 
 def of_row(row: Row) -> list[Subject]:
     """Return what a row of published numbers has."""
-    graph = Graph(f"{row.network},batch={row.batch}", None, "fp32").read()
+    graph = Graph(f"{row.network},batch={row.batch}").read()
     cluster = ss.Cluster.preset(row.gpu)
     programs = {name: program(graph, cluster, name) for name in row.schedulers}
     known = outcomes(programs, cluster, reference=None if row.base is None else programs[row.base])
@@ -113,7 +113,7 @@ def subjects(workers: int = 1) -> list[Subject]:
             (network, source)
             for network in networks().values()
             for way, source in sources(network, folder)
-            if way == "default"
+            if way == SAME
         ]
         measured = each(of_network, jobs, workers)
     published = each(of_row, rows(), workers)

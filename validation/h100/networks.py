@@ -43,6 +43,8 @@ NAMED: Final[Mapping[str, str]] = {
 """Names of workloads that are the same networks."""
 EXPORTS: Final = ("default", "kept")
 """Exports: with the exporter's defaults, which fold batch norms into convolutions, and with batch norms kept."""
+SAME: Final = "kept"
+"""The export with the operators that were measured: PyTorch launched the batch norms."""
 LIMITS: Final = (2, 4, 8, 32)
 
 
@@ -140,7 +142,7 @@ def predict(network: Network, path: str, source: str, *, ranged: bool = True) ->
     return Prediction(network.key, path, len(graph), captured, gains, gain)
 
 
-def predictions(workers: int = 1, typed: str = "default") -> list[Prediction]:
+def predictions(workers: int = 1, typed: str = SAME) -> list[Prediction]:
     """Return the predictions of all networks by all ways to read them; ranges of the way that users type."""
     with unpacked() as folder:
         jobs = [
@@ -190,13 +192,14 @@ def same_schedule_cases(rows: Sequence[Prediction], path: str) -> list[Case]:
     ]
 
 
-def one_stream_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
+def one_stream_section(rows: Sequence[Prediction], typed: str = SAME) -> Section:
     """Return how well one captured stream is predicted."""
     cases = captured_cases(rows, typed)
     figures = [
         Figure("one captured stream: mean abs ln", mean_error(cases), most=0.15),
         Figure("one captured stream: bias", bias(cases), -0.08, 0.08),
         Figure("one captured stream: largest abs ln", largest_error(cases), most=0.40),
+        *_folded(rows),
     ]
     paths = list(dict.fromkeys(row.path for row in rows))
     by_path = {path: {case.name: case for case in captured_cases(rows, path)} for path in paths}
@@ -211,11 +214,20 @@ def one_stream_section(rows: Sequence[Prediction], typed: str = "default") -> Se
     )
 
 
+def _folded(rows: Sequence[Prediction]) -> list[Figure]:
+    """Return how far files that fold batch norms, as PyTorch exports by default, are from the networks as they ran."""
+    cases = captured_cases(rows, "default")
+    return [
+        Figure("batch norms folded by the exporter, beside the network with them: mean abs ln", mean_error(cases)),
+        Figure("batch norms folded by the exporter: bias", bias(cases)),
+    ]
+
+
 def _beside(case: Case | None) -> str:
     return "" if case is None else f"{case.predicted:.0f} ({case.error:+.2f})"
 
 
-def gain_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
+def gain_section(rows: Sequence[Prediction], typed: str = SAME) -> Section:
     """Return how well the gain of streams over one captured stream is predicted."""
     cases = gain_cases(rows, typed)
     same = same_schedule_cases(rows, typed)
@@ -251,7 +263,7 @@ def gain_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
     return Section("Gain of streams over one captured stream", figures, columns, table, tuple(notes))
 
 
-def range_section(rows: Sequence[Prediction], typed: str = "default") -> Section:
+def range_section(rows: Sequence[Prediction], typed: str = SAME) -> Section:
     """Return how often the 90 % ranges of the networks hold, and their score beside the best constant range."""
     latencies = captured_cases(rows, typed)
     gains = gain_cases(rows, typed)
