@@ -54,6 +54,9 @@ GATES: Final[Mapping[str, int]] = MappingProxyType({"lstm": 4, "gru": 3, "rnn": 
 
 INDEX_NBYTES: Final = 8
 
+UNKNOWN: Final = "unknown"
+"""Attribute of an operator of whose FLOP nothing is known: its bytes alone bound its time."""
+
 _ROW_RULES: Final = {"softmax": "softmax", "log_softmax": "softmax", "hardmax": "softmax", "rms_norm": "rms_norm"}
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.model.graph import Work
-from workloads.costs import ACTIVATION_FLOPS, GATES, Cost, Costs, conv_layout, keyed
+from workloads.costs import UNKNOWN, ACTIVATION_FLOPS, GATES, Cost, Costs, conv_layout, keyed
 from workloads.formats.torch_calls import (
     CHOICES,
     COPIED_IF_SCATTERED,
@@ -39,7 +39,7 @@ def cost_of(call: Call, costs: Costs) -> Cost | None:
 
 def unknown(call: Call, costs: Costs) -> Cost:
     """Return the cost of an operation that is not known: all its bytes and no FLOP."""
-    return Cost(call.key, (costs.elementwise(call.output.shape),))
+    return Cost(call.key, (costs.elementwise(call.output.shape),), {UNKNOWN: call.key})
 
 
 def _view(call: Call, costs: Costs) -> Cost:
@@ -57,6 +57,8 @@ def _move(call: Call, costs: Costs) -> Cost:
     read, out = call.operands[0] if call.operands else call.output, call.output
     if call.in_place and len(call.operands) > 1:
         read = call.operands[1]  # `copy_` writes to the first
+        if read.place is not None and read[:4] == out[:4] and read.place == out.place:
+            return Cost("view")  # as the end of `y[:, 0] += p`, where all is in place
     if call.key in _CASTS and (read.dtype, read.strides) == (out.dtype, out.strides):
         return Cost("view")
     indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None and x is not read)
@@ -379,7 +381,7 @@ RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyT
     | keyed(
         {
             _conv: "conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d convolution",
-            _product: "matmul mm bmm mv dot addmm baddbmm addbmm",
+            _product: "matmul mm bmm mv dot addmm baddbmm addbmm intmm",
             _row_norm: "layernorm rmsnorm groupnorm instancenorm localresponsenorm",
             _recurrent: "lstm gru rnn",
             _linear: "linear",
