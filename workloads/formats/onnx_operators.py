@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import Operator, Work
-from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
+from workloads.costs import UNKNOWN, ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
+from workloads.formats.onnx_contrib import CONTRIB_PRODUCTS, contributed
 from workloads.formats.onnx_products import PRODUCTS, sliding
-from workloads.formats.onnx_tensors import Shape, Step, Tensor
+from workloads.formats.onnx_tensors import STACK, Shape, Step, Tensor
 from workloads.formats.onnx_views import expanded, lay, reshaped, selected, sliced, strides_of, transposed
 
 _POOLS: Final = {
@@ -58,9 +59,15 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
+def rule_of(step: Step) -> Callable[[Step, Costs], Cost] | None:
+    """Return the rule for an operator, None if there is none."""
+    rule = None if step.domain else RULES.get(step.op_type)
+    return rule or contributed(step)
+
+
 def is_supported(step: Step) -> bool:
     """Say whether there is a rule for an operator."""
-    return not step.domain and step.op_type in RULES
+    return rule_of(step) is not None
 
 
 def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
@@ -71,12 +78,13 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     FormatError
         If a shape that the costs need is not known, or inputs and attributes do not fit together.
     """
-    supported = is_supported(step)
-    computes = supported and step.op_type in PRODUCTS
+    rule = rule_of(step)
+    supported = rule is not None
+    computes = supported and (step.op_type in PRODUCTS or step.op_type in CONTRIB_PRODUCTS)
     try:
         elem = next((x.elem for x in (step.given if computes else step.written)), 0)
         costs = step.formats.costs(elem)
-        cost = RULES[step.op_type](step, costs) if supported else _unsupported(step)
+        cost = _unsupported(step) if rule is None else rule(step, costs)
         shape = step.shape_out() if supported else next((out.shape for out in step.written), None)
     except SimschedError:
         raise
@@ -84,7 +92,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
     weights = (x for x in step.given if x.constant and x.shape)
     weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
-    reads = step.read if cost.reads is None else cost.reads
+    reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # what is read twice moves once
     works = cost.works
     if not cost.is_counted:
         works = counted(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
@@ -120,8 +128,8 @@ def _unsupported(step: Step) -> Cost:
     kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
-        return Cost(kind)
-    return Cost(kind, (step.formats.costs(sized.elem).elementwise(sized.shape),))
+        return Cost(kind, attributes={UNKNOWN: kind})
+    return Cost(kind, (step.formats.costs(sized.elem).elementwise(sized.shape),), {UNKNOWN: kind})
 
 
 def _elementwise(step: Step, costs: Costs) -> Cost:
@@ -308,6 +316,11 @@ def _view(step: Step, costs: Costs) -> Cost:
     return _seen(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")
 
 
+def _stack(step: Step, costs: Costs) -> Cost:
+    """Stand for what the rounds of a loop write, each of them its part."""
+    return Cost("view")
+
+
 def _seen(step: Step, kind: str) -> Cost:
     """Return the cost of a view; where a part lies, or which shape it is, is not read on the device."""
     source = step.given[0]
@@ -353,5 +366,6 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
         }
     )
     | dict(PRODUCTS)
+    | {STACK: _stack}
 )
 """What is supported, by ONNX's name."""

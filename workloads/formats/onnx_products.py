@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import FormatError
-from workloads.costs import GATES, Cost, Costs, conv_layout
+from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout
 from workloads.formats.onnx_tensors import Shape, Step
 
 _RECURRENT: Final = ("LSTM", "GRU", "RNN")
@@ -82,7 +82,7 @@ def _matrices(step: Step, costs: Costs, batch: int, m: int, k: int, n: int, bias
 
 
 def _einsum(step: Step, costs: Costs) -> Cost:
-    """Contract two tensors, which is a stack of products; of more, each product of all sizes counts.
+    """Contract tensors, two at a time in the best order; of one tensor, sum or copy.
 
     An index that both operands and the output have numbers the stack, one that only the operands have is summed.
     """
@@ -101,19 +101,16 @@ def _einsum(step: Step, costs: Costs) -> Cost:
         joined = [letter for letters in operands for letter in letters]
         output = tuple(letter for letter in sizes if letter.startswith(".") or joined.count(letter) == 1)
 
-    if len(operands) != 2:
-        flops = 2.0 * (len(operands) - 1) * prod(sizes.values())
-        return Cost("einsum", (replace(costs.elementwise(step.shape_out()), flops=flops),))
-    return Cost("matmul", (costs.contraction(operands[0], operands[1], output, sizes),), {"equation": equation})
+    works = costs.einsum(operands, output, sizes)
+    return Cost("matmul" if len(operands) > 1 else "einsum", works, {"equation": equation})
 
 
 def _letters(step: Step, term: str, shape: Shape) -> tuple[str, ...]:
     """Return the index of each axis; an ellipsis stands for indices counted from the last."""
-    front, dots, back = term.partition("...")
-    hidden = len(shape) - len(front) - len(back)
-    if hidden < 0 or (hidden and not dots):
-        raise FormatError(f"{step.where}: equation term {term!r} does not fit the shape {shape}")
-    return (*front, *(f".{i}" for i in range(hidden, 0, -1)), *back)
+    try:
+        return axes_of(term, len(shape))
+    except ValueError as error:
+        raise FormatError(f"{step.where}: {error}: its shape is {shape}") from None
 
 
 def _attention(step: Step, costs: Costs) -> Cost:

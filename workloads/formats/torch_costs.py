@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.model.graph import Work
-from workloads.costs import UNKNOWN, ACTIVATION_FLOPS, GATES, Cost, Costs, conv_layout, keyed
+from workloads.costs import ACTIVATION_FLOPS, GATES, UNKNOWN, Cost, Costs, axes_of, conv_layout, keyed
 from workloads.formats.torch_calls import (
     CHOICES,
     COPIED_IF_SCATTERED,
@@ -219,20 +219,21 @@ def _product(call: Call, costs: Costs) -> Cost:
 
 
 def _einsum(call: Call, costs: Costs) -> Cost | None:
-    """Make a sum of products: a multiply-add for each value of all indices together."""
+    """Make a sum of products: products of two tensors at a time, in the best order."""
     equation = str(call.settings.get("equation", "")).replace(" ", "")
     inputs, arrow, result = equation.partition("->")
-    terms = inputs.split(",")
-    if "." in equation or [len(term) for term in terms] != [len(x.shape) for x in call.operands]:
-        return None
-    sizes = {axis: size for term, x in zip(terms, call.operands, strict=True) for axis, size in zip(term, x.shape,
-             strict=True)}  # fmt: skip
-    if len(terms) == 2:
-        output = result if arrow else "".join(axis for axis in sizes if inputs.count(axis) == 1)
-        return Cost("matmul", (costs.contraction(terms[0], terms[1], output, sizes),))
-    n = call.output.shape[-1] if call.output.shape else 1
-    rows = call.output.n // n
-    return Cost("matmul", (costs.matmul(1, rows, prod(sizes.values()) // max(1, call.output.n), n),))
+    terms = [axes_of(term, len(x.shape)) for term, x in zip(inputs.split(","), call.operands, strict=True)]
+    sizes: dict[str, int] = {}
+    for term, x in zip(terms, call.operands, strict=True):
+        for axis, size in zip(term, x.shape, strict=True):
+            sizes[axis] = max(size, sizes.get(axis, 1))
+    if arrow:
+        output = axes_of(result, len(call.output.shape))
+    else:
+        joined = [axis for term in terms for axis in term]
+        output = tuple(sorted(axis for axis in sizes if axis.startswith(".") or joined.count(axis) == 1))
+    works = costs.einsum(terms, output, sizes)
+    return Cost("matmul" if len(terms) > 1 else "einsum", works)
 
 
 def _attention(call: Call, costs: Costs) -> Cost | None:
