@@ -57,8 +57,6 @@ GATES: Final[Mapping[str, int]] = MappingProxyType({"lstm": 4, "gru": 3, "rnn": 
 _MOST_ORDERED: Final = 8  # tensors of a sum of products of which all orders are tried
 INDEX_NBYTES: Final = 8
 
-UNKNOWN: Final = "unknown"
-"""Attribute of an operator of whose FLOP nothing is known: its bytes alone bound its time."""
 
 _ROW_RULES: Final = {"softmax": "softmax", "log_softmax": "softmax", "hardmax": "softmax", "rms_norm": "rms_norm"}
 

@@ -11,8 +11,9 @@ from simsched.base.errors import FormatError, MissingDependencyError
 from simsched.base.io import read_bytes
 from simsched.base.signals import without_collector
 from simsched.model import Edge, Operator, OpGraph
+from simsched.model.graph import UNKNOWN
 from workloads.checks import one_of
-from workloads.costs import UNKNOWN, in_fp32, of_one_model
+from workloads.costs import in_fp32, of_one_model
 from workloads.formats.fusion import fuse, with_biases
 from workloads.formats.onnx_bodies import prepared
 from workloads.formats.onnx_operators import is_supported, operator_of

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
-from simsched.model.graph import Operator, Work
-from workloads.costs import UNKNOWN, ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
+from simsched.model.graph import UNKNOWN, Operator, Work
+from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
 from workloads.formats.onnx_contrib import CONTRIB_PRODUCTS, contributed
 from workloads.formats.onnx_products import PRODUCTS, sliding
 from workloads.formats.onnx_tensors import STACK, Shape, Step, Tensor

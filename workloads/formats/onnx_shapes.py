@@ -249,14 +249,19 @@ class ShapeReader:
         """Read the bodies of a branch or a loop in place of it; say whether it is one."""
         graphs = {one.name: one.g for one in node.attribute if one.HasField("g")}
         results: Sequence[Tensor]
-        if node.op_type == "If" and inputs and inputs[0] is not None:
-            results = self._branch(where, name, inputs[0], graphs["then_branch"], graphs["else_branch"])
-        elif node.op_type == "Loop" and len(inputs) > 1:
-            results = self._loop(where, name, inputs, graphs["body"])
-        elif node.op_type == "Scan" and self._versions[""] > 8:
-            results = self._scan(where, name, inputs, attributes_of(node), graphs["body"])
-        else:
-            return False
+        try:
+            if node.op_type == "If" and inputs and inputs[0] is not None:
+                results = self._branch(where, name, inputs[0], graphs["then_branch"], graphs["else_branch"])
+            elif node.op_type == "Loop" and len(inputs) > 1:
+                results = self._loop(where, name, inputs, graphs["body"])
+            elif node.op_type == "Scan" and self._versions[""] > 8:
+                results = self._scan(where, name, inputs, attributes_of(node), graphs["body"])
+            else:
+                return False
+        except SimschedError:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise FormatError(f"{where}: its inputs and attributes do not fit ({error})") from error
         if len(results) < len(node.output):
             raise FormatError(f"{where}: it has {len(node.output)} outputs, and its body {len(results)}")
         for out, tensor in zip(node.output, results, strict=False):

@@ -6,8 +6,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
-from simsched.model.graph import Work
-from workloads.costs import ACTIVATION_FLOPS, GATES, UNKNOWN, Cost, Costs, axes_of, conv_layout, keyed
+from simsched.model.graph import UNKNOWN, Work
+from workloads.costs import ACTIVATION_FLOPS, GATES, Cost, Costs, axes_of, conv_layout, keyed
 from workloads.formats.torch_calls import (
     CHOICES,
     COPIED_IF_SCATTERED,

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import GraphError
 from simsched.model import Edge, Operator, OpGraph
-from simsched.model.graph import Work
+from simsched.model.graph import UNKNOWN, Work
 from workloads.checks import one_of
-from workloads.costs import COMPUTES, UNKNOWN, Cost, Costs, counted, intensity, nbytes_of
+from workloads.costs import COMPUTES, Cost, Costs, counted, intensity, nbytes_of
 from workloads.formats.fusion import SIZE, fuse, without_io
 from workloads.formats.torch_calls import PRODUCTS, SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
 from workloads.formats.torch_costs import RULES, cost_of, unknown
