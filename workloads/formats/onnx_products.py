@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import FormatError
-from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout
-from workloads.formats.onnx_tensors import Shape, Step
+from simsched.model.graph import Work
+from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout, counted
+from workloads.formats.onnx_tensors import Shape, Step, Tensor, n_stored
+from workloads.formats.onnx_views import reshaped
 
 _RECURRENT: Final = ("LSTM", "GRU", "RNN")
 _WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand stands behind scales and zeros
@@ -70,7 +72,28 @@ def _matmul(step: Step, costs: Costs) -> Cost:
     k, n = a[-1], b[-1] if len(b) > 1 else 1
     rows = prod(shape) // n
     batch = 1 if prod(b[:-2]) == 1 else rows // (a[-2] if len(a) > 1 else 1)
-    return _matrices(step, costs, batch, rows // batch, k, n, False)
+    cost = _matrices(step, costs, batch, rows // batch, k, n, False)
+    copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)] if step.op_type == "MatMul" else []
+    if not copies:
+        return cost
+    whole = counted(cost.works, step.nbytes(*step.read), step.nbytes(*(x for x in step.given if x.constant)),
+                    step.nbytes(*step.written))  # fmt: skip
+    return cost._replace(works=(*(_copied(step, x, costs) for x in copies), *whole), is_counted=True)
+
+
+def _is_scattered(x: Tensor) -> bool:
+    """Say whether the matrices of a stack do not lie as PyTorch wants them, one after the other: it copies them."""
+    if x.shape is None or x.strides is None or x.constant or len(x.shape) < 3:
+        return False
+    stack = (prod(x.shape[:-2]), *x.shape[-2:])
+    return reshaped(x.shape, x.strides, stack) is None
+
+
+def _copied(step: Step, x: Tensor, costs: Costs) -> Work:
+    assert x.shape is not None and x.strides is not None
+    work = costs.regrouped(x.shape, in_rows=x.strides[-1:] == (1,))
+    dense = float(prod(x.shape)) * step.nbytes(x) / max(1, n_stored(x))
+    return replace(work, reads=step.nbytes(x), writes=dense)
 
 
 def _matrices(step: Step, costs: Costs, batch: int, m: int, k: int, n: int, bias: bool) -> Cost:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import log2, prod
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ _SCANS: Final = ("cumsum", "cumprod", "normalize")
 def cost_of(call: Call, costs: Costs) -> Cost | None:
     """Return what a call costs, or None if the operation is not known."""
     rule = RULES.get(call.key)
+    if rule is None and call.key.removeprefix("foreach") in ELEMENTWISE:  # one kernel for many tensors
+        return Cost(call.key, (costs.elementwise((sum(x.n for x in call.outputs),), flops=1),))
     return None if rule is None else rule(call, costs)
 
 
@@ -218,6 +220,38 @@ def _product(call: Call, costs: Costs) -> Cost:
     return Cost("matmul", (costs.matmul(max(1, call.output.n // (m * n)), m, k, n),))
 
 
+def _scaled(call: Call, costs: Costs) -> Cost:
+    """Make a product whose scales stand behind its two matrices."""
+    return _product(replace(call, operands=call.operands[:2]), costs)
+
+
+def _packed(call: Call, costs: Costs) -> Cost:
+    """Make a product with a matrix of whole numbers, kept as they are packed, in the format of what it multiplies."""
+    rows, columns = call.output.n // call.output.shape[-1], call.output.shape[-1]
+    return Cost("linear", (costs.linear(rows, call.operands[0].shape[-1], columns, bias=False),))
+
+
+def _bilinear(call: Call, costs: Costs) -> Cost:
+    """Make a product of each pair of features of two inputs with a matrix for each output."""
+    columns = call.output.shape[-1]
+    inner = call.operands[0].shape[-1] * call.operands[1].shape[-1]
+    return Cost("linear", (costs.linear(call.output.n // columns, inner, columns, bias=len(call.weights) > 1),))
+
+
+def _fft(call: Call, costs: Costs) -> Cost:
+    """Make a Fourier transform of 5 n log2(n) FLOP for n complex numbers, half of them where one side is real."""
+    x, axes = call.operands[0], call.settings.get("dim", (-1,))
+    read = x if x.n >= call.output.n else call.output
+    length = prod(read.shape[axis] for axis in axes) if isinstance(axes, list | tuple) else read.shape[-1]
+    flops = 5.0 * log2(max(2, length)) * (1.0 if call.key == "fftc2c" else 0.5)
+    return Cost("fft", (costs.elementwise(read.shape, flops=flops, rule="permute"),))
+
+
+def _sampled(call: Call, costs: Costs) -> Cost:
+    """Make a bilinear sample for each output."""
+    return Cost("grid_sample", (costs.elementwise(call.output.shape, flops=8, rule="upsample"),))
+
+
 def _einsum(call: Call, costs: Costs) -> Cost | None:
     """Make a sum of products: products of two tensors at a time, in the best order."""
     equation = str(call.settings.get("equation", "")).replace(" ", "")
@@ -383,13 +417,18 @@ RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyT
         {
             _conv: "conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d convolution",
             _product: "matmul mm bmm mv dot addmm baddbmm addbmm intmm",
+            _scaled: "scaledmm",
+            _packed: "weightint8packmm weightint4packmm",
+            _bilinear: "bilinear",
+            _fft: "fftr2c fftc2c fftc2r",
+            _sampled: "gridsampler gridsampler2d gridsampler3d cudnngridsampler",
             _row_norm: "layernorm rmsnorm groupnorm instancenorm localresponsenorm",
             _recurrent: "lstm gru rnn",
             _linear: "linear",
             _einsum: "einsum",
             _attention: """
                 scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
-                scaleddotproductefficientattention
+                scaleddotproductefficientattention scaleddotproductcudnnattention flexattention
             """,
             _multihead: "multiheadattention",
             _softmax: "softmax logsoftmax",

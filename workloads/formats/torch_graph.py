@@ -184,7 +184,8 @@ class _Importer:
             if not written and not (self.writes.is_guessed and call.in_place):  # a size, a check, no elements
                 self.operators.append(Operator(node.name, SIZE, time=0.0))
                 return
-            call = replace(call, outputs=call.operands[:1] or (_bytes_alone(sum(written.values())),))
+            alone = call.operands[:1] if len(written) < 2 else ()
+            call = replace(call, outputs=alone or tuple(_bytes_alone(nbytes) for nbytes in written.values()))
         works: tuple[Work, ...]
         dtype = _format(call)
         cost = self._cost(node, call, self.costs.of(dtype))
@@ -221,7 +222,7 @@ class _Importer:
             _logger.debug("%s: %s: unexpected use of %s", self.name, node.name, call.key, exc_info=True)
             known = None
         inner = self.run.inner.get(node)
-        if known is not None and not (inner and node.name in self.run.regions and any(map(_casts, inner))):
+        if known is not None and not (inner and self._has_more(node, call, inner)):
             return known
         if inner is not None and not _is_itself(node, inner):
             return self._composite(node, call, known, inner)
@@ -229,6 +230,12 @@ class _Importer:
             return known
         self.unknown[call.key] += 1
         return unknown(call, costs)
+
+    def _has_more(self, node: Any, call: Call, inner: Sequence[Inner]) -> bool:
+        """Say whether more runs in a node than its rule knows: casts of autocast, copies of what lies scattered."""
+        if node.name in self.run.regions and any(map(_casts, inner)):
+            return True
+        return call.key == "matmul" and any(key_of(_function_name(one.target)) == "clone" for one in inner)
 
     def _composite(self, node: Any, call: Call, known: Cost | None, inner: Sequence[Inner]) -> "_Composite":
         """Return the cost of all calls inside a node, in order."""
@@ -385,7 +392,7 @@ class _Composite(NamedTuple):
 def _format(call: Call) -> str:
     """Return the number format that a call computes in: a product that of what it multiplies."""
     if call.key in PRODUCTS:
-        multiplied = next((x.dtype for x in call.operands[-2:] if x.dtype), None)
+        multiplied = next((x.dtype for x in call.operands[-2 if call.key != "scaledmm" else 0 :] if x.dtype), None)
         if multiplied is not None:
             return multiplied
     return next((x.dtype for x in (*call.outputs, *call.operands) if x.dtype), "fp32")
@@ -400,8 +407,8 @@ def _once(operands: Iterable[Operand]) -> list[Operand]:
 
 
 def _bytes_alone(nbytes: float) -> Operand:
-    """Return a tensor that stands for bytes of which no more is known."""
-    return Operand((max(1, int(nbytes)),), 1, None, (1,), False)
+    """Return a tensor that stands for bytes of which no more is known, as if they were numbers of 4 bytes."""
+    return Operand((max(1, int(nbytes) // 4),), 4, None, (1,), False)
 
 
 def _casts(one: Inner) -> bool:
