@@ -37,6 +37,16 @@ ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
 )  # fmt: skip
 """FLOP per element of each activation."""
 
+_ELEMENT_FLOPS: Final = {
+    0: "constantofshape eyelike onehot range where maskedfill tril triu",
+    2: """clip clamp clampmin clampmax dequantizelinear quantizelinear shrink hardshrink softshrink softsign
+          thresholdedrelu threshold addcmul addcdiv lerp""",
+    4: """acos acosh asin asinh atan atan2 atanh cos cosh dynamicquantizelinear erf erfc exp exp2 expm1 log log10 log1p
+          log2 logsigmoid pow rsqrt sigmoidcrossentropy sin sinh sqrt tan tanhshrink""",
+    6: "celu rotaryembedding",
+    10: "lrn",
+}
+
 TRANSCENDENTAL: Final = frozenset(("sigmoid", "tanh", "silu", "elu", "selu", "softplus", "mish", "gelu"))
 """Activations with exponentials or the like."""
 
@@ -70,6 +80,10 @@ def keyed(rows: Mapping[T, str]) -> dict[str, T]:
     {'add': 1, 'sub': 1, 'clip': 2}
     """
     return {word: key for key, words in rows.items() for word in words.split()}
+
+
+ELEMENT_FLOPS: Final[Mapping[str, int]] = MappingProxyType(keyed(_ELEMENT_FLOPS))
+"""FLOP per element of the output of what is no activation, by its name in small letters; of all others 1."""
 
 
 class Cost(NamedTuple):

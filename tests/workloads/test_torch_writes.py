@@ -9,10 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-from small import no_overheads  # noqa: E402 - the rest is for those who have PyTorch
-
-from simsched.model import Placement, Schedule  # noqa: E402
-from simsched.model.graph.opgraph import with_times  # noqa: E402
+from simsched.model import Cluster, Operator, OpGraph, Placement, Schedule  # noqa: E402 - for those who have PyTorch
 from simsched.simulator import simulate  # noqa: E402
 from workloads.formats.torch_fx import from_exported, from_fx, from_module  # noqa: E402
 
@@ -154,9 +151,9 @@ SMALL = {
     "in place, old name": (One(lambda m, x: (y := m.a(x), y.relu_(), m.b(y))[2], a=nn.Linear(8, 8), b=nn.Linear(8, 8)), X),
     "add_": (One(lambda m, x: (y := m.a(x), y.add_(x), m.b(y))[2], a=nn.Linear(8, 8), b=nn.Linear(8, 8)), X),
     "two writes": (One(lambda m, x: (y := x.exp(), y.add_(1.0), y.mul_(x), y.sigmoid())[3]), X),
-    "through a view": (One(lambda m, x: (y := x.exp(), y.view(-1).add_(1.0), y.sigmoid())[2]), X),
+    "in a row": (One(lambda m, x: x.exp().mul_(2.0).sigmoid_().tanh_()), X),
     "conv": (One(lambda m, x: m.relu(m.conv(x)), **CONV), IMAGE),
-    "residual": (One(lambda m, x: m.relu(m.two(m.conv(x)) + m.conv(x)), two=nn.Conv2d(4, 4, 1), **CONV), IMAGE),
+    "residual": (One(lambda m, x: (y := m.conv(x), m.relu(m.two(y) + y))[1], two=nn.Conv2d(4, 4, 1), **CONV), IMAGE),
     "branches": (One(lambda m, x: torch.cat([m.conv(x), m.two(x)], 1), two=nn.Conv2d(3, 4, 1), **CONV), IMAGE),
     "max pool": (One(lambda m, x: F.max_pool2d(m.conv(x), 2), **CONV), IMAGE),
     "mean pool": (One(lambda m, x: F.avg_pool2d(m.conv(x), 2), **CONV), IMAGE),
@@ -250,14 +247,15 @@ def functional(forward):
 def timed(graph, times):
     """A graph whose operators that compute take these times, in program order, and all others none."""
     given = iter(times)
-    return with_times(graph, [next(given) if op.works else 0.0 for op in graph.operators])
+    operators = [Operator(op.name, time=next(given) if op.works else 0.0) for op in graph.operators]
+    return OpGraph(operators, graph.edges)
 
 
 def makespan(graph, streams):
-    """Of a graph on streams, launched in program order, without overheads."""
+    """Of a graph on streams, launched in program order, without overheads; what takes no time has a stream of its own."""
     given = iter(streams)
-    placed = [Placement(op.name, stream=next(given) if op.works else 0) for op in graph.operators]
-    return simulate(Schedule(graph, placed), no_overheads("a100")).makespan
+    placed = [Placement(op.name, "gpu0", next(given) if op.time else 4 + i) for i, op in enumerate(graph.operators)]
+    return simulate(Schedule(graph, placed), Cluster.preset("a100").without_overheads()).makespan
 
 
 def no_faster(seed):

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import UNKNOWN, Operator, Work
-from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
+from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
 from workloads.formats.onnx_contrib import CONTRIB_PRODUCTS, contributed
 from workloads.formats.onnx_products import PRODUCTS, sliding
 from workloads.formats.onnx_tensors import STACK, Shape, Step, Tensor
@@ -29,20 +29,15 @@ _POOLS: Final = {
     "AveragePool": "avg", "LpPool": "lp", "MaxPool": "max",
     "GlobalAveragePool": "global_avg", "GlobalLpPool": "global_lp", "GlobalMaxPool": "global_max",
 }  # fmt: skip
-# FLOP per element of the output; those of activations stand in `ACTIVATION_FLOPS`
-_FLOPS: Final[Mapping[str, int]] = keyed(
-    {
-        0: "ConstantOfShape EyeLike OneHot Range Where",
-        1: """
-            Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Div Equal Floor Greater
-            GreaterOrEqual IsInf IsNaN Less LessOrEqual Mod Mul Neg Not Or Reciprocal Round Sign Sub Xor
-        """,
-        2: "Clip DequantizeLinear QuantizeLinear Shrink Softsign ThresholdedRelu",
-        4: "Acos Acosh Asin Asinh Atan Atanh Cos Cosh DynamicQuantizeLinear Erf Exp Log Pow Sin Sinh Sqrt Tan",
-        6: "Celu RotaryEmbedding",
-        10: "LRN",
-    }
+_MAPS: Final = tuple(
+    """
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Clip
+    ConstantOfShape Cos Cosh DequantizeLinear Div DynamicQuantizeLinear Equal Erf Exp EyeLike Floor Greater
+    GreaterOrEqual IsInf IsNaN LRN Less LessOrEqual Log Mod Mul Neg Not OneHot Or Pow QuantizeLinear Range Reciprocal
+    RotaryEmbedding Round Shrink Sign Sin Sinh Softsign Sqrt Sub Tan ThresholdedRelu Where Xor
+    """.split()
 )
+"""What is computed element by element, with the FLOP of `ELEMENT_FLOPS`."""
 _TRANSCENDENTAL: Final = (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Erf", "Exp", "Log", "Pow",
     "RotaryEmbedding", "Sin", "Sinh", "Softsign", "Sqrt", "Tan",
@@ -137,7 +132,7 @@ def _elementwise(step: Step, costs: Costs) -> Cost:
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, shape)
     else:
-        flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else _FLOPS[step.op_type]
+        flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else ELEMENT_FLOPS.get(step.op_type.lower(), 1)
         rule = "activation" if step.op_type in _TRANSCENDENTAL else "map"
         work = costs.elementwise(shape, flops=flops, rule=rule)
     read = [x for x in step.inputs if x is not None and x.shape is not None and prod(x.shape) > 1]
@@ -337,7 +332,7 @@ _LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(
 
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
-    dict.fromkeys((*_FLOPS, *_NARY), _elementwise)
+    dict.fromkeys((*_MAPS, *_NARY), _elementwise)
     | dict.fromkeys(_POOLS, _pool)
     | keyed(
         {

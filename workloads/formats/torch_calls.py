@@ -213,7 +213,7 @@ ELEMENTWISE: Final = _words(
     softsign tanhshrink hardshrink softshrink threshold celu sigmoidcrossentropy
     """
 )
-"""Operations of one FLOP per element of output."""
+"""Operations on elements, with the FLOP of `workloads.costs.ELEMENT_FLOPS`."""
 
 TRANSCENDENTAL: Final = _words(
     """

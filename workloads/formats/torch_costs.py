@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.model.graph import UNKNOWN, Work
-from workloads.costs import ACTIVATION_FLOPS, GATES, Cost, Costs, axes_of, conv_layout, keyed
+from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, GATES, Cost, Costs, axes_of, conv_layout, keyed
 from workloads.formats.torch_calls import (
     CHOICES,
     COPIED_IF_SCATTERED,
@@ -135,7 +135,7 @@ def _elementwise(call: Call, costs: Costs) -> Cost:
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, out.shape)
     else:
-        flops = 0 if call.key in CHOICES else 1
+        flops = ELEMENT_FLOPS.get(call.key, 1)
         work = costs.elementwise(out.shape, flops=flops, rule="activation" if call.key in TRANSCENDENTAL else "map")
     if any(_needs_arithmetic(x, out) for x in call.operands):
         work = replace(work, rule="channels")
