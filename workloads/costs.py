@@ -207,7 +207,10 @@ def pairwise_order(
     letters = {index: i for i, index in enumerate(sizes)}
     arguments: list[Any] = []
     for operand in operands:  # of no more memory than one number
-        arguments += [np.broadcast_to(np.float32(0), [sizes[index] for index in operand]), [letters[x] for x in operand]]
+        arguments += [
+            np.broadcast_to(np.float32(0), [sizes[index] for index in operand]),
+            [letters[x] for x in operand],
+        ]
     method = "optimal" if len(operands) <= _MOST_ORDERED else "greedy"
     steps = np.einsum_path(*arguments, [letters[x] for x in output], optimize=method)[0][1:]
     order: list[tuple[int, int]] = []
@@ -375,8 +378,8 @@ class Costs:
         Returns
         -------
         tuple of Work
-            One for each pair; what passes from one to the next has its bytes. Of one tensor a reduction, or a copy where
-            nothing is summed.
+            One for each pair; what passes from one to the next has its bytes. Of one tensor a reduction, or a copy
+            where nothing is summed.
 
         Notes
         -----
@@ -395,7 +398,9 @@ class Costs:
         if len(left) == 1:
             written, read = (prod(sizes[index] for index in dict.fromkeys(x)) for x in (output, left[0]))
             if written == read:
-                return (self.regrouped(tuple(sizes[index] for index in output), in_rows=left[0][-1:] == (*output,)[-1:]),)
+                return (
+                    self.regrouped(tuple(sizes[index] for index in output), in_rows=left[0][-1:] == (*output,)[-1:]),
+                )
             return (self.reduction(written, -(-read // max(1, written)), flops=float(read)),)
         works: list[Work] = []
         for pair in pairwise_order(left, tuple(output), sizes):

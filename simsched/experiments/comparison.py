@@ -580,7 +580,8 @@ def bounded_by_bytes(graph: OpGraph, device: Device) -> str | None:
     total = float(times.sum())
     share = float(times[[graph.index[name] for name in kinds]].sum()) / total if total else 1.0
     listed = ", ".join(list(dict.fromkeys(kinds.values()))[:_MOST_LISTED])
-    return f"{100 * share:.1f} % of the time is a bound from bytes alone, of {len(kinds)} operators of unknown kinds: {listed}"
+    part = f"{100 * share:.1f} % of the time is a bound from bytes alone"
+    return f"{part}, of {len(kinds)} operators of unknown kinds: {listed}"
 
 
 def operators_without_load(graph: OpGraph) -> int:

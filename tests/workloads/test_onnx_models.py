@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from onnx import TensorProto, helper
+from onnx import TensorProto
 from onnx_makers import external, made, model
 from small import edges
 
@@ -129,7 +129,7 @@ def test_weights_in_other_files_are_counted_and_not_read(tmp_path):
     assert (graph.name, graph["y"].weight_nbytes, graph["y"].flops) == ("large", 3e9, 1.5e9)
     text = "(float[2, 6] x) => (y) { flat = Reshape (x, sizes)  y = Relu (flat) }"
     made = model(text, sizes=external(TensorProto.INT64, 2))
-    with pytest.raises(FormatError, match="shape of 'flat' cannot be inferred; give it too: shapes={\"flat\": "):
+    with pytest.raises(FormatError, match=r"shape of 'flat' cannot be inferred; give it too: shapes=\{\"flat\": "):
         from_onnx(made)
     assert from_onnx(made, shapes={"flat": (3, 4)})["y"].output_shape == (3, 4)
 

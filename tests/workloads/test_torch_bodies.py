@@ -79,9 +79,11 @@ def test_autocast(path):
     product = next(op for op in graph.operators if op.kind == "linear")
     assert (product.dtype, product.flops) == ("bf16", 512.0)
     assert [work.rule for work in product.works] == ["copy", "copy", "copy", "plain"]
-    assert sum(work.reads + work.writes for work in product.works[:1]) + sum(
-        work.weights + work.reads + work.writes for work in product.works[1:3]
-    ) == 104 * 6
+    assert (
+        sum(work.reads + work.writes for work in product.works[:1])
+        + sum(work.weights + work.reads + work.writes for work in product.works[1:3])
+        == 104 * 6
+    )
     assert next(op for op in graph.operators if op.kind == "exp").dtype == "fp32"
 
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-from simsched.model import Cluster, Operator, OpGraph, Placement, Schedule  # noqa: E402 - for those who have PyTorch
+from simsched.model import Cluster, Edge, Operator, OpGraph, Placement, Schedule  # noqa: E402 - for those who have PyTorch
 from simsched.simulator import simulate  # noqa: E402
 from workloads.formats.torch_fx import from_exported, from_fx, from_module  # noqa: E402
 
@@ -148,7 +148,10 @@ SMALL = {
     "wide": (One(lambda m, x: m.a(x) + m.b(x), a=nn.Linear(8, 8), b=nn.Linear(8, 8)), X),
     "gated": (One(lambda m, x: torch.sigmoid(m.a(x)) * m.b(x), a=nn.Linear(8, 8), b=nn.Linear(8, 8)), X),
     "in place": (One(lambda m, x: m.b(m.a(x).relu_()), a=nn.Linear(8, 8), b=nn.Linear(8, 8)), X),
-    "in place, old name": (One(lambda m, x: (y := m.a(x), y.relu_(), m.b(y))[2], a=nn.Linear(8, 8), b=nn.Linear(8, 8)), X),
+    "in place, old name": (
+        One(lambda m, x: (y := m.a(x), y.relu_(), m.b(y))[2], a=nn.Linear(8, 8), b=nn.Linear(8, 8)),
+        X,
+    ),
     "add_": (One(lambda m, x: (y := m.a(x), y.add_(x), m.b(y))[2], a=nn.Linear(8, 8), b=nn.Linear(8, 8)), X),
     "two writes": (One(lambda m, x: (y := x.exp(), y.add_(1.0), y.mul_(x), y.sigmoid())[3]), X),
     "in a row": (One(lambda m, x: x.exp().mul_(2.0).sigmoid_().tanh_()), X),
@@ -244,18 +247,13 @@ def functional(forward):
     return from_fx(traced, [X])
 
 
-def timed(graph, times):
-    """A graph whose operators that compute take these times, in program order, and all others none."""
-    given = iter(times)
-    operators = [Operator(op.name, time=next(given) if op.works else 0.0) for op in graph.operators]
-    return OpGraph(operators, graph.edges)
-
-
-def makespan(graph, streams):
-    """Of a graph on streams, launched in program order, without overheads; what takes no time has a stream of its own."""
-    given = iter(streams)
-    placed = [Placement(op.name, "gpu0", next(given) if op.time else 4 + i) for i, op in enumerate(graph.operators)]
-    return simulate(Schedule(graph, placed), Cluster.preset("a100").without_overheads()).makespan
+def makespan(waiting, times, streams):
+    """Of operators that wait for others, launched in this order on streams, without overheads; `waiting` as `reach`."""
+    operators = [Operator(f"op{i}", time=us) for i, us in enumerate(times)]
+    edges = [Edge(f"op{a}", f"op{b}") for b, row in enumerate(waiting) for a in np.flatnonzero(row)]
+    placed = [Placement(op.name, "gpu0", stream) for op, stream in zip(operators, streams, strict=True)]
+    cluster = Cluster.preset("a100").without_overheads()
+    return simulate(Schedule(OpGraph(operators, edges), placed), cluster).makespan
 
 
 def no_faster(seed):
@@ -268,7 +266,7 @@ def no_faster(seed):
     rng = np.random.default_rng(seed)
     times = rng.uniform(1.0, 10.0, len(given))
     streams = [int(n) for n in rng.integers(0, 4, len(given))]
-    slow, fast = (makespan(timed(graph, times), streams) for graph in (ours, theirs))
+    slow, fast = (makespan(waiting, times.tolist(), streams) for waiting in (given, needed))
     assert slow >= fast * (1 - 1e-9), seed
     return slow > fast
 

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NoReturn
@@ -30,15 +30,101 @@ _KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
 _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}
 _PICTURES: Final = frozenset(
-    """
-    area arrowhead arrowsize arrowtail class color colorscheme comment constraint decorate dir distortion edgehref
-    edgetarget edgetooltip edgeurl fillcolor fixedsize fontcolor fontname fontsize gradientangle group head_lp headclip
-    headhref headlabel headport headtarget headtooltip headurl height href id image imagepos imagescale labelangle
-    labeldistance labelfloat labelfontcolor labelfontname labelfontsize labelhref labelloc labeltarget labeltooltip
-    labelurl layer len lhead lp ltail margin minlen nojustify ordering orientation penwidth peripheries pin pos rank
-    rects regular root samehead sametail samplepoints shape shapefile showboxes sides skew sortv style tail_lp tailclip
-    tailhref taillabel tailport tailtarget tailtooltip tailurl target tooltip url vertices weight width xlabel xlp z
-    """.split()
+    [
+        "area",
+        "arrowhead",
+        "arrowsize",
+        "arrowtail",
+        "class",
+        "color",
+        "colorscheme",
+        "comment",
+        "constraint",
+        "decorate",
+        "dir",
+        "distortion",
+        "edgehref",
+        "edgetarget",
+        "edgetooltip",
+        "edgeurl",
+        "fillcolor",
+        "fixedsize",
+        "fontcolor",
+        "fontname",
+        "fontsize",
+        "gradientangle",
+        "group",
+        "head_lp",
+        "headclip",
+        "headhref",
+        "headlabel",
+        "headport",
+        "headtarget",
+        "headtooltip",
+        "headurl",
+        "height",
+        "href",
+        "id",
+        "image",
+        "imagepos",
+        "imagescale",
+        "labelangle",
+        "labeldistance",
+        "labelfloat",
+        "labelfontcolor",
+        "labelfontname",
+        "labelfontsize",
+        "labelhref",
+        "labelloc",
+        "labeltarget",
+        "labeltooltip",
+        "labelurl",
+        "layer",
+        "len",
+        "lhead",
+        "lp",
+        "ltail",
+        "margin",
+        "minlen",
+        "nojustify",
+        "ordering",
+        "orientation",
+        "penwidth",
+        "peripheries",
+        "pin",
+        "pos",
+        "rank",
+        "rects",
+        "regular",
+        "root",
+        "samehead",
+        "sametail",
+        "samplepoints",
+        "shape",
+        "shapefile",
+        "showboxes",
+        "sides",
+        "skew",
+        "sortv",
+        "style",
+        "tail_lp",
+        "tailclip",
+        "tailhref",
+        "taillabel",
+        "tailport",
+        "tailtarget",
+        "tailtooltip",
+        "tailurl",
+        "target",
+        "tooltip",
+        "url",
+        "vertices",
+        "weight",
+        "width",
+        "xlabel",
+        "xlp",
+        "z",
+    ]
 )
 """Attributes of nodes and edges in Graphviz, in small letters, but for labels, which may say anything."""
 _MOST_LISTED: Final = 8
@@ -247,7 +333,9 @@ class _Reader:
         self.nodes: dict[str, Attributes] = {}
         self.edges: list[tuple[str, str, Attributes]] = []
         self.attributes: Attributes = {}  # of the graph
-        self.ignored: dict[str, None] = {}  # attributes of nodes and edges that neither we nor Graphviz know, and labels
+        self.ignored: dict[
+            str, None
+        ] = {}  # attributes of nodes and edges that neither we nor Graphviz know, and labels
         self._n_multiplied = 0
         self._text = text
         self._source = source

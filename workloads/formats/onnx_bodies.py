@@ -1,4 +1,4 @@
-"""ONNX models made ready to be read: old operator sets converted, and functions of the model put in place of their calls."""
+"""ONNX models made ready to be read: old operator sets are converted, and functions of the model are inlined."""
 
 import logging
 from typing import TYPE_CHECKING, Final

@@ -270,9 +270,7 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
 
     def cost(step: Step, costs: Costs) -> Cost:
         found = sizes(step)
-        work = costs.attention(
-            found.batch * found.heads, found.queries, found.keys, found.size, found.value_size
-        )
+        work = costs.attention(found.batch * found.heads, found.queries, found.keys, found.size, found.value_size)
         new = found.batch * found.queries * found.kv_heads * (found.size + found.value_size) * costs.width
         kept = found.batch * found.keys * found.kv_heads * (found.size + found.value_size) * costs.width
         past = kept - new if found.keys > found.queries else 0
@@ -287,7 +285,7 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
 
 
 def _whole(step: Step) -> tuple[int, int, int, int, int]:
-    """Return batch, length, features that are read, and width of queries and of values, of an attention with its weights."""
+    """Return batch, length, features that are read, and width of queries and of values, of a whole attention."""
     (batch, length, features), w = step.shape_in(0), step.shape_in(1)
     sizes = step.attributes.get("qkv_hidden_sizes")
     wide, values = (sizes[0], sizes[2]) if sizes else (w[1] // 3, w[1] // 3)
@@ -319,9 +317,7 @@ def _whole_attention(step: Step, costs: Costs) -> Cost:
 
 def _gemm_shapes(step: Step) -> Shapes:
     a, b = step.shape_in(0), step.shape_in(3 if step.op_type == "QGemm" else 1)
-    return [
-        (a[1] if step.attributes.get("transA", 0) else a[0], b[0] if step.attributes.get("transB", 0) else b[1])
-    ]
+    return [(a[1] if step.attributes.get("transA", 0) else a[0], b[0] if step.attributes.get("transB", 0) else b[1])]
 
 
 def _quantized_gemm(step: Step, costs: Costs) -> Cost:

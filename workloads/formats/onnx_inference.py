@@ -65,8 +65,11 @@ def infer(
             schema,
             node,
             {name: _type(x.elem, x.shape) for name, x in named.items()},
-            {name: numpy_helper.from_array(array, name) for name, x in sizes.items()
-             if (array := x.numbers()) is not None},
+            {
+                name: numpy_helper.from_array(array, name)
+                for name, x in sizes.items()
+                if (array := x.numbers()) is not None
+            },
             opset_imports=[helper.make_opsetid(domain, version) for domain, version in versions.items()],
         )
     except Exception as error:  # ONNX's C++ raises several kinds, RuntimeError and IndexError among them

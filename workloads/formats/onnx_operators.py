@@ -19,7 +19,17 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
 from simsched.model.graph import UNKNOWN, Operator, Work
-from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
+from workloads.costs import (
+    ACTIVATION_FLOPS,
+    ELEMENT_FLOPS,
+    ROW_FLOPS,
+    Cost,
+    Costs,
+    counted,
+    intensity,
+    keyed,
+    nbytes_of,
+)
 from workloads.formats.onnx_contrib import CONTRIB_PRODUCTS, contributed
 from workloads.formats.onnx_products import PRODUCTS, sliding
 from workloads.formats.onnx_tensors import STACK, Shape, Step, Tensor
@@ -29,13 +39,66 @@ _POOLS: Final = {
     "AveragePool": "avg", "LpPool": "lp", "MaxPool": "max",
     "GlobalAveragePool": "global_avg", "GlobalLpPool": "global_lp", "GlobalMaxPool": "global_max",
 }  # fmt: skip
-_MAPS: Final = tuple(
-    """
-    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Clip
-    ConstantOfShape Cos Cosh DequantizeLinear Div DynamicQuantizeLinear Equal Erf Exp EyeLike Floor Greater
-    GreaterOrEqual IsInf IsNaN LRN Less LessOrEqual Log Mod Mul Neg Not OneHot Or Pow QuantizeLinear Range Reciprocal
-    RotaryEmbedding Round Shrink Sign Sin Sinh Softsign Sqrt Sub Tan ThresholdedRelu Where Xor
-    """.split()
+_MAPS: Final = (
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "And",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Ceil",
+    "Celu",
+    "Clip",
+    "ConstantOfShape",
+    "Cos",
+    "Cosh",
+    "DequantizeLinear",
+    "Div",
+    "DynamicQuantizeLinear",
+    "Equal",
+    "Erf",
+    "Exp",
+    "EyeLike",
+    "Floor",
+    "Greater",
+    "GreaterOrEqual",
+    "IsInf",
+    "IsNaN",
+    "LRN",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "Mod",
+    "Mul",
+    "Neg",
+    "Not",
+    "OneHot",
+    "Or",
+    "Pow",
+    "QuantizeLinear",
+    "Range",
+    "Reciprocal",
+    "RotaryEmbedding",
+    "Round",
+    "Shrink",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softsign",
+    "Sqrt",
+    "Sub",
+    "Tan",
+    "ThresholdedRelu",
+    "Where",
+    "Xor",
 )
 """What is computed element by element, with the FLOP of `ELEMENT_FLOPS`."""
 _TRANSCENDENTAL: Final = (

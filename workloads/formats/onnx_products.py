@@ -73,7 +73,9 @@ def _matmul(step: Step, costs: Costs) -> Cost:
     rows = prod(shape) // n
     batch = 1 if prod(b[:-2]) == 1 else rows // (a[-2] if len(a) > 1 else 1)
     cost = _matrices(step, costs, batch, rows // batch, k, n, False)
-    copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)] if step.op_type == "MatMul" else []
+    copies = []
+    if step.op_type == "MatMul":
+        copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)]
     if not copies:
         return cost
     whole = counted(cost.works, step.nbytes(*step.read), step.nbytes(*(x for x in step.given if x.constant)),
@@ -82,7 +84,7 @@ def _matmul(step: Step, costs: Costs) -> Cost:
 
 
 def _is_scattered(x: Tensor) -> bool:
-    """Say whether the matrices of a stack do not lie as PyTorch wants them, one after the other: it copies them."""
+    """Say whether the matrices of a stack do not lie one after the other, as PyTorch wants them: it copies them."""
     if x.shape is None or x.strides is None or x.constant or len(x.shape) < 3:
         return False
     stack = (prod(x.shape[:-2]), *x.shape[-2:])

@@ -455,7 +455,10 @@ class ShapeReader:
             out.stored = step.given[0].stored
         few = node.op_type == "NonZero" or (out.shape is not None and prod(out.shape) <= MOST_NUMBERS)
         if node.op_type in _OF_SHAPES:
-            shape, (start, end) = self._formats.shape_of(where, step.given[0]), map(step.attributes.get, ("start", "end"))
+            shape, (start, end) = (
+                self._formats.shape_of(where, step.given[0]),
+                map(step.attributes.get, ("start", "end")),
+            )
             array: Array | None = np.array(shape[start:end] if node.op_type == "Shape" else prod(shape), np.int64)
         else:
             array = evaluate(node, step.inputs, step.version) if few and node.op_type in EVALUATED else None

@@ -1,4 +1,4 @@
-"""Operators of higher order of PyTorch, such as `torch.cond` and regions of autocast: their bodies as a part of the graph.
+"""Operators of higher order of PyTorch, such as `torch.cond` and regions of autocast: their bodies in the graph.
 
 A body that runs once stands in place of its call. Of branches the costlier one stands there, unless the condition is
 known; a loop stands there as often as it runs, if constants say how often, and else once. `BODIES` lists them.
@@ -146,8 +146,7 @@ class _Builder:
             elif node.op == "get_attr" and _is_graph_module(_attribute(module, node.target)):
                 env[node] = _Body(_attribute(module, node.target), f"{path}{node.target}.")
             elif (body := _body_of(node)) is not None:
-                arguments_of = _mapped(node.args, env), _mapped(dict(node.kwargs), env)
-                env[node] = self._called(body, node, *arguments_of, regions)
+                env[node] = self._called(body, node, _mapped(node.args, env), regions)
             elif _picks(node) and isinstance(env.get(node.args[0]), list | tuple):
                 env[node] = env[node.args[0]][node.args[1]]
             else:
@@ -171,9 +170,7 @@ class _Builder:
             self.inside.add(copy)
         return copy
 
-    def _called(
-        self, body: str, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any], regions: tuple[Autocast, ...]
-    ) -> Any:
+    def _called(self, body: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
         """Return what the call of a body returns, whose nodes are copied."""
         if body == "cond":
             return self._branch(node, *args, regions=regions)
@@ -320,8 +317,6 @@ class _Body(NamedTuple):
 
 def _mapped(value: Any, env: Mapping[Any, Any]) -> Any:
     """Return a nest of arguments with what nodes became, which may be a nest or a body itself."""
-    if isinstance(value, dict):
-        return {key: _mapped(part, env) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_mapped(part, env) for part in value]
     return env[value] if hasattr(value, "all_input_nodes") else value

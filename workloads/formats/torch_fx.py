@@ -48,7 +48,6 @@ from workloads.formats.torch_graph import graph_of, is_composite
 from workloads.formats.torch_run import Autocast, Run, run_fake
 from workloads.retired import refusing_retired
 
-
 _logger = logging.getLogger("workloads.formats.torch_graph")
 
 REGIONS: Final = "simsched.autocast"
@@ -178,7 +177,9 @@ def from_fx(
     if not isinstance(graph_module, torch.fx.GraphModule):
         raise GraphError(f"a torch.fx.GraphModule is needed, not {type(graph_module).__name__}")
     arguments = None if example_inputs is None else _inputs(example_inputs)
-    return _graph(graph_module, arguments, parameters or (), options.get("name") or type(graph_module).__name__, options)
+    return _graph(
+        graph_module, arguments, parameters or (), options.get("name") or type(graph_module).__name__, options
+    )
 
 
 @refusing_retired
@@ -332,9 +333,7 @@ def _regions() -> tuple[Autocast, ...]:
     """Return the regions of autocast that Python is in at the moment."""
     torch = _torch()
     return tuple(
-        Autocast(kind, torch.get_autocast_dtype(kind))
-        for kind in ("cpu", "cuda")
-        if torch.is_autocast_enabled(kind)
+        Autocast(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
     )
 
 
@@ -370,9 +369,7 @@ def _propagated(name: str, graph_module: Any, arguments: Sequence[Any], regions:
     return run
 
 
-def _run(
-    graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]
-) -> tuple[Run, str, Exception | None]:
+def _run(graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]) -> tuple[Run, str, Exception | None]:
     """Run a graph module on fake tensors; see `workloads.formats.torch_run.run_fake`."""
     torch = _torch()
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode

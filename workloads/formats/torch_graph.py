@@ -286,7 +286,9 @@ class _Importer:
         for i, producer in enumerate(node.all_input_nodes):
             if producer in self.silent:
                 continue
-            sizes_only = (key in SIZES_ONLY and i > 0) or (not outputs and node.op != "output" and not self._writes(node))
+            sizes_only = (key in SIZES_ONLY and i > 0) or (
+                not outputs and node.op != "output" and not self._writes(node)
+            )
             nbytes = 0.0 if sizes_only else sum(x.nbytes for x in self._reads([producer], node, outputs))
             read[producer] = nbytes
         awaited = {producer.name: nbytes for producer, nbytes in self.writes.awaited(node, read).items()}
@@ -426,7 +428,7 @@ def _is_itself(node: Any, inner: Sequence[Inner]) -> bool:
 
 
 def _key_of_function(target: Any) -> str:
-    """Return the key of a function or method; one that is not PyTorch's own is of a kind of its own, whatever its name."""
+    """Return the key of a function or method; that of one that is not PyTorch's own has its package in front."""
     if isinstance(target, str):
         return key_of(target)
     name = _function_name(target)
