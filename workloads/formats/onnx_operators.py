@@ -374,11 +374,6 @@ def _view(step: Step, costs: Costs) -> Cost:
     return _seen(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")
 
 
-def _stack(step: Step, costs: Costs) -> Cost:
-    """Stand for what the rounds of a loop write, each of them its part."""
-    return Cost("view")
-
-
 def _seen(step: Step, kind: str) -> Cost:
     """Return the cost of a view; where a part lies, or which shape it is, is not read on the device."""
     source = step.given[0]
@@ -424,6 +419,6 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
         }
     )
     | dict(PRODUCTS)
-    | {STACK: _stack}
+    | {STACK: lambda _step, _costs: Cost("view")}  # each round of a loop writes its part
 )
 """What is supported, by ONNX's name."""

@@ -92,7 +92,8 @@ def _is_scattered(x: Tensor) -> bool:
 
 
 def _copied(step: Step, x: Tensor, costs: Costs) -> Work:
-    assert x.shape is not None and x.strides is not None
+    assert x.shape is not None
+    assert x.strides is not None
     work = costs.regrouped(x.shape, in_rows=x.strides[-1:] == (1,))
     dense = float(prod(x.shape)) * step.nbytes(x) / max(1, n_stored(x))
     return replace(work, reads=step.nbytes(x), writes=dense)

@@ -175,7 +175,8 @@ class _Builder:
         if body == "cond":
             return self._branch(node, *args, regions=regions)
         if body == "while_loop":
-            return self._loop(node, *args[:3], args[3] if len(args) > 3 else (), regions=regions)
+            test, rounds, carried, *more = args
+            return self._loop(node, test, rounds, carried, more[0] if more else (), regions)
         if body in ("scan", "map_impl"):
             return self._rounds(body, node, args, regions)
         at, inner = next((i, arg) for i, arg in enumerate(args) if isinstance(arg, _Body))
@@ -216,7 +217,7 @@ class _Builder:
         return self._guarded([condition, *operands], no if taken else yes, operands, regions)
 
     def _loop(
-        self, node: Any, test: "_Body", body: "_Body", carried: Any, more: Any, *, regions: tuple[Autocast, ...]
+        self, node: Any, test: "_Body", body: "_Body", carried: Any, more: Any, regions: tuple[Autocast, ...]
     ) -> Any:
         n = self._n_rounds(test.module, body.module, [*carried], [*more])
         if n is None:

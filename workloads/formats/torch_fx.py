@@ -207,15 +207,16 @@ def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Op
     user_input = torch.export.graph_signature.InputKind.USER_INPUT
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     parameters = [given[node.name] is not user_input for node in placeholders]
-    arguments: list[Any] | None = [node.meta.get("val") for node in placeholders]
+    remembered = [node.meta.get("val") for node in placeholders]
+    arguments: list[Any] | None = remembered
     if example_inputs is not None:
         leaves = torch.utils._pytree.tree_leaves(_inputs(example_inputs))
         # of a tensor that it was exported with, a program remembers sizes that are not fixed
         inputs = iter([leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
-        known = zip(arguments, parameters, strict=True)
+        known = zip(remembered, parameters, strict=True)
         arguments = [value if is_one else next(inputs, None) for value, is_one in known]
         arguments += inputs
-    elif any(_is_open(value) for value in arguments):
+    elif any(map(_is_open, remembered)):
         arguments = None
     state = _mutated(program.graph_signature)
     constants = dict(constants_of(program))

@@ -106,7 +106,8 @@ class _Importer:
         self.writes = Writes(self.nodes, self.run, writes_in_place)
         self.names: set[str] = set()
         written = self.run.written
-        constant, self.silent = set(), set()  # nodes that are no operators: weights, and what stands for memory
+        constant: set[int] = set()  # storages
+        self.silent: set[Any] = set()  # nodes that are no operators: weights, and what stands for memory
         for node, value in self.given_weights.items():
             operands = self._operands(node, value, True)
             if node in self.state or any(x.place is not None and x.place[0] in written for x in operands):

@@ -80,7 +80,7 @@ def _recorder() -> type:
     """Return the class of a recorder, which has a base class in PyTorch."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Recorder(TorchDispatchMode):
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
         """Notes the calls of ATen that go through it, with the storages that they touch."""
 
         supports_higher_order_operators = True
