@@ -207,17 +207,14 @@ def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Op
     user_input = torch.export.graph_signature.InputKind.USER_INPUT
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     parameters = [given[node.name] is not user_input for node in placeholders]
-    remembered = [node.meta.get("val") for node in placeholders]
-    arguments: list[Any] | None = remembered
+    arguments = None
     if example_inputs is not None:
         leaves = torch.utils._pytree.tree_leaves(_inputs(example_inputs))
         # of a tensor that it was exported with, a program remembers sizes that are not fixed
         inputs = iter([leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
-        known = zip(remembered, parameters, strict=True)
-        arguments = [value if is_one else next(inputs, None) for value, is_one in known]
+        known = zip(placeholders, parameters, strict=True)
+        arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in known]
         arguments += inputs
-    elif any(map(_is_open, remembered)):
-        arguments = None
     state = _mutated(program.graph_signature)
     constants = dict(constants_of(program))
     name = options.get("name") or _class_of(program.graph.nodes) or "exported"
@@ -270,7 +267,7 @@ def _graph(
     nodes = list(module.graph.nodes)
     regions = flat.regions | {node.name: node.meta[REGIONS] for node in nodes if REGIONS in node.meta}
     if arguments is None:
-        run = _as_in_meta(name, module, nodes)
+        run = _as_in_meta(name, module, nodes, regions)
     else:
         with _inference(module):
             run = _propagated(name, module, arguments, regions)
@@ -390,8 +387,14 @@ def _run(graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]
         return run_fake(graph_module, arguments, mode, fake, regions)
 
 
-def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any]) -> Run:
-    """Return what the nodes say that they make, and, if they can be run on that, what they touch."""
+def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any], regions: Mapping[str, Any]) -> Run:
+    """Return what the nodes make of the inputs that they remember, or, if they cannot be run, say that they make."""
+    inputs = [node.meta.get("val", node.meta.get("tensor_meta")) for node in nodes if node.op == "placeholder"]
+    if not any(value is None or _is_open(value) for value in inputs):
+        with _inference(graph_module):
+            run, _, error = _run(graph_module, [_like(value) for value in inputs], regions)
+        if error is None:
+            return run
     values = {}
     for node in nodes:
         if node.op in ("output", "get_attr"):
@@ -401,11 +404,6 @@ def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any]) -> Run:
         if not found and (node.op == "placeholder" or node.users):
             raise GraphError(f"{name}: node {node.name!r} has no shape; give example inputs")
         values[node] = found[0] if found else None
-    inputs = [values[node] for node in nodes if node.op == "placeholder"]
-    if not any(map(_is_open, inputs)):
-        run, _, error = _run(graph_module, [_like(value) for value in inputs], {})
-        if error is None:
-            return run
     return Run(values)
 
 
