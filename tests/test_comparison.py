@@ -16,6 +16,7 @@ from simsched.calibration import Calibration
 from simsched.experiments.baselines import NAMES
 from simsched.experiments.comparison import Comparison, Row, compare, scheduler_set
 from simsched.model import Cluster, Kernel, Operator, OpGraph
+from simsched.model.graph import UNKNOWN
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 from simsched.simulator import simulate_many
 
@@ -124,6 +125,14 @@ def test_operators_without_load_are_counted():
     comparison = compare(graph, FREE, ["lios"])
     assert comparison.summary()["graph"]["operators_without_load"] == 3
     assert "3 of 4 operators have neither kernels nor utilization" in str(comparison)
+
+
+def test_the_part_of_the_time_that_is_a_bound_from_bytes_is_said():
+    """30 of 40 us are of an operator of a kind that no importer knows."""
+    known, guess = operators("a=10")[0], Operator("b", time=30.0, attributes={UNKNOWN: "com.acme.Foo"})
+    said = "75.0 % of the time is a bound from bytes alone, of 1 operators of unknown kinds: com.acme.Foo"
+    assert said in str(compare(made([known, guess]), FREE, ["lios"]))
+    assert "bound from bytes" not in str(compare(made([known]), FREE, ["lios"]))
 
 
 def test_memory_warning():

@@ -23,6 +23,8 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
+import numpy as np
+
 from simsched.base.errors import GraphError, shown
 from simsched.model.graph import DTYPE_NBYTES, OpGraph, Work
 from simsched.model.graph.opgraph import with_works
@@ -34,6 +36,16 @@ ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )  # fmt: skip
 """FLOP per element of each activation."""
+
+_ELEMENT_FLOPS: Final = {
+    0: "constantofshape eyelike onehot range where maskedfill tril triu",
+    2: """clip clamp clampmin clampmax dequantizelinear quantizelinear shrink hardshrink softshrink softsign
+          thresholdedrelu threshold addcmul addcdiv lerp""",
+    4: """acos acosh asin asinh atan atan2 atanh cos cosh dynamicquantizelinear erf erfc exp exp2 expm1 log log10 log1p
+          log2 logsigmoid pow rsqrt sigmoidcrossentropy sin sinh sqrt tan tanhshrink""",
+    6: "celu rotaryembedding",
+    10: "lrn",
+}
 
 TRANSCENDENTAL: Final = frozenset(("sigmoid", "tanh", "silu", "elu", "selu", "softplus", "mish", "gelu"))
 """Activations with exponentials or the like."""
@@ -52,7 +64,9 @@ COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "l
 GATES: Final[Mapping[str, int]] = MappingProxyType({"lstm": 4, "gru": 3, "rnn": 1})
 """Gates of each kind of recurrent layer."""
 
+_MOST_ORDERED: Final = 8  # tensors of a sum of products of which all orders are tried
 INDEX_NBYTES: Final = 8
+
 
 _ROW_RULES: Final = {"softmax": "softmax", "log_softmax": "softmax", "hardmax": "softmax", "rms_norm": "rms_norm"}
 
@@ -66,6 +80,10 @@ def keyed(rows: Mapping[T, str]) -> dict[str, T]:
     {'add': 1, 'sub': 1, 'clip': 2}
     """
     return {word: key for key, words in rows.items() for word in words.split()}
+
+
+ELEMENT_FLOPS: Final[Mapping[str, int]] = MappingProxyType(keyed(_ELEMENT_FLOPS))
+"""FLOP per element of the output of what is no activation, by its name in small letters; of all others 1."""
 
 
 class Cost(NamedTuple):
@@ -159,6 +177,52 @@ def of_one_model(graph: OpGraph) -> OpGraph:
     read = [sum(work.weights for work in works) for works in kinds]
     parameters = float(sum(read[code] for code in codes.tolist()))
     return with_works(graph, lambda work: replace(work, parameters=parameters))
+
+
+def axes_of(term: str, rank: int) -> tuple[str, ...]:
+    """Return the index of each axis of a tensor in an equation; an ellipsis stands for indices counted from the last.
+
+    >>> axes_of("...ij", 4)
+    ('.2', '.1', 'i', 'j')
+
+    Raises
+    ------
+    ValueError
+        If the tensor has another number of axes.
+    """
+    front, dots, back = term.partition("...")
+    hidden = rank - len(front) - len(back)
+    if hidden < 0 or (hidden and not dots):
+        raise ValueError(f"equation term {term!r} does not fit {rank} axes")
+    return (*front, *(f".{i}" for i in range(hidden, 0, -1)), *back)
+
+
+def pairwise_order(
+    operands: Sequence[Sequence[str]], output: Sequence[str], sizes: Mapping[str, int]
+) -> list[tuple[int, int]]:
+    """Return which two tensors of a sum of products are multiplied first, and so on.
+
+    Positions count among those that are left; the result of a pair stands last. See `Costs.einsum`.
+    """
+    letters = {index: i for i, index in enumerate(sizes)}
+    arguments: list[Any] = []
+    for operand in operands:  # of no more memory than one number
+        arguments += [
+            np.broadcast_to(np.float32(0), [sizes[index] for index in operand]),
+            [letters[x] for x in operand],
+        ]
+    method = "optimal" if len(operands) <= _MOST_ORDERED else "greedy"
+    steps = np.einsum_path(*arguments, [letters[x] for x in output], optimize=method)[0][1:]
+    order: list[tuple[int, int]] = []
+    n_left = len(operands)
+    for step in steps:
+        positions = sorted(step)
+        while len(positions) > 1:  # several at once where that takes no more: two of them, and the result with the next
+            first, second = positions[0], positions[1]
+            order.append((first, second))
+            n_left -= 1
+            positions = [x - 2 for x in positions[2:]] + [n_left - 1]
+    return order
 
 
 class Costs:
@@ -298,6 +362,59 @@ class Costs:
             else:
                 columns *= n
         return self.matmul(stack, rows, inner, columns)
+
+    def einsum(
+        self, operands: Sequence[Sequence[str]], output: Sequence[str], sizes: Mapping[str, int]
+    ) -> tuple[Work, ...]:
+        """Return the works of a sum of products of tensors: products of two at a time, in the best order.
+
+        Parameters
+        ----------
+        operands, output
+            Indices of the axes of each tensor, and of what is written.
+        sizes
+            Size of each index.
+
+        Returns
+        -------
+        tuple of Work
+            One for each pair; what passes from one to the next has its bytes. Of one tensor a reduction, or a copy
+            where nothing is summed.
+
+        Notes
+        -----
+        The order with the fewest FLOP for up to 8 tensors, and a greedy one for more; equal ones as
+        ``numpy.einsum_path`` chooses.
+
+        Examples
+        --------
+        Two products of 64 x 64 by 64 x 64 rather than 64^4 products:
+
+        >>> sizes = dict.fromkeys("ijkl", 64)
+        >>> sum(work.flops for work in Costs().einsum(["ij", "jk", "kl"], "il", sizes)) == 2 * 2 * 64**3
+        True
+        """
+        left = [tuple(operand) for operand in operands]
+        if len(left) == 1:
+            written, read = (prod(sizes[index] for index in dict.fromkeys(x)) for x in (output, left[0]))
+            if written == read:
+                return (
+                    self.regrouped(tuple(sizes[index] for index in output), in_rows=left[0][-1:] == (*output,)[-1:]),
+                )
+            return (self.reduction(written, -(-read // max(1, written)), flops=float(read)),)
+        works: list[Work] = []
+        for pair in pairwise_order(left, tuple(output), sizes):
+            second, first = (left.pop(i) for i in sorted(pair, reverse=True))
+            needed = {*output, *(index for operand in left for index in operand)}
+            joined = tuple(dict.fromkeys((*first, *second)))
+            made = tuple(index for index in joined if index in needed) if left else tuple(output)
+            passed = float(prod(sizes[index] for index in made) * self.width) if left else 0.0
+            inner = {index: sizes[index] for index in joined}
+            works.append(replace(self.contraction(first, second, made, inner), writes=passed))
+            left.append(made)
+        waiting = [work.writes for work in works[:-1]]
+        works[-1] = replace(works[-1], reads=sum(waiting))
+        return tuple(works)
 
     def pool(self, output: Sequence[int], window: Sequence[int]) -> Work:
         """Return the work of a pool."""

@@ -2,7 +2,7 @@
 
 A comment on a line of its own stands for text: ``<!-- room simsched.model.graph -->`` for the public names of a
 package, ``<!-- schedulers -->`` for those in `SCHEDULERS`, ``<!-- commands -->`` for the command line,
-``<!-- priors -->`` for the table of `PRIORS`,
+``<!-- priors -->`` for the table of `PRIORS`, ``<!-- importers torch -->`` for the tables of an importer,
 ``<!-- file ../validation/README.md -->`` for a page of the repository that lies outside of this folder, and
 ``<!-- pages tutorial/* -->``, in a table of contents, for the pages that there are.
 """
@@ -12,7 +12,7 @@ import importlib
 import inspect
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,9 @@ import simsched
 from simsched.cli.run import application
 from simsched.model.cluster import PRIORS
 from simsched.schedulers import SCHEDULERS
+from workloads.formats import FORMATS, onnx_operators, torch_calls, torch_costs
+from workloads.formats.onnx_contrib import CONTRIB
+from workloads.formats.torch_bodies import BODIES
 
 if TYPE_CHECKING:  # the tests read this module where Sphinx is not installed
     from sphinx.application import Sphinx
@@ -37,7 +40,7 @@ ELSEWHERE = {
     "CHANGELOG.md": "background/changelog",
     "README.md": "index",
 }
-_COMMENT = re.compile(r"^<!-- (room|schedulers|commands|priors|pages|file) ?(.*?) -->$", re.M)
+_COMMENT = re.compile(r"^<!-- (room|schedulers|commands|priors|importers|pages|file) ?(.*?) -->$", re.M)
 _OPTION = re.compile(r"(`[^`]*`)|(?<!\S)(--?[a-z][\w-]*)")
 _LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
 
@@ -147,6 +150,38 @@ def priors() -> str:
     return "\n".join(["| prior | value [interval] | from |", "|---|---|---|", *rows])
 
 
+def importers(name: str) -> str:
+    """Return the tables of an importer: what it reads, and how; "formats", "torch", "bodies", "onnx" or "contrib"."""
+    if name == "formats":
+        rows = [(f"`{key}`", entry.holds, ", ".join(f"`{x}`" for x in (*entry.suffixes, *entry.keys)),
+                 "yes" if entry.write else "no") for key, entry in FORMATS.items()]  # fmt: skip
+        return _table(("format", "holds", "known by suffix or key", "written"), rows)
+    if name == "bodies":
+        return _table(("operator", "read as"), [(f"`{key}`", text) for key, text in BODIES.items()])
+    if name == "contrib":
+        return ", ".join(f"`{key}`" for key in CONTRIB)
+    if name == "onnx":
+        return ", ".join(sorted(f"`{key}`" for key in onnx_operators.RULES if "." not in key))
+    groups = {
+        "no kernel, unless they have to copy": torch_calls.VIEWS,
+        "copies of what they write": torch_calls.MOVES,
+        "rows that are read": torch_calls.PICKS,
+        "rows that are written": torch_calls.PUTS,
+        "what they fill": torch_calls.FILLS,
+        "elements": {*torch_calls.ELEMENTWISE, *torch_calls.CHOICES},
+        "reductions": torch_calls.REDUCTIONS,
+    }
+    taken = set().union(*groups.values())
+    groups["by rules of their own"] = frozenset(torch_costs.RULES) - taken
+    rows = [(title, ", ".join(f"`{key}`" for key in sorted(keys))) for title, keys in groups.items()]
+    return _table(("counted as", "names, without case and underscores"), rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def relinked(text: str, source: Path, docname: str) -> str:
     """Return text with the links of a file in `source` led to where they go from a page of the site.
 
@@ -187,7 +222,8 @@ def completed(text: str, docname: str) -> str:
         if kind == "file":
             source = (DOCS / docname).parent / argument
             return relinked(source.read_text(encoding="utf-8"), source, docname)
-        makers = {"room": room, "schedulers": schedulers, "commands": commands, "priors": priors, "pages": pages}
+        makers = {"room": room, "schedulers": schedulers, "commands": commands, "priors": priors, "pages": pages,
+                  "importers": importers}  # fmt: skip
         return makers[kind](*argument.split())
 
     return _COMMENT.sub(made, relinked(text, DOCS / f"{docname}.md", docname))

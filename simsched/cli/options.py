@@ -124,8 +124,8 @@ def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
     for text in texts or []:
         name, equals, sizes = text.rpartition("=")
         parts = [part.strip() for part in sizes.split(",")]
-        if not equals or not name or not all(re.fullmatch(r"[1-9][0-9]{0,17}", part) for part in parts):
-            raise GraphError(f"--shape {text[:60]!r}: give NAME=1,3,224,224, sizes of at least 1")
+        if not equals or not name or not all(re.fullmatch(r"0|[1-9][0-9]{0,17}", part) for part in parts):
+            raise GraphError(f"--shape {text[:60]!r}: give NAME=1,3,224,224, sizes of at least 0")
         shapes[name] = tuple(map(int, parts))
     return shapes
 

@@ -26,7 +26,8 @@ from simsched.experiments.baselines import (
     require_execution,
 )
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
-from simsched.model import Cluster, CostModel, Floats, OpGraph, Program, Schedule, Target, upon
+from simsched.model import Cluster, CostModel, Device, Floats, OpGraph, Program, Schedule, Target, operator_times, upon
+from simsched.model.graph import UNKNOWN
 from simsched.model.graph.opgraph import with_times
 from simsched.model.launches import choices_of
 from simsched.model.schedule import NumberedPlan
@@ -41,6 +42,7 @@ _ALIKE: Final = {
 }  # fmt: skip
 """Schedulers that do on one GPU what another does, or one stream."""
 _SLOWER: Final = "(slow)"
+_MOST_LISTED: Final = 8  # kinds in a line
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
 
 
@@ -480,7 +482,8 @@ class Comparison(Result, Document):
         unknown, n_ops = operators_without_load(self.graph), len(self.graph)
         if unknown:
             notes.append(f"{unknown} of {n_ops} operators have neither kernels nor utilization: they load nothing")
-        return notes
+        guess = bounded_by_bytes(self.graph, self.cluster.devices[0])
+        return [*notes, *([] if guess is None else [guess])]
 
 
 def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> list[str | Scheduler]:
@@ -663,6 +666,19 @@ def unused(name: str, taken: Collection[str]) -> str:
     """Return a name, with a number if it is taken."""
     numbered = (name, *(f"{name} ({i})" for i in range(2, len(taken) + 2)))
     return next(candidate for candidate in numbered if candidate not in taken)
+
+
+def bounded_by_bytes(graph: OpGraph, device: Device) -> str | None:
+    """Return what is said of operators of which an importer knows the bytes alone; None if there are none."""
+    kinds = {op.name: str(op.attributes[UNKNOWN]) for op in graph.operators if UNKNOWN in op.attributes}
+    if not kinds:
+        return None
+    times = operator_times(graph, device)
+    total = float(times.sum())
+    share = float(times[[graph.index[name] for name in kinds]].sum()) / total if total else 1.0
+    listed = ", ".join(list(dict.fromkeys(kinds.values()))[:_MOST_LISTED])
+    part = f"{100 * share:.1f} % of the time is a bound from bytes alone"
+    return f"{part}, of {len(kinds)} operators of unknown kinds: {listed}"
 
 
 def operators_without_load(graph: OpGraph) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from simsched.base.units import GB_PER_S, format_bytes, format_time
-from simsched.experiments.comparison import operators_without_load
+from simsched.experiments.comparison import bounded_by_bytes, operators_without_load
 from simsched.model import Cluster, Device, OpGraph, operator_times
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph.opgraph import longest_to
@@ -66,8 +66,15 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
         Fact("dram_traffic_bytes", traffic, format_bytes(traffic)),
         Fact("weights_bytes", weights, format_bytes(weights)),
         *timed,
+        *_guesses(graph, device),
         Fact("operators_without_load", idle, f"{idle} (no kernels, no utilization)"),
     ]
+
+
+def _guesses(graph: OpGraph, device: Device | None) -> list[Fact]:
+    """Return what is said of operators of which the bytes alone are known, nothing if there are none."""
+    guess = None if device is None else bounded_by_bytes(graph, device)
+    return [] if guess is None else [Fact("unknown", guess, guess, "unknown kinds")]
 
 
 def head_facts(trace: Trace) -> list[Fact]:
@@ -91,6 +98,7 @@ def run_facts(trace: Trace) -> list[Fact]:
         peak = f"{format_bytes(peaks[most])} on {most}, at most as much on the other {len(peaks) - 1} devices"
     return [
         *head_facts(trace),
+        *_guesses(trace.graph, trace.cluster.devices[0]),
         Fact("blame_us", path.blame, f"{len(path.operators)} operators: {shares}", "critical path"),
         Fact("peak_memory_bytes", peaks),
         Fact("sm_utilization", busy, f"{100 * busy:.1f} %", "SM utilization"),

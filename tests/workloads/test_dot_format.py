@@ -135,3 +135,22 @@ def test_any_name_reads_back(tmp_path_factory, names, name):
     path = tmp_path_factory.mktemp("dot") / "g.dot"
     write_dot(graph, path)
     assert read_dot(path) == graph
+
+
+def test_costs_under_other_names_are_listed_and_a_file_without_any_is_refused(tmp_path, caplog):
+    """`size` and `runtime` are no attributes of nodes, and `color` is one of Graphviz."""
+    path = tmp_path / "n.dot"
+    path.write_text("digraph n { a [size=3, color=red]; b [runtime=4]; a -> b [label=5] }")
+    expected = (
+        "no operator of 'n' has a cost (attributes that are ignored: 'size', 'runtime', 'label'); give nodes time"
+    )
+    with pytest.raises(FormatError, match=re.escape(expected)):
+        read_dot(path)
+    path.write_text("digraph n { a [time=3, runtime=4] }")
+    caplog.clear()
+    assert read_dot(path).names == ("a",)
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{path}: attributes that are ignored: 'runtime'; costs are read from time (us), flops, nbytes"
+    ]
+    path.write_text("digraph n { graph [costs=none]; a -> b }")
+    assert read_dot(path).names == ("a", "b")

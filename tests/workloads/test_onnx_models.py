@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from onnx import TensorProto, helper
+from onnx import TensorProto
 from onnx_makers import external, made, model
 from small import edges
 
@@ -82,12 +82,12 @@ def test_split_has_the_shape_of_the_whole():
 
 
 def test_what_is_read_twice_or_returned_is_not_fused():
-    """`active` is returned and read, `conv` read by it and twice by `both`: two edges."""
+    """`active` is returned and read, `conv` read by it and twice by `twice`: it moves once."""
     text = """(float[1, 3, 4, 4] x) => (active, both) {
         conv = Conv (x, w)  active = Relu (conv)  twice = Mul (conv, conv)  both = Mul (twice, active)
     }"""
     graph = from_onnx(model(text, w=(3, 3, 1, 1)))
-    assert list(graph.edges) == edges("conv-active conv-twice conv-twice twice-both active-both", nbytes=192.0)
+    assert list(graph.edges) == edges("conv-active conv-twice twice-both active-both", nbytes=192.0)
 
 
 def test_what_is_not_supported_keeps_its_bytes_and_is_counted_in_one_warning(caplog):
@@ -97,7 +97,8 @@ def test_what_is_not_supported_keeps_its_bytes_and_is_counted_in_one_warning(cap
     }"""
     graph = from_onnx(model(text, v=(5,), w=(3, 3, 1, 1)), source="acme.onnx")
     assert [record.getMessage() for record in caplog.records] == [
-        "acme.onnx: operators that are not supported count their bytes and no FLOP: com.acme.Foo (2), NonZero (1); "
+        "acme.onnx: operators that are not supported count their bytes and no FLOP, 65.2 % of all bytes: "
+        "com.acme.Foo (2), NonZero (1); "
         "2 of them write tensors of unknown size, which count nothing"
     ]
     first, second = graph["first"], graph["second"]
@@ -120,22 +121,6 @@ def test_what_an_operator_that_is_not_supported_writes_may_be_given(declared, sh
         assert from_onnx(model(text, w=(5, 3, 1, 1)), shapes=shapes)["conv"].output_shape == output
 
 
-def test_control_flow_is_one_operator_that_reads_what_its_graphs_read(caplog):
-    """The choice reads the convolution's 256 numbers from around it and a byte that chooses, and writes 256."""
-    graph = from_onnx(made("with_if"))
-    assert list(graph.edges) == edges("conv-chosen chosen-after", nbytes=1024.0)
-    assert (graph["chosen"].kind, graph["chosen"].nbytes) == ("if", 2049.0)
-    assert "If (1)" in caplog.text
-
-
-def test_functions_of_the_model_are_not_looked_into(caplog):
-    made = model("(float[4] x) => (z) { y = Exp (x)  z = com.acme.Act (y) }")
-    body = [helper.make_node("Relu", ["a"], ["b"])]
-    made.functions.append(helper.make_function("com.acme", "Act", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
-    assert [op.kind for op in from_onnx(made).operators] == ["exp", "com.acme.Act"]
-    assert "com.acme.Act (1)" in caplog.text
-
-
 def test_weights_in_other_files_are_counted_and_not_read(tmp_path):
     """A matrix of 30,000 x 25,000 numbers: 3 GB of weights in a file that is not there. Sizes in one are asked for."""
     made = model("(float[1, 30000] x) => (y) { y = MatMul (x, w) }", w=external(TensorProto.FLOAT, 30_000, 25_000))
@@ -145,7 +130,7 @@ def test_weights_in_other_files_are_counted_and_not_read(tmp_path):
     assert (graph.name, graph["y"].weight_nbytes, graph["y"].flops) == ("large", 3e9, 1.5e9)
     text = "(float[2, 6] x) => (y) { flat = Reshape (x, sizes)  y = Relu (flat) }"
     made = model(text, sizes=external(TensorProto.INT64, 2))
-    with pytest.raises(FormatError, match="shape of 'flat' cannot be inferred; give it too: --shape flat="):
+    with pytest.raises(FormatError, match=r"shape of 'flat' cannot be inferred; give it too: shapes=\{\"flat\": "):
         from_onnx(made)
     assert from_onnx(made, shapes={"flat": (3, 4)})["y"].output_shape == (3, 4)
 

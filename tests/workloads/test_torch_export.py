@@ -84,7 +84,7 @@ def test_both_ways_to_trace_cost_the_same(convolutions):
 def test_inputs_and_output_count_and_parameters_do_not(convolutions):
     graph = from_exported(convolutions, include_io=True)
     assert [op.name for op in graph.operators if op.kind == "placeholder"] == ["x"]
-    assert (graph.name, graph.names[-1]) == ("exported", "output")
+    assert (graph.name, graph.names[-1]) == ("Forward", "output")
     assert from_exported(convolutions).names == graph.names[1:-1]
 
 

@@ -5,6 +5,7 @@ tens of seconds for 2,000 nodes and 4,000 edges, and pygraphviz is compiled agai
 """
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable
@@ -20,12 +21,113 @@ from workloads.formats.reading import build, real
 
 Attributes = dict[str, str]
 
+_logger = logging.getLogger(__name__)
+
 _NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "host", "transfer")
 _TEXTS: Final = ("kind", "block", "intensity", "dtype")
 _STRUCTURES: Final = ("kernels", "works", "attributes", "input_shapes", "output_shape")
 _KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
 _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}
+_PICTURES: Final = frozenset(
+    [
+        "area",
+        "arrowhead",
+        "arrowsize",
+        "arrowtail",
+        "class",
+        "color",
+        "colorscheme",
+        "comment",
+        "constraint",
+        "decorate",
+        "dir",
+        "distortion",
+        "edgehref",
+        "edgetarget",
+        "edgetooltip",
+        "edgeurl",
+        "fillcolor",
+        "fixedsize",
+        "fontcolor",
+        "fontname",
+        "fontsize",
+        "gradientangle",
+        "group",
+        "head_lp",
+        "headclip",
+        "headhref",
+        "headlabel",
+        "headport",
+        "headtarget",
+        "headtooltip",
+        "headurl",
+        "height",
+        "href",
+        "id",
+        "image",
+        "imagepos",
+        "imagescale",
+        "labelangle",
+        "labeldistance",
+        "labelfloat",
+        "labelfontcolor",
+        "labelfontname",
+        "labelfontsize",
+        "labelhref",
+        "labelloc",
+        "labeltarget",
+        "labeltooltip",
+        "labelurl",
+        "layer",
+        "len",
+        "lhead",
+        "lp",
+        "ltail",
+        "margin",
+        "minlen",
+        "nojustify",
+        "ordering",
+        "orientation",
+        "penwidth",
+        "peripheries",
+        "pin",
+        "pos",
+        "rank",
+        "rects",
+        "regular",
+        "root",
+        "samehead",
+        "sametail",
+        "samplepoints",
+        "shape",
+        "shapefile",
+        "showboxes",
+        "sides",
+        "skew",
+        "sortv",
+        "style",
+        "tail_lp",
+        "tailclip",
+        "tailhref",
+        "taillabel",
+        "tailport",
+        "tailtarget",
+        "tailtooltip",
+        "tailurl",
+        "target",
+        "tooltip",
+        "url",
+        "vertices",
+        "weight",
+        "width",
+        "xlabel",
+        "xlp",
+        "z",
+    ]
+)
+"""Attributes of nodes and edges in Graphviz, in small letters, but for labels, which may say anything."""
+_MOST_LISTED: Final = 8
 _KEYWORDS: Final = ("strict", "graph", "digraph", "subgraph", "node", "edge")
 _IDS: Final = ("name", "text", "quoted")  # kinds of tokens that name something
 _ENDS: Final = (*_IDS, "{", "subgraph")  # tokens that the ends of edges begin with
@@ -53,8 +155,17 @@ _ANGLE: Final = re.compile("[<>]")
 
 
 def read_dot(path: str | os.PathLike[str]) -> OpGraph:
-    """Read a graph from a DOT file; see `parse_dot`."""
-    return parse_dot(read_text(path), source=str(path))
+    """Read a graph from a DOT file; see `parse_dot`.
+
+    Raises
+    ------
+    FormatError, GraphError
+        See `parse_dot`; also if no operator has a cost (`time`, `flops`, `nbytes`, `works`), unless the graph says
+        ``costs=none``: schedulers would rank operators that all take no time.
+    """
+    graph, reader = _parsed(read_text(path), str(path))
+    _require_costs(str(path), reader, graph)
+    return graph
 
 
 def write_dot(graph: OpGraph, path: str | os.PathLike[str]) -> None:
@@ -90,7 +201,8 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     `kind`, `block`, `intensity`, `dtype` (texts), `kernels`, `works`, `attributes`, `input_shapes`,
     `output_shape` (JSON in a string) are read, of edges `nbytes` and `transfer`: in us, bytes and
     FLOP, with the meaning that they have in `Operator` and `Edge`. An empty text is no value. All
-    other attributes are for pictures and are ignored.
+    other attributes are ignored; a warning lists those that are no attributes of Graphviz, which may be costs under
+    other names.
 
     Operators stand in the order in which their nodes first appear, edges in the order in which they
     are written. Where Graphviz keeps both characters of an escaped backslash we read one backslash,
@@ -105,8 +217,19 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     >>> graph.names, graph.time.tolist(), len(graph.edges)
     (('a', 'b', 'c', 'd'), [3.0, 3.0, 3.0, 1.5], 4)
     """
+    return _parsed(text, source)[0]
+
+
+def _parsed(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
+    """Return the graph that a text describes, and who read it."""
     reader = _Reader(text, source)
     reader.run()
+    ignored = [key for key in reader.ignored if key != "label"]
+    if ignored:
+        _logger.warning(
+            "%s: attributes that are ignored: %s; costs are read from time (us), flops, nbytes",
+            source, ", ".join(map(shown, ignored[:_MOST_LISTED])),
+        )  # fmt: skip
     operators = [
         read(Operator, {"name": name, **_values(source, name, row, _OF_NODES)}, f"{source}: {shown(name)}")
         for name, row in reader.nodes.items()
@@ -115,7 +238,23 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
         read(Edge, {"src": src, "dst": dst, **_values(source, f"{src} -> {dst}", row, _OF_EDGES)}, source)
         for src, dst, row in reader.edges
     ]
-    return build(source, OpGraph, operators, edges, reader.name)
+    return build(source, OpGraph, operators, edges, reader.name), reader
+
+
+def _has_costs(graph: OpGraph) -> bool:
+    return any(op.time is not None or op.flops or op.nbytes or op.works for op in graph.operators)
+
+
+def _require_costs(source: str, reader: "_Reader", graph: OpGraph) -> None:
+    """Refuse a graph without any cost."""
+    if _has_costs(graph) or reader.attributes.get("costs") == "none":
+        return
+    listed = ", ".join(map(shown, list(reader.ignored)[:_MOST_LISTED]))
+    raise FormatError(
+        f"{source}: no operator of {shown(graph.name)} has a cost"
+        + (f" (attributes that are ignored: {listed})" if listed else "")
+        + "; give nodes time (us), or flops and nbytes, or say graph [costs=none]"
+    )
 
 
 def to_dot(graph: OpGraph) -> str:
@@ -134,6 +273,8 @@ def to_dot(graph: OpGraph) -> str:
     """
     document = graph.to_dict()
     lines = [f"digraph {_quoted(graph.name)} {{"]
+    if not _has_costs(graph):
+        lines.append("  graph [costs=none];")
     for row in document["operators"]:
         lines.append(f"  {_quoted(row.pop('name'))}{_attribute_list(row)};")
     for row in document["edges"]:
@@ -191,6 +332,10 @@ class _Reader:
         self.name = "graph"
         self.nodes: dict[str, Attributes] = {}
         self.edges: list[tuple[str, str, Attributes]] = []
+        self.attributes: Attributes = {}  # of the graph
+        self.ignored: dict[
+            str, None
+        ] = {}  # attributes of nodes and edges that neither we nor Graphviz know, and labels
         self._n_multiplied = 0
         self._text = text
         self._source = source
@@ -270,11 +415,11 @@ class _Reader:
         """Read statements up to the brace that closes them."""
         while self._kind != "}":
             if self._kind in ("graph", "node", "edge"):
-                defaults = {"graph": {}, "node": scope.node, "edge": scope.edge}[self._kind]
+                defaults = {"graph": self.attributes, "node": scope.node, "edge": scope.edge}[self._kind]
                 self._next()
                 if self._kind != "[":
                     self._fail(f"expected '[', not {self._found()}")
-                defaults.update(self._attributes())
+                defaults.update(self._attributes(of_graph=defaults is self.attributes))
             elif self._kind in _ENDS:
                 self._chain(scope)
             else:
@@ -286,7 +431,7 @@ class _Reader:
         name = self._id("a node") if self._kind in _IDS else None
         if name is not None and self._kind == "=":
             self._next()
-            self._id("a value")
+            self.attributes[name] = self._id("a value")
             return
         ends, last = [], self._subgraph(scope) if name is None else self._node(scope, name)
         while self._kind == "->":
@@ -344,12 +489,18 @@ class _Reader:
                 else:
                     self.edges.append((src, dst, row))
 
-    def _attributes(self) -> Attributes:
+    def _keeps(self, key: str, of_graph: bool) -> bool:
+        """Say whether an attribute is kept; note that it is ignored if it may say something."""
+        if not of_graph and key not in _KNOWN and key.lower() not in _PICTURES:
+            self.ignored[key] = None
+        return of_graph or key in _KNOWN
+
+    def _attributes(self, *, of_graph: bool = False) -> Attributes:
         """Read the attribute lists that stand here, if any, and return what of them is known."""
         found: Attributes = {}
         while self._kind == "[":
             while (pair := _PAIR.match(self._text, self._end)) is not None:
-                if pair["key"] in _KNOWN:
+                if self._keeps(pair["key"], of_graph):
                     found[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
                 self._end = pair.end()
             self._next()
@@ -358,7 +509,7 @@ class _Reader:
                 if self._kind == "=":
                     self._next()
                     value = self._id("a value")
-                if key in _KNOWN:
+                if self._keeps(key, of_graph):
                     found[key] = value
                 if self._kind in (",", ";"):
                     self._next()

@@ -25,6 +25,9 @@ from workloads.costs import ACTIVATION_FLOPS, nbytes_of, of_one_model
 IO_KINDS: Final = ("placeholder", "output")
 """Kinds of the vertices that stand for what a network is given and what it returns; `fuse` leaves them alone."""
 
+SIZE: Final = "size"
+"""Kind of what computes sizes, on the host: `fuse` without ends, and `without_io`, leave it out."""
+
 _PRODUCTS: Final = ("conv", "conv_transpose", "linear", "matmul")
 _HEADS: Final = (*_PRODUCTS, "add", "mul")  # the last two take an activation and nothing else
 _CHANNEL_AXIS: Final = {"conv": 1, "conv_transpose": 1}
@@ -82,7 +85,7 @@ def with_biases(graph: OpGraph) -> OpGraph:
 
 
 def without_io(graph: OpGraph) -> OpGraph:
-    """Return the graph without the vertices of `IO_KINDS` and their edges.
+    """Return the graph without the vertices of `IO_KINDS`, those of kind `SIZE`, and their edges.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def _rows(graph: OpGraph) -> _Rows:
 
 
 def _without_io(rows: _Rows) -> _Rows:
-    return rows.kept({name: name for name, op in rows.operators.items() if op.kind not in IO_KINDS}, {})
+    return rows.kept({name: name for name, op in rows.operators.items() if op.kind not in (*IO_KINDS, SIZE)}, {})
 
 
 def _without_views(rows: _Rows) -> _Rows:

@@ -57,13 +57,19 @@ def infer(
         return unknown
     if node.op_type in _LIKE_FIRST_INPUT:
         return [(given[0].elem, given[0].shape)] if given else unknown
-    sizes = [x for x in given if x.constant and (x.elem in WHOLE or node.op_type in _SIZES_FROM_FLOATS)]
+    named = {name: x for name, x in zip(node.input, inputs, strict=True) if x is not None}
+    floats = node.op_type in _SIZES_FROM_FLOATS
+    sizes = {name: x for name, x in named.items() if x.constant and (x.elem in WHOLE or floats)}
     try:
         found = shape_inference.infer_node_outputs(
             schema,
             node,
-            {x.name: _type(x.elem, x.shape) for x in given},
-            {x.name: numpy_helper.from_array(array, x.name) for x in sizes if (array := x.numbers()) is not None},
+            {name: _type(x.elem, x.shape) for name, x in named.items()},
+            {
+                name: numpy_helper.from_array(array, name)
+                for name, x in sizes.items()
+                if (array := x.numbers()) is not None
+            },
             opset_imports=[helper.make_opsetid(domain, version) for domain, version in versions.items()],
         )
     except Exception as error:  # ONNX's C++ raises several kinds, RuntimeError and IndexError among them
@@ -94,9 +100,9 @@ def evaluate(node: "onnx.NodeProto", inputs: Sequence[Tensor | None], version: i
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
-    given = [x for x in inputs if x is not None]
-    numbers = {x.name: array for x in given if (array := x.numbers()) is not None}
-    if not all(x.name in numbers for x in given):
+    given = {name: x for name, x in zip(node.input, inputs, strict=True) if x is not None}
+    numbers = {name: array for name, x in given.items() if (array := x.numbers()) is not None}
+    if len(numbers) < len(given):
         return None
     if node.op_type == "Squeeze":  # exporters give an axis that is no list
         numbers = {name: np.atleast_1d(array) for name, array in numbers.items()}

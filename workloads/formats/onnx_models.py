@@ -11,9 +11,11 @@ from simsched.base.errors import FormatError, MissingDependencyError
 from simsched.base.io import read_bytes
 from simsched.base.signals import without_collector
 from simsched.model import Edge, Operator, OpGraph
+from simsched.model.graph import UNKNOWN
 from workloads.checks import one_of
 from workloads.costs import in_fp32, of_one_model
 from workloads.formats.fusion import fuse, with_biases
+from workloads.formats.onnx_bodies import prepared
 from workloads.formats.onnx_composed import composed
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+_MEMORY: Final = "model"
 _MOST_KINDS_NAMED: Final = 12
 _MOST_NBYTES: Final = 2**31 - 1  # that protobuf reads; data in other files are not counted
 
@@ -79,7 +82,7 @@ def from_onnx(
     model: "onnx.ModelProto",
     *,
     name: str | None = None,
-    source: str = "model",
+    source: str = _MEMORY,
     shapes: Mapping[str, Sequence[int]] | None = None,
     granularity: str = "operator",
     dtype: str | None = None,
@@ -89,7 +92,7 @@ def from_onnx(
     Parameters
     ----------
     model
-        The decoded model, of operator set 7 or later.
+        The decoded model. One of an operator set before 7 is converted by ``onnx.version_converter``; a line says so.
     name
         Of the graph; by default that of the model's graph.
     source
@@ -122,12 +125,17 @@ def from_onnx(
     costs and works are those of `workloads.models.network.Network`. What depends on constants and shapes only is
     no operator. Attention, layer normalisation, GELU and SiLU that the exporter wrote as several operators are one,
     as PyTorch and runtimes launch them, under the name of the last. Reading a tensor that another operator writes
-    makes one edge, each time it is read. An operator with several outputs has the shape of the first, a split that of
-    the whole.
+    makes one edge; what one operator reads twice is moved once. An operator with several outputs has the shape of the
+    first, a split that of the whole.
+
+    Functions of the model are inlined by ``onnx.inliner``. The bodies of `If`, `Loop` and `Scan` stand in their place:
+    the branch of a condition that is constant, or else the costlier one; as many rounds as constants say, or else one.
+    A line says what was assumed.
 
     Initialisers are weights, in bytes of their own format; a weight that two operators read counts for both. An
-    operator that is not supported (of another domain, a function of the model, control flow, or one without a rule)
-    keeps its bytes, as far as its tensors' shapes are known, and counts no FLOP; one warning counts these.
+    operator that is not supported (of another domain, or one without a rule) keeps its bytes, as far as its tensors'
+    shapes are known, and counts no FLOP; its attribute "unknown" marks it, and one warning counts these and their part
+    of all bytes.
 
     O(V + E); each node is inferred once.
 
@@ -138,11 +146,13 @@ def from_onnx(
     """
     _require_onnx()
     one_of(source, "granularity", granularity, GRANULARITIES)
-    formats = Formats(dtype)
+    formats = Formats(dtype, in_memory=source == _MEMORY)
     try:
         _check_version(model, source)
         with without_collector():  # of 10,000 nodes all objects stay
-            reader = ShapeReader(model, shapes or {}, formats, source)
+            reader = ShapeReader(prepared(model, source), shapes or {}, formats, source)
+            for remark in reader.remarks:
+                _logger.warning("%s: %s", source, remark)
             title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"
             return in_fp32(of_one_model(_graph(title, reader, granularity, source)), dtype)
     except (OverflowError, RecursionError, UnicodeError) as error:
@@ -176,7 +186,7 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
         operator, reads = build(source, operator_of, step, name)
         operators.append(operator)
         edges += [Edge(names[x.producer], name, step.nbytes(x)) for x in reads if x.producer is not None]
-    _warn(source, steps)
+    _warn(source, steps, operators)
     for name, tensor in zip(names[len(operators) :], reader.results, strict=True):
         operators.append(Operator(name, kind="output"))
         if tensor.producer is not None:
@@ -200,8 +210,8 @@ def _unique(names: list[str]) -> list[str]:
     return found
 
 
-def _warn(source: str, steps: list[Step]) -> None:
-    """Log one line that counts what is not supported."""
+def _warn(source: str, steps: list[Step], operators: list[Operator]) -> None:
+    """Log one line that counts what is not supported, and its part of all bytes."""
     left = [step for step in steps if not is_supported(step)]
     if not left:
         return
@@ -210,6 +220,9 @@ def _warn(source: str, steps: list[Step]) -> None:
     rest = f" and {len(kinds) - _MOST_KINDS_NAMED} kinds more" if len(kinds) > _MOST_KINDS_NAMED else ""
     unsized = sum(any(out.shape is None for out in step.written) for step in left)
     ending = f"; {unsized} of them write tensors of unknown size, which count nothing" if unsized else ""
+    total = sum(op.nbytes for op in operators)
+    share = sum(op.nbytes for op in operators if UNKNOWN in op.attributes) / total if total else 1.0
     _logger.warning(
-        "%s: operators that are not supported count their bytes and no FLOP: %s%s%s", source, shown, rest, ending
-    )
+        "%s: operators that are not supported count their bytes and no FLOP, %.3g %% of all bytes: %s%s%s",
+        source, 100 * share, shown, rest, ending,
+    )  # fmt: skip

@@ -18,30 +18,89 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import FormatError, SimschedError
-from simsched.model.graph import Operator, Work
-from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Cost, Costs, counted, intensity, keyed, nbytes_of
+from simsched.model.graph import UNKNOWN, Operator, Work
+from workloads.costs import (
+    ACTIVATION_FLOPS,
+    ELEMENT_FLOPS,
+    ROW_FLOPS,
+    Cost,
+    Costs,
+    counted,
+    intensity,
+    keyed,
+    nbytes_of,
+)
+from workloads.formats.onnx_contrib import CONTRIB_PRODUCTS, contributed
 from workloads.formats.onnx_products import PRODUCTS, sliding
-from workloads.formats.onnx_tensors import Shape, Step, Tensor
+from workloads.formats.onnx_tensors import STACK, Shape, Step, Tensor
 from workloads.formats.onnx_views import expanded, lay, reshaped, selected, sliced, strides_of, transposed
 
 _POOLS: Final = {
     "AveragePool": "avg", "LpPool": "lp", "MaxPool": "max",
     "GlobalAveragePool": "global_avg", "GlobalLpPool": "global_lp", "GlobalMaxPool": "global_max",
 }  # fmt: skip
-# FLOP per element of the output; those of activations stand in `ACTIVATION_FLOPS`
-_FLOPS: Final[Mapping[str, int]] = keyed(
-    {
-        0: "ConstantOfShape EyeLike OneHot Range Where",
-        1: """
-            Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Div Equal Floor Greater
-            GreaterOrEqual IsInf IsNaN Less LessOrEqual Mod Mul Neg Not Or Reciprocal Round Sign Sub Xor
-        """,
-        2: "Clip DequantizeLinear QuantizeLinear Shrink Softsign ThresholdedRelu",
-        4: "Acos Acosh Asin Asinh Atan Atanh Cos Cosh DynamicQuantizeLinear Erf Exp Log Pow Sin Sinh Sqrt Tan",
-        6: "Celu RotaryEmbedding",
-        10: "LRN",
-    }
+_MAPS: Final = (
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "And",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Ceil",
+    "Celu",
+    "Clip",
+    "ConstantOfShape",
+    "Cos",
+    "Cosh",
+    "DequantizeLinear",
+    "Div",
+    "DynamicQuantizeLinear",
+    "Equal",
+    "Erf",
+    "Exp",
+    "EyeLike",
+    "Floor",
+    "Greater",
+    "GreaterOrEqual",
+    "IsInf",
+    "IsNaN",
+    "LRN",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "Mod",
+    "Mul",
+    "Neg",
+    "Not",
+    "OneHot",
+    "Or",
+    "Pow",
+    "QuantizeLinear",
+    "Range",
+    "Reciprocal",
+    "RotaryEmbedding",
+    "Round",
+    "Shrink",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softsign",
+    "Sqrt",
+    "Sub",
+    "Tan",
+    "ThresholdedRelu",
+    "Where",
+    "Xor",
 )
+"""What is computed element by element, with the FLOP of `ELEMENT_FLOPS`."""
 _TRANSCENDENTAL: Final = (
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Erf", "Exp", "Log", "Pow",
     "RotaryEmbedding", "Sin", "Sinh", "Softsign", "Sqrt", "Tan",
@@ -58,9 +117,15 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
+def rule_of(step: Step) -> Callable[[Step, Costs], Cost] | None:
+    """Return the rule for an operator, None if there is none."""
+    rule = None if step.domain else RULES.get(step.op_type)
+    return rule or contributed(step)
+
+
 def is_supported(step: Step) -> bool:
     """Say whether there is a rule for an operator."""
-    return not step.domain and step.op_type in RULES
+    return rule_of(step) is not None
 
 
 def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
@@ -71,12 +136,13 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     FormatError
         If a shape that the costs need is not known, or inputs and attributes do not fit together.
     """
-    supported = is_supported(step)
-    computes = supported and step.op_type in PRODUCTS
+    rule = rule_of(step)
+    supported = rule is not None
+    computes = supported and (step.op_type in PRODUCTS or step.op_type in CONTRIB_PRODUCTS)
     try:
         elem = next((x.elem for x in (step.given if computes else step.written)), 0)
         costs = step.formats.costs(elem)
-        cost = RULES[step.op_type](step, costs) if supported else _unsupported(step)
+        cost = _unsupported(step) if rule is None else rule(step, costs)
         shape = step.shape_out() if supported else next((out.shape for out in step.written), None)
     except SimschedError:
         raise
@@ -84,7 +150,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
     weights = (x for x in step.given if x.constant and x.shape)
     weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
-    reads = step.read if cost.reads is None else cost.reads
+    reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # what is read twice moves once
     works = cost.works
     if not cost.is_counted:
         works = counted(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
@@ -120,8 +186,8 @@ def _unsupported(step: Step) -> Cost:
     kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
-        return Cost(kind)
-    return Cost(kind, (step.formats.costs(sized.elem).elementwise(sized.shape),))
+        return Cost(kind, attributes={UNKNOWN: kind})
+    return Cost(kind, (step.formats.costs(sized.elem).elementwise(sized.shape),), {UNKNOWN: kind})
 
 
 def _elementwise(step: Step, costs: Costs) -> Cost:
@@ -129,7 +195,7 @@ def _elementwise(step: Step, costs: Costs) -> Cost:
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, shape)
     else:
-        flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else _FLOPS[step.op_type]
+        flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else ELEMENT_FLOPS.get(step.op_type.lower(), 1)
         rule = "activation" if step.op_type in _TRANSCENDENTAL else "map"
         work = costs.elementwise(shape, flops=flops, rule=rule)
     read = [x for x in step.inputs if x is not None and x.shape is not None and prod(x.shape) > 1]
@@ -324,7 +390,7 @@ _LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(
 
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
-    dict.fromkeys((*_FLOPS, *_NARY), _elementwise)
+    dict.fromkeys((*_MAPS, *_NARY), _elementwise)
     | dict.fromkeys(_POOLS, _pool)
     | keyed(
         {
@@ -353,5 +419,6 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
         }
     )
     | dict(PRODUCTS)
+    | {STACK: lambda _step, _costs: Cost("view")}  # each round of a loop writes its part
 )
 """What is supported, by ONNX's name."""

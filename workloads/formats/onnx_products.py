@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.base.errors import FormatError
-from workloads.costs import GATES, Cost, Costs, conv_layout
-from workloads.formats.onnx_tensors import Shape, Step
+from simsched.model.graph import Work
+from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout, counted
+from workloads.formats.onnx_tensors import Shape, Step, Tensor, n_stored
+from workloads.formats.onnx_views import reshaped
 
 _RECURRENT: Final = ("LSTM", "GRU", "RNN")
 _WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand stands behind scales and zeros
@@ -70,7 +72,31 @@ def _matmul(step: Step, costs: Costs) -> Cost:
     k, n = a[-1], b[-1] if len(b) > 1 else 1
     rows = prod(shape) // n
     batch = 1 if prod(b[:-2]) == 1 else rows // (a[-2] if len(a) > 1 else 1)
-    return _matrices(step, costs, batch, rows // batch, k, n, False)
+    cost = _matrices(step, costs, batch, rows // batch, k, n, False)
+    copies = []
+    if step.op_type == "MatMul":
+        copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)]
+    if not copies:
+        return cost
+    whole = counted(cost.works, step.nbytes(*step.read), step.nbytes(*(x for x in step.given if x.constant)),
+                    step.nbytes(*step.written))  # fmt: skip
+    return cost._replace(works=(*(_copied(step, x, costs) for x in copies), *whole), is_counted=True)
+
+
+def _is_scattered(x: Tensor) -> bool:
+    """Say whether the matrices of a stack do not lie one after the other, as PyTorch wants them: it copies them."""
+    if x.shape is None or x.strides is None or x.constant or len(x.shape) < 3:
+        return False
+    stack = (prod(x.shape[:-2]), *x.shape[-2:])
+    return reshaped(x.shape, x.strides, stack) is None
+
+
+def _copied(step: Step, x: Tensor, costs: Costs) -> Work:
+    assert x.shape is not None
+    assert x.strides is not None
+    work = costs.regrouped(x.shape, in_rows=x.strides[-1:] == (1,))
+    dense = float(prod(x.shape)) * step.nbytes(x) / max(1, n_stored(x))
+    return replace(work, reads=step.nbytes(x), writes=dense)
 
 
 def _matrices(step: Step, costs: Costs, batch: int, m: int, k: int, n: int, bias: bool) -> Cost:
@@ -82,7 +108,7 @@ def _matrices(step: Step, costs: Costs, batch: int, m: int, k: int, n: int, bias
 
 
 def _einsum(step: Step, costs: Costs) -> Cost:
-    """Contract two tensors, which is a stack of products; of more, each product of all sizes counts.
+    """Contract tensors, two at a time in the best order; of one tensor, sum or copy.
 
     An index that both operands and the output have numbers the stack, one that only the operands have is summed.
     """
@@ -101,19 +127,16 @@ def _einsum(step: Step, costs: Costs) -> Cost:
         joined = [letter for letters in operands for letter in letters]
         output = tuple(letter for letter in sizes if letter.startswith(".") or joined.count(letter) == 1)
 
-    if len(operands) != 2:
-        flops = 2.0 * (len(operands) - 1) * prod(sizes.values())
-        return Cost("einsum", (replace(costs.elementwise(step.shape_out()), flops=flops),))
-    return Cost("matmul", (costs.contraction(operands[0], operands[1], output, sizes),), {"equation": equation})
+    works = costs.einsum(operands, output, sizes)
+    return Cost("matmul" if len(operands) > 1 else "einsum", works, {"equation": equation})
 
 
 def _letters(step: Step, term: str, shape: Shape) -> tuple[str, ...]:
     """Return the index of each axis; an ellipsis stands for indices counted from the last."""
-    front, dots, back = term.partition("...")
-    hidden = len(shape) - len(front) - len(back)
-    if hidden < 0 or (hidden and not dots):
-        raise FormatError(f"{step.where}: equation term {term!r} does not fit the shape {shape}")
-    return (*front, *(f".{i}" for i in range(hidden, 0, -1)), *back)
+    try:
+        return axes_of(term, len(shape))
+    except ValueError as error:
+        raise FormatError(f"{step.where}: {error}: its shape is {shape}") from None
 
 
 def _attention(step: Step, costs: Costs) -> Cost:

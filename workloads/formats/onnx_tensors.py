@@ -33,6 +33,8 @@ _ELEMENTS: Final[Mapping[int, tuple[float, str]]] = {
     27: (0.75, "fp8"), 28: (0.75, "fp8"),
 }  # fmt: skip
 _REAL_ELEMENTS: Final = (1, 10, 11, 16, 17, 18, 19, 20, 23, 24, 27, 28)
+STACK: Final = "simsched.Stack"
+"""Type of a step that stands for what rounds of a loop write beside each other."""
 FLOAT: Final = 1
 WHOLE: Final = (6, 7, 9)  # of 4 and 8 bytes, and booleans
 _COMPUTABLE: Final = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)  # those that numpy itself knows
@@ -79,11 +81,28 @@ class Formats:
     ----------
     dtype
         Counts all floating-point tensors in this number format; None for those of the model.
+    in_memory
+        Whether the model is one in memory, for which sizes are given in Python.
     """
 
-    def __init__(self, dtype: str | None) -> None:
+    def __init__(self, dtype: str | None, *, in_memory: bool = False) -> None:
         self._costs = Costs(dtype or "fp32")
         self._dtype = dtype
+        self._in_memory = in_memory
+
+    def asked(self, sizes: Mapping[str, str]) -> str:
+        """Return how sizes are given, by the name of the tensor."""
+        if self._in_memory:
+            listed = ", ".join(f'"{plain(name)}": [{text.replace(",", ", ")}]' for name, text in sizes.items())
+            return f"shapes={{{listed}}}"
+        return " ".join(f"--shape {plain(name)}={text}" for name, text in sizes.items())
+
+    def shape_of(self, where: str, tensor: "Tensor") -> Shape:
+        """Return a tensor's shape, or refuse to go on without."""
+        if tensor.shape is None:
+            remedy = self.asked({tensor.name: "1,3,224,224"})
+            raise FormatError(f"{where}: the shape of {shown(tensor.name)} cannot be inferred; give it too: {remedy}")
+        return tensor.shape
 
     def costs(self, elem: int) -> Costs:
         """Return the rules of cost for an element type."""
@@ -139,7 +158,7 @@ class Step:
         tensor = self.input(i)
         if tensor is None:
             raise FormatError(f"{self.where}: input {i} is missing")
-        return known_shape(self.where, tensor)
+        return self.formats.shape_of(self.where, tensor)
 
     def shape_out(self) -> Shape:
         """Return the shape of the first output, of a split that of the whole.
@@ -150,7 +169,7 @@ class Step:
             return self.shape_in(0)
         out = self.written[0]
         unknown = (x for x in (*self.given, out) if x.shape is None)
-        return known_shape(self.where, out if out.shape is not None else next(unknown))
+        return self.formats.shape_of(self.where, out if out.shape is not None else next(unknown))
 
     def nbytes(self, *tensors: Tensor) -> float:
         """Return the bytes of tensors; of one whose shape or element type is not known 0."""
@@ -192,16 +211,6 @@ def checked_shape(where: str, name: str, sizes: Sequence[int], *, least: int = 1
 def plain(name: str) -> str:
     """Return a name as it is typed, but on one line that is not too long."""
     return repr(name)[1:-1][:_MOST_NAME_SHOWN]
-
-
-def known_shape(where: str, tensor: Tensor) -> Shape:
-    """Return a tensor's shape, or refuse to go on without."""
-    if tensor.shape is None:
-        raise FormatError(
-            f"{where}: the shape of {shown(tensor.name)} cannot be inferred; give it too: "
-            f"--shape {plain(tensor.name)}=1,3,224,224"
-        )
-    return tensor.shape
 
 
 def attributes_of(node: "onnx.NodeProto") -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Operand(NamedTuple):
     dtype: str | None
     strides: Shape  # elements from one to the next along each axis; 0 where an expanded tensor repeats them
     is_weight: bool
+    place: tuple[int, int] | None = None  # number of its storage, and the offset in it; None if not known
 
     @property
     def n(self) -> int:
@@ -191,8 +192,12 @@ PICKS: Final = _words("index indexselect gather take")
 PUTS: Final = _words("indexput indexcopy indexadd indexfill scatter scatteradd")
 """Operations that write elements or rows of a tensor that another one numbers."""
 
+PRODUCTS: Final = _words("matmul mm bmm mv dot addmm baddbmm addbmm intmm scaledmm")
+"""Products of matrices, whose last two tensors are multiplied."""
+
 FILLS: Final = _words(
     """
+    zero fill normal uniform
     zeros ones full empty arange linspace eye zeroslike oneslike fulllike emptylike newzeros newones newfull
     newempty scalartensor rand randn randlike randnlike bernoulli
     """
@@ -208,7 +213,7 @@ ELEMENTWISE: Final = _words(
     softsign tanhshrink hardshrink softshrink threshold celu sigmoidcrossentropy
     """
 )
-"""Operations of one FLOP per element of output."""
+"""Operations on elements, with the FLOP of `workloads.costs.ELEMENT_FLOPS`."""
 
 TRANSCENDENTAL: Final = _words(
     """

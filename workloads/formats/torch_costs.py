@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import log2, prod
 from types import MappingProxyType
 from typing import Any, Final
 
-from simsched.model.graph import Work
-from workloads.costs import ACTIVATION_FLOPS, GATES, Cost, Costs, conv_layout, keyed
+from simsched.model.graph import UNKNOWN, Work
+from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, GATES, Cost, Costs, axes_of, conv_layout, keyed
 from workloads.formats.torch_calls import (
     CHOICES,
     COPIED_IF_SCATTERED,
@@ -34,12 +34,14 @@ _SCANS: Final = ("cumsum", "cumprod", "normalize")
 def cost_of(call: Call, costs: Costs) -> Cost | None:
     """Return what a call costs, or None if the operation is not known."""
     rule = RULES.get(call.key)
+    if rule is None and call.key.removeprefix("foreach") in ELEMENTWISE:  # one kernel for many tensors
+        return Cost(call.key, (costs.elementwise((sum(x.n for x in call.outputs),), flops=1),))
     return None if rule is None else rule(call, costs)
 
 
 def unknown(call: Call, costs: Costs) -> Cost:
     """Return the cost of an operation that is not known: all its bytes and no FLOP."""
-    return Cost(call.key, (costs.elementwise(call.output.shape),))
+    return Cost(call.key, (costs.elementwise(call.output.shape),), {UNKNOWN: call.key})
 
 
 def _view(call: Call, costs: Costs) -> Cost:
@@ -57,6 +59,8 @@ def _move(call: Call, costs: Costs) -> Cost:
     read, out = call.operands[0] if call.operands else call.output, call.output
     if call.in_place and len(call.operands) > 1:
         read = call.operands[1]  # `copy_` writes to the first
+        if read.place is not None and read[:4] == out[:4] and read.place == out.place:
+            return Cost("view")  # as the end of `y[:, 0] += p`, where all is in place
     if call.key in _CASTS and (read.dtype, read.strides) == (out.dtype, out.strides):
         return Cost("view")
     indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None and x is not read)
@@ -131,7 +135,7 @@ def _elementwise(call: Call, costs: Costs) -> Cost:
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, out.shape)
     else:
-        flops = 0 if call.key in CHOICES else 1
+        flops = ELEMENT_FLOPS.get(call.key, 1)
         work = costs.elementwise(out.shape, flops=flops, rule="activation" if call.key in TRANSCENDENTAL else "map")
     if any(_needs_arithmetic(x, out) for x in call.operands):
         work = replace(work, rule="channels")
@@ -216,21 +220,54 @@ def _product(call: Call, costs: Costs) -> Cost:
     return Cost("matmul", (costs.matmul(max(1, call.output.n // (m * n)), m, k, n),))
 
 
+def _scaled(call: Call, costs: Costs) -> Cost:
+    """Make a product whose scales stand behind its two matrices."""
+    return _product(replace(call, operands=call.operands[:2]), costs)
+
+
+def _packed(call: Call, costs: Costs) -> Cost:
+    """Make a product with a matrix of whole numbers, kept as they are packed, in the format of what it multiplies."""
+    rows, columns = call.output.n // call.output.shape[-1], call.output.shape[-1]
+    return Cost("linear", (costs.linear(rows, call.operands[0].shape[-1], columns, bias=False),))
+
+
+def _bilinear(call: Call, costs: Costs) -> Cost:
+    """Make a product of each pair of features of two inputs with a matrix for each output."""
+    columns = call.output.shape[-1]
+    inner = call.operands[0].shape[-1] * call.operands[1].shape[-1]
+    return Cost("linear", (costs.linear(call.output.n // columns, inner, columns, bias=len(call.weights) > 1),))
+
+
+def _fft(call: Call, costs: Costs) -> Cost:
+    """Make a Fourier transform of 5 n log2(n) FLOP for n complex numbers, half of them where one side is real."""
+    x, axes = call.operands[0], call.settings.get("dim", (-1,))
+    read = x if x.n >= call.output.n else call.output
+    length = prod(read.shape[axis] for axis in axes) if isinstance(axes, list | tuple) else read.shape[-1]
+    flops = 5.0 * log2(max(2, length)) * (1.0 if call.key == "fftc2c" else 0.5)
+    return Cost("fft", (costs.elementwise(read.shape, flops=flops, rule="permute"),))
+
+
+def _sampled(call: Call, costs: Costs) -> Cost:
+    """Make a bilinear sample for each output."""
+    return Cost("grid_sample", (costs.elementwise(call.output.shape, flops=8, rule="upsample"),))
+
+
 def _einsum(call: Call, costs: Costs) -> Cost | None:
-    """Make a sum of products: a multiply-add for each value of all indices together."""
+    """Make a sum of products: products of two tensors at a time, in the best order."""
     equation = str(call.settings.get("equation", "")).replace(" ", "")
     inputs, arrow, result = equation.partition("->")
-    terms = inputs.split(",")
-    if "." in equation or [len(term) for term in terms] != [len(x.shape) for x in call.operands]:
-        return None
-    sizes = {axis: size for term, x in zip(terms, call.operands, strict=True) for axis, size in zip(term, x.shape,
-             strict=True)}  # fmt: skip
-    if len(terms) == 2:
-        output = result if arrow else "".join(axis for axis in sizes if inputs.count(axis) == 1)
-        return Cost("matmul", (costs.contraction(terms[0], terms[1], output, sizes),))
-    n = call.output.shape[-1] if call.output.shape else 1
-    rows = call.output.n // n
-    return Cost("matmul", (costs.matmul(1, rows, prod(sizes.values()) // max(1, call.output.n), n),))
+    terms = [axes_of(term, len(x.shape)) for term, x in zip(inputs.split(","), call.operands, strict=True)]
+    sizes: dict[str, int] = {}
+    for term, x in zip(terms, call.operands, strict=True):
+        for axis, size in zip(term, x.shape, strict=True):
+            sizes[axis] = max(size, sizes.get(axis, 1))
+    if arrow:
+        output = axes_of(result, len(call.output.shape))
+    else:
+        joined = [axis for term in terms for axis in term]
+        output = tuple(sorted(axis for axis in sizes if axis.startswith(".") or joined.count(axis) == 1))
+    works = costs.einsum(terms, output, sizes)
+    return Cost("matmul" if len(terms) > 1 else "einsum", works)
 
 
 def _attention(call: Call, costs: Costs) -> Cost | None:
@@ -379,14 +416,19 @@ RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyT
     | keyed(
         {
             _conv: "conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d convolution",
-            _product: "matmul mm bmm mv dot addmm baddbmm addbmm",
+            _product: "matmul mm bmm mv dot addmm baddbmm addbmm intmm",
+            _scaled: "scaledmm",
+            _packed: "weightint8packmm weightint4packmm",
+            _bilinear: "bilinear",
+            _fft: "fftr2c fftc2c fftc2r",
+            _sampled: "gridsampler gridsampler2d gridsampler3d cudnngridsampler",
             _row_norm: "layernorm rmsnorm groupnorm instancenorm localresponsenorm",
             _recurrent: "lstm gru rnn",
             _linear: "linear",
             _einsum: "einsum",
             _attention: """
                 scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
-                scaleddotproductefficientattention
+                scaleddotproductefficientattention scaleddotproductcudnnattention flexattention
             """,
             _multihead: "multiheadattention",
             _softmax: "softmax logsoftmax",

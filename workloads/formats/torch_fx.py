@@ -18,6 +18,14 @@ Edges
     One for each distinct node that a node reads, in the order of its arguments (``Node.all_input_nodes``): what is
     read twice by one operator is moved once. A part of a tuple is as large as itself. Where only the size of a
     tensor is read, the edge has 0 bytes.
+Writes
+    In-place operators, views and buffers are read as PyTorch runs them (`workloads.formats.torch_run`): who reads
+    memory after a write to it waits for the last operator that wrote, and who writes waits for all that read it
+    before, by an edge of 0 bytes. A buffer that is written is no weight. Where a graph cannot be run, each operator
+    that may write is ordered after all before it and before all after it, and a warning says so.
+Bodies
+    `torch.cond`, loops, regions of autocast and of no gradient are looked into (`workloads.formats.torch_bodies`), and
+    so are functions and layers that are not known: their operator consists of the works of all that they call.
 Files
     There is no reader for the ``.pt2`` files of `torch.export.save`: `torch.export.load` unpickles, and what is
     unpickled can run code. Load a file of your own and pass the program to `from_exported`.
@@ -25,17 +33,25 @@ Files
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from functools import partial
+from typing import Any, Final, TypedDict, Unpack
 
 from simsched.base.errors import GraphError, MissingDependencyError
 from simsched.model import OpGraph
 from simsched.model.graph.opgraph import with_works
 from workloads.costs import of_one_model
+from workloads.formats.torch_bodies import Price, constants_of, flattened
 from workloads.formats.torch_graph import graph_of, is_composite
+from workloads.formats.torch_run import Autocast, Run, run_fake
 from workloads.retired import refusing_retired
+
+_logger = logging.getLogger("workloads.formats.torch_graph")
+
+REGIONS: Final = "simsched.autocast"
+"""Key of the regions of autocast that a node was traced in, in its `meta`."""
 
 
 class Options(TypedDict, total=False):
@@ -46,10 +62,11 @@ class Options(TypedDict, total=False):
     granularity
         "operator" (the default), or "unit": views left out and chains folded, see `workloads.formats.fusion.fuse`.
     name
-        Of the graph; by default the class of the module, of a program "exported".
+        Of the graph; by default the class of the module, also of one that was exported.
     include_io
-        Whether inputs and the output are operators too (kinds "placeholder" and "output", without kernels, time 0),
-        which makes the operators those that torch.fx counts. By default they are not.
+        Whether inputs and the output are operators too (kinds "placeholder" and "output", without kernels, time 0), and
+        arithmetic on sizes (kind "size"), which makes the operators those that torch.fx counts. By default they are
+        not.
     """
 
     granularity: str
@@ -160,7 +177,9 @@ def from_fx(
     if not isinstance(graph_module, torch.fx.GraphModule):
         raise GraphError(f"a torch.fx.GraphModule is needed, not {type(graph_module).__name__}")
     arguments = None if example_inputs is None else _inputs(example_inputs)
-    return _graph(graph_module, arguments, parameters or (), type(graph_module).__name__, options)
+    return _graph(
+        graph_module, arguments, parameters or (), options.get("name") or type(graph_module).__name__, options
+    )
 
 
 @refusing_retired
@@ -196,26 +215,76 @@ def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Op
         known = zip(placeholders, parameters, strict=True)
         arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in known]
         arguments += inputs
-    return _graph(program.graph_module, arguments, parameters, "exported", options)
+    state = _mutated(program.graph_signature)
+    constants = dict(constants_of(program))
+    name = options.get("name") or _class_of(program.graph.nodes) or "exported"
+    return _graph(program.graph_module, arguments, parameters, name, options, constants, state)
+
+
+def _mutated(signature: Any) -> frozenset[str]:
+    """Return the placeholders of the buffers that a program without in-place operators returns new values of."""
+    names = set(signature.buffers_to_mutate.values())
+    return frozenset(name for name, buffer in signature.inputs_to_buffers.items() if buffer in names)
+
+
+def _class_of(nodes: Iterable[Any]) -> str:
+    """Return the class of the module that was exported, "" if its nodes do not say."""
+    stacks = (node.meta.get("nn_module_stack") for node in nodes)
+    for _, kind in (next(iter(stack.values())) for stack in stacks if stack):
+        return str(getattr(kind, "__qualname__", kind)).rpartition(".")[2]
+    return ""
+
+
+def _is_open(value: Any) -> bool:
+    """Say whether a size of a value is not a number."""
+    sizes = getattr(value, "shape", None) if hasattr(value, "shape") else (value,)
+    return any(type(size).__name__.startswith("Sym") for size in sizes or ())
 
 
 def _graph(
-    module: Any, arguments: Sequence[Any] | None, parameters: Sequence[bool], usual_name: str, options: Options
+    module: Any,
+    arguments: Sequence[Any] | None,
+    parameters: Sequence[bool],
+    name: str,
+    options: Options,
+    constants: Mapping[str, Any] | None = None,
+    state: frozenset[str] = frozenset(),
 ) -> OpGraph:
-    """Return the graph of a graph module, run on the arguments if there are any."""
-    name = options.get("name") or usual_name
+    """Return the graph of a graph module, run on the arguments if there are any.
+
+    Parameters
+    ----------
+    constants
+        Tensors whose values are known, by the name of their placeholder.
+    state
+        Parameters and buffers that do not stay as they are, by the name of their placeholder.
+    """
     given: dict[str, Any] = {**options, "name": name}
+    flat = flattened(name, module, constants or {}, partial(_price, name))
+    for remark in flat.remarks:
+        _logger.warning("%s: %s", name, remark)
+    module = flat.graph_module
     nodes = list(module.graph.nodes)
+    regions = flat.regions | {node.name: node.meta[REGIONS] for node in nodes if REGIONS in node.meta}
     if arguments is None:
-        values = _values_in_meta(name, nodes)
+        run = _as_in_meta(name, module, nodes, regions)
     else:
         with _inference(module):
-            values = _propagated(name, module, arguments)
+            run = _propagated(name, module, arguments, regions)
     weights = {node: _attribute(name, module, node.target) for node in nodes if node.op == "get_attr"}
-    placeholders = (node for node in nodes if node.op == "placeholder")
-    weights |= {node: values[node] for node, is_one in zip(placeholders, parameters, strict=False) if is_one}
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    weights |= {node: run.values[node] for node, is_one in zip(inputs, parameters, strict=False) if is_one}
+    changing = {node for node in inputs if node.name in state}
     modules = dict(module.named_modules(remove_duplicate=False))
-    return _as_allowed(graph_of(nodes, values, weights, modules, **given))
+    return _as_allowed(graph_of(nodes, run, weights, modules, state=changing, guards=flat.guards, **given))
+
+
+def _price(name: str, body: Any, operands: Sequence[Any]) -> Price:
+    """Return the FLOP and bytes of a body; of one that runs nothing 0."""
+    inputs = [node for node in body.graph.nodes if node.op == "placeholder"]
+    arguments = [node.meta.get("val", operand) for node, operand in zip(inputs, operands, strict=False)]
+    weighed = _graph(body, arguments, (), name, {"include_io": True})
+    return Price(float(weighed.flops.sum()), float(weighed.nbytes.sum()))
 
 
 def _as_allowed(graph: OpGraph) -> OpGraph:
@@ -245,7 +314,25 @@ def _traced(module: Any) -> Any:
     tracer.proxy_buffer_attributes = True  # or else what is done to buffers is done while tracing
     usual = tracer.is_leaf_module
     tracer.is_leaf_module = lambda layer, path: usual(layer, path) and not is_composite(layer)
+    usual_node = tracer.create_node
+
+    def create_node(*args: Any, **kwargs: Any) -> Any:
+        node = usual_node(*args, **kwargs)
+        regions = _regions()
+        if regions:
+            node.meta[REGIONS] = regions
+        return node
+
+    tracer.create_node = create_node
     return fx.GraphModule(module, tracer.trace(module))
+
+
+def _regions() -> tuple[Autocast, ...]:
+    """Return the regions of autocast that Python is in at the moment."""
+    torch = _torch()
+    return tuple(
+        Autocast(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
+    )
 
 
 @contextmanager
@@ -269,8 +356,19 @@ def _inputs(example_inputs: Any) -> Sequence[Any]:
     return (example_inputs,)
 
 
-def _propagated(name: str, graph_module: Any, arguments: Sequence[Any]) -> dict[Any, Any]:
-    """Return what each node of a graph makes of the arguments, as fake tensors."""
+def _propagated(name: str, graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]) -> Run:
+    """Return what each node of a graph makes of the arguments, as fake tensors, and what it touches."""
+    n_wanted = sum(node.op == "placeholder" for node in graph_module.graph.nodes)
+    if len(arguments) > n_wanted:
+        raise GraphError(f"{name}: {len(arguments) - n_wanted} example inputs more than it takes; leave them out")
+    run, stopped, error = _run(graph_module, arguments, regions)
+    if error is not None:
+        raise GraphError(f"{name}: does not run on the example inputs, at {stopped!r}: {_line(error)}") from error
+    return run
+
+
+def _run(graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]) -> tuple[Run, str, Exception | None]:
+    """Run a graph module on fake tensors; see `workloads.formats.torch_run.run_fake`."""
     torch = _torch()
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -285,23 +383,18 @@ def _propagated(name: str, graph_module: Any, arguments: Sequence[Any]) -> dict[
         made = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
         return made if where is None else made.to(where)
 
-    n_wanted = sum(node.op == "placeholder" for node in graph_module.graph.nodes)
-    if len(arguments) > n_wanted:
-        raise GraphError(f"{name}: {len(arguments) - n_wanted} example inputs more than it takes; leave them out")
-    interpreter = torch.fx.Interpreter(graph_module, garbage_collect_values=False)
-    usual = interpreter.fetch_attr
-    interpreter.fetch_attr = lambda path: fake(usual(path))  # of a true tensor in it a graph might change the values
-    try:
-        with mode, torch.no_grad(), _silent("torch._subclasses.fake_tensor"):
-            interpreter.run(*(torch.fx.node.map_aggregate(value, fake) for value in arguments))
-    except Exception as error:  # whatever the module's own code raises
-        at = next((node.name for node in graph_module.graph.nodes if node not in interpreter.env), "output")
-        raise GraphError(f"{name}: does not run on the example inputs, at {at!r}: {_line(error)}") from error
-    return dict(interpreter.env)
+    with _silent("torch._subclasses.fake_tensor"):
+        return run_fake(graph_module, arguments, mode, fake, regions)
 
 
-def _values_in_meta(name: str, nodes: Sequence[Any]) -> dict[Any, Any]:
-    """Return what the nodes say that they make."""
+def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any], regions: Mapping[str, Any]) -> Run:
+    """Return what the nodes make of the inputs that they remember, or, if they cannot be run, say that they make."""
+    inputs = [node.meta.get("val", node.meta.get("tensor_meta")) for node in nodes if node.op == "placeholder"]
+    if not any(value is None or _is_open(value) for value in inputs):
+        with _inference(graph_module):
+            run, _, error = _run(graph_module, [_like(value) for value in inputs], regions)
+        if error is None:
+            return run
     values = {}
     for node in nodes:
         if node.op in ("output", "get_attr"):
@@ -311,7 +404,15 @@ def _values_in_meta(name: str, nodes: Sequence[Any]) -> dict[Any, Any]:
         if not found and (node.op == "placeholder" or node.users):
             raise GraphError(f"{name}: node {node.name!r} has no shape; give example inputs")
         values[node] = found[0] if found else None
-    return values
+    return Run(values)
+
+
+def _like(value: Any) -> Any:
+    """Return a tensor of a shape and format of which there is only a description."""
+    torch = _torch()
+    if isinstance(value, torch.Tensor) or not hasattr(value, "stride"):
+        return value
+    return torch.empty_strided(value.shape, value.stride, dtype=value.dtype, device="meta")
 
 
 def _attribute(name: str, module: Any, path: str) -> Any:

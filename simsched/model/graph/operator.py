@@ -15,6 +15,8 @@ FAMILIES: Final = (
     "product", "convolution", "elementwise", "batch_norm", "rows", "reduction", "gather", "attention", "recurrence",
 )  # fmt: skip
 """Families of computations for which libraries have kernels of their own."""
+UNKNOWN: Final = "unknown"
+"""Attribute of an operator of whose FLOP nothing is known: its bytes alone bound its time."""
 _SHARE_TOLERANCE = 1e-9
 
 
