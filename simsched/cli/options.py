@@ -27,7 +27,7 @@ from simsched.cli.printing import File, progress, tell
 if TYPE_CHECKING:
     import hwbackend
     from simsched.model import costmodel
-    from workloads.formats.kineto_issuing import TracedProgram
+    from workloads.formats.kineto_traced import TracedProgram
 
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
