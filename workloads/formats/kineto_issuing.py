@@ -362,7 +362,7 @@ class Issued:
         return list(last.values())
 
     def _record(self, thread: HostThread, call: int, start: int) -> None:
-        """Note what an event is recorded behind: what ran last where the thread worked last, and what that waits for."""
+        """Note what an event is recorded behind: what ran last where its thread worked last, and waits there."""
         if thread.place is None:
             return
         lane = self._lane_at.get(thread.place, -1)
@@ -458,11 +458,13 @@ class Issued:
 
     def _built(self, threads: list[HostThread], lost: list[int]) -> TracedProgram:
         cluster = self._cluster
-        graph, ahead, number = self._graph()
+        ahead = self._earlier()
+        others = self._others(lost, ahead)
+        graph, number = self._graph(ahead)
         columns: list[tuple[int, int, int, int, int]] = []
         ptr = [0]
         n_events = len(self._events_of)
-        for thread in [self._others(lost, ahead), *threads]:
+        for thread in [others, *threads]:
             for action, lane, argument, lead, own in thread.rows:
                 op = argument if argument >= 0 or action != LAUNCH else len(self._start) - 2 - argument
                 if action == LAUNCH:
@@ -573,9 +575,9 @@ class Issued:
             times[i] = max(0, self._end[i] - over[i] - self._gap) / 1e3
         return times
 
-    def _graph(self) -> tuple[OpGraph, list[list[int]], dict[int, int]]:
-        """Return the graph, earlier work by operator, and the number in the graph of each operator."""
-        kinds, ahead = self._acts.kinds, self._earlier()
+    def _graph(self, ahead: list[list[int]]) -> tuple[OpGraph, dict[int, int]]:
+        """Return the graph, and the number in it of each operator."""
+        kinds = self._acts.kinds
         own = self._acts.what[: self._n]
         short, counters = [short_name(kind.name) for kind in kinds], defaultdict[str, "count[int]"](count)
         names = [f"{short[code]}#{next(counters[short[code]])}" for code in own.tolist()]
@@ -609,7 +611,7 @@ class Issued:
             attributes=(lane_of, places), kernels=(code, [*self._launches(), (), ()]),
             intensity=np.where(links, INTENSITIES.index("link"), -1),
         )  # fmt: skip
-        return graph, ahead, number
+        return graph, number
 
     def _numbered_edges(self, number: dict[int, int]) -> Ints:
         """Return the operators from and to which edges go, shape (2, n_edges)."""
