@@ -119,6 +119,9 @@ class TracedProgram(Program):
         """Return what the trace does not say, or says wrongly, a line each; none if there is nothing to say."""
         of = self.of_trace
         found = []
+        if of.ranks > 1:
+            by = f"by {of.n_met} collectives" if of.n_met else "as they stand: they have no collective in common"
+            found.append(f"ranks: {of.ranks} processes are put together, their clocks {by}")
         if of.faults:
             found.append("records: " + ", ".join(f"{count} {what}" for what, count in of.faults.items()))
         if of.untraced_us:
