@@ -8,6 +8,7 @@ import simsched as ss
 from simsched.calibration import Calibration, ParameterRow, Residual
 from simsched.calibration.evidence import MeasuredRun
 from simsched.experiments.accuracy import Accuracy, Outcome, Round
+from simsched.model.cluster import GpuSheet
 from simsched.model.graph import Kernel, Work
 from simsched.model.profile import MeasuredCopy, MeasuredDevice, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from simsched.model.trace import COPY, KERNEL, measured_trace
@@ -112,6 +113,7 @@ def asked():
 THINGS = {  # that have a format, by its name
     "graph": lambda: GRAPH,
     "cluster": lambda: CLUSTER,
+    "gpu": lambda: GpuSheet.of("l4"),
     "schedule": plan,
     "program": lambda: timed(transfers="blocking"),
     "profile": profile,

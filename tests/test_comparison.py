@@ -13,6 +13,7 @@ import workloads
 from simsched.base.errors import SchedulerError, SimschedError, SimulationError, UnknownNameError
 from simsched.base.units import GIB
 from simsched.calibration import Calibration
+from simsched.experiments.baselines import NAMES
 from simsched.experiments.comparison import Comparison, Row, compare, scheduler_set
 from simsched.model import Cluster, Kernel, Operator, OpGraph
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
@@ -180,11 +181,12 @@ def test_samples_in_the_table():
     """p50 and p99 right of the makespan, a dash where there is no schedule, and how they were drawn below."""
     found = compare(chain(100.0), FREE, ["lios", refuses], jitter=0.1, rng=0, samples=4)
     table, drawn = found.table(), found.samples["lios"].values
-    lios, refusal = table.rows
-    assert table.headings[:5] == ("scheduler", "makespan us", "p50", "p99", "estimate")
-    assert lios[1:4] == ("100.0", *(f"{np.percentile(drawn, q):.1f}" for q in (50, 99)))
+    *baselines, lios, refusal = table.rows
+    assert [row[0] for row in baselines] == list(NAMES)
+    assert table.headings[:6] == ("scheduler", "execution", "makespan us", "p50", "p99", "estimate")
+    assert lios[2:5] == ("100.0", *(f"{np.percentile(drawn, q):.1f}" for q in (50, 99)))
     assert refusal == ("refuses", *["-"] * (len(table.headings) - 1))
-    assert (table.best, table.dim) == (0, {1})
+    assert (table.best, table.dim) == (3, {4})
     text = str(found)
     assert "p50, p99 of 4 samples, jitter 10 %, seed 0; makespan and speedup without jitter" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 160
@@ -212,12 +214,14 @@ def test_rows_that_repeat_others_on_one_gpu_are_not_printed():
     """They are in the rows, in data frames and in files; and printed where they are named, or differ on two GPUs."""
     graph = workloads.from_spec("inception_v3")
     found = compare(graph, Cluster.preset("a100"), "fast")
-    names, repeated = [row.scheduler for row in found.rows], {"round-robin", "inter-lp", "inter-mr", "hios-mr"}
+    names = [row.scheduler for row in found.rows]
+    repeated = {"sequential", "round-robin", "inter-lp", "inter-mr", "hios-mr"}
     assert repeated < set(names)
-    assert [row[0] for row in found.table().rows] == [name for name in names if name not in repeated]
-    assert "round-robin, inter-lp, inter-mr: as sequential on one GPU" in repr(found)
+    shown = [row[0].removesuffix(" (slow)") for row in found.table().rows]
+    assert shown == [*NAMES, *(name for name in names if name not in repeated)]
+    assert "sequential, round-robin, inter-lp, inter-mr: as one stream on one GPU" in repr(found)
     assert "round-robin" in repr(compare(graph, Cluster.preset("a100"), ["sequential", "round-robin"]))
-    assert "as sequential" not in repr(compare(graph, Cluster.preset("a100", 2), "fast"))
+    assert "as one stream" not in repr(compare(graph, Cluster.preset("a100", 2), "fast"))
 
 
 def again(comparison):

@@ -91,14 +91,15 @@ def test_shares_add_up_even_if_a_kernel_takes_no_time(times):
     ("name", "sms", "preset"),
     [
         ("NVIDIA A100-SXM4-40GB", 108, "a100"),
-        ("NVIDIA A100 80GB PCIe", None, "a100"),
+        ("NVIDIA A100 80GB PCIe", None, "a100-80gb"),
         ("Tesla V100S-PCIE-32GB", 80, "v100s-pcie"),
         ("Tesla K80", 13, "k80"),
         ("NVIDIA H100 80GB HBM3", 132, "h100"),
         ("NVIDIA GeForce RTX 2080 Ti", 68, "rtx2080ti"),
         ("NVIDIA GeForce RTX 2080 SUPER", 48, "rtx2080super"),
-        ("NVIDIA H100 PCIe", 114, None),  # another product under the same number
-        ("NVIDIA H100 NVL", None, None),
+        ("NVIDIA H100 PCIe", 114, "h100-pcie"),
+        ("NVIDIA H100 PCIe", 132, None),  # another product under the same number
+        ("NVIDIA H100 NVL", None, "h100-nvl"),
         ("NVIDIA GeForce RTX 3080 Ti", None, None),
         ("NVIDIA A40-48Q", 84, None),
         ("NVIDIA", None, None),

@@ -82,7 +82,8 @@ _WORDS: Final = {
     "kind": "gpus formats backend",
     "form": "png svg", "schema": " ".join(DOCUMENTS),
     "name": "lios synthetic", "dask": "none", "dtype": "fp16 bf16", "shard": "0/1 1/2", "step": "0 all", "host": "a b",
-    "streams": "1", "title": "a", "values": "1,2 1:4", "values2": "1,2",
+    "streams": "1", "title": "a", "execution": "own graph", "baseline": "eager lios",
+    "values": "1,2 1:4", "values2": "1,2",
     "parameter": "link.bandwidth gpus overhead.launch", "parameter2": "gpus",
     "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2 fuse=a,b",
 }  # fmt: skip

@@ -61,6 +61,9 @@ def convert(
 def list_(
     kind: Annotated[str, argument("KIND", "workloads, gpus (and links), formats or backends.")],
     schema: Annotated[Text, option("Of formats: print a JSON Schema, as of simsched.graph.", metavar="FORMAT")] = None,
+    template: Annotated[
+        Text, option("Of gpus: print the numbers of a preset as a file for --gpu.", metavar="GPU")
+    ] = None,
 ) -> None:
     """List what there is: workloads and their parameters, preset devices and links, file formats, or backends.
 
@@ -68,6 +71,13 @@ def list_(
     """
     if kind not in _TABLES:
         raise UnknownNameError("kind", kind, list(_TABLES))
+    if template is not None:
+        if kind != "gpus":
+            raise FormatError(f"--template {template}: templates are of gpus, not of {kind}")
+        from simsched.model.cluster import GpuSheet
+
+        out.say(*json.dumps(GpuSheet.of(template).to_dict(), indent=1).splitlines())
+        return
     if schema is None:
         for table in _TABLES[kind]:
             out.print_table(table())

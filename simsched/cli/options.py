@@ -223,7 +223,13 @@ def _value(text: str) -> Any:
     return None if text.lower() == "none" else plain_value(text)
 
 
-Gpu = Annotated[Text, option(f"Preset device; see `simsched list gpus`.  [default: {_USUAL_GPU}]")]
+Gpu = Annotated[
+    Text,
+    option(
+        "Preset device, see `simsched list gpus`; or a file with its numbers, see `simsched list gpus --template`.  "
+        f"[default: {_USUAL_GPU}]"
+    ),
+]
 Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=MOST["gpus"])]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
 Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
@@ -239,6 +245,9 @@ Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.
 JITTER = option("Standard deviation of operator times over their mean.", min=0, max=LARGEST_VARIATION)
 Jitter = Annotated[float | None, JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
+Execution = Annotated[str, option(
+    "How schedules run: own, as their schedulers mean them to; events or stages, launched by the host; or graph, "
+    "captured as a CUDA graph.")]  # fmt: skip
 RunSeed = Annotated[int, option("Seed of schedules drawn at random.", min=0)]
 Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=MOST["repeats"])]
 Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["warmup"])]
@@ -304,6 +313,7 @@ class Plan(Scheduled):
     """A schedule, or a graph and how it is scheduled."""
 
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
+    execution: Execution = "own"
 
     def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
@@ -321,7 +331,25 @@ class Plan(Scheduled):
     def plan(self, cluster: "costmodel.Target") -> "ss.Schedule":
         """Return the schedule."""
         found = self.found()
-        return self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
+        plan: ss.Schedule = self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
+        executed: ss.Schedule = self.executed(plan)
+        return executed
+
+    def executed(self, plan: Any) -> Any:
+        """Return a schedule as --execution says.
+
+        Raises
+        ------
+        FormatError
+            If a program is given and an execution is asked for: a program runs in one way.
+        """
+        from simsched.experiments.baselines import OWN, executed, require_execution
+
+        if isinstance(plan, ss.Schedule):
+            return executed(plan, self.execution)
+        if require_execution(self.execution) != OWN:
+            raise FormatError(f"{self.graph}: a program runs as it is; --execution is for schedules")
+        return plan
 
 
 @dataclass(frozen=True)
@@ -345,13 +373,27 @@ class Target:
         if source is not None and not (self.gpu or self.link or self.cluster) and source.traced is not None:
             return self._widened(source.traced.cluster.replace_devices(contention=True), source.graph)
         if self.cluster is None:
-            return ss.Cluster.preset(self.gpu or _USUAL_GPU, self.gpus or 1, link=self.link)
+            return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):
             if given is not None:
                 raise ClusterError(f"{option} {given} is part of the preset that --cluster {self.cluster} replaces")
         from simsched.calibration import read_target
 
         return self._widened(read_target(self.cluster), self.cluster)
+
+    def _names_file(self) -> bool:
+        """Say whether --gpu names a file with the numbers of a GPU."""
+        return self.gpu is not None and self.gpu.lower().endswith(".json")
+
+    def _preset(self) -> "ss.Cluster":
+        return ss.Cluster.preset(self.gpu or _USUAL_GPU, self.gpus or 1, link=self.link)
+
+    def _described(self) -> "ss.Cluster":
+        """Return equal devices of the numbers that the file of --gpu holds."""
+        from simsched.model.cluster import GpuSheet
+
+        sheet = GpuSheet.load(self.gpu or "")
+        return ss.Cluster.of_equal(sheet.to_device(), self.gpus or 1, link=self.link or sheet.link)
 
     def bare(self) -> "ss.Cluster":
         """Return the cluster itself."""
@@ -387,6 +429,10 @@ class Compare:
     samples: Annotated[int | None, option(
         "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
         f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=MOST["samples"])] = None  # fmt: skip
+    execution: Execution = "own"
+    baseline: Annotated[Text, option(
+        "Speedups are over this: a deployment on one stream, or a scheduler; by default one stream captured.")
+    ] = None  # fmt: skip
 
     def compare(self, source: Graph, cluster: "costmodel.Target", *, traced: bool = True) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
@@ -401,11 +447,16 @@ class Compare:
         SchedulerError
             If none of them finds a schedule.
         """
+        from simsched.experiments.baselines import CAPTURED
+
         graph = source.read()
         asked = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
         with progress(len(asked)) as tell:
-            found = ss.compare(graph, cluster, asked, jitter=jitter, rng=self.seed, samples=self.samples, progress=tell)
+            found = ss.compare(
+                graph, cluster, asked, jitter=jitter, rng=self.seed, samples=self.samples, progress=tell,
+                execution=self.execution, baseline=self.baseline or CAPTURED,
+            )  # fmt: skip
         if not found.plans:
             row = found.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")

@@ -31,6 +31,9 @@ def compare(
 
     The trace and the chart are of the schedule with the least makespan.
 
+    Above the schedulers stand one operator after the other as PyTorch launches it,
+    as a lean host does, and as a CUDA graph, which speedups are over.
+
     With --samples, jitter is in p50, p99 and the box plot alone.
 
     --json prints the table; --output writes schedules and cluster too, for
@@ -78,6 +81,7 @@ def simulate(
     cluster, found = target.read(), plan.found(programs=True)
     if isinstance(found, ss.OpGraph):
         found = plan.schedule(found, cluster)
+    found = plan.executed(found)
     trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
     n = len(trace.program)
     brief = n > LARGE and drawn == opt.Pictures()
@@ -126,6 +130,10 @@ class Question(opt.Plan):
         from workloads import load_kind
 
         found = self.found(anew=self.reschedule)
+        if self.execution != "own":
+            if self.reschedule:
+                raise SchedulerError("--execution does not go with --reschedule, which asks the scheduler anew")
+            found = self.plan(target.read())
         scheduler = None if self.scheduler is None else opt.read_scheduler(self.scheduler)
         load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
@@ -292,7 +300,8 @@ def report(
             library()  # what is missing is said before the schedulers run
             compared, dag = draws.compare(graph, cluster), graph.read()
             names, options = opt.read_schedulers(draws.schedulers, dag), target.text()
-            found = ss.advise(dag, cluster, names, comparison=compared, source=graph.spec, options=options)
+            known = compared if draws.execution == "own" else None  # advice is on each in its own execution
+            found = ss.advise(dag, cluster, names, comparison=known, source=graph.spec, options=options)
             advised.append(found)
         if isinstance(found, ss.Schedule | ss.Program):
             found = ss.simulate(found, cluster)

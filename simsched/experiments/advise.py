@@ -9,15 +9,16 @@ import numpy as np
 from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import WhatIfError
 from simsched.base.units import format_bytes, format_gain
+from simsched.experiments.baselines import CAPTURED, EAGER, ONE, baselines, executed
 from simsched.experiments.comparison import Comparison, compare
 from simsched.experiments.ranges import Ranged, ranges
 from simsched.experiments.result import Doubt, Finding, table_of, unit_of
 from simsched.experiments.whatif.throughput import requests_per_s
-from simsched.model import LAUNCH, CostModel, OpGraph, Program, Schedule
-from simsched.model.cluster import PRIORS, widened
+from simsched.model import CostModel, OpGraph, Schedule
+from simsched.model.cluster import widened
 from simsched.model.costmodel import Target, bare, upon, with_cluster
 from simsched.model.trace import Trace
-from simsched.schedulers import Scheduler, schedule
+from simsched.schedulers import Scheduler
 from simsched.simulator import simulate
 
 IN_FLIGHT: Final = (1, 2, 4, 8)
@@ -26,8 +27,7 @@ WORTH: Final = 1.05
 """How many times as fast something has to be to be worth deploying: less is within what runs and models vary."""
 _AS_GOOD: Final = 1.01
 _ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # what parts of schedulers are worth
-_EAGER, _ONE, _CAPTURED = "PyTorch, eager", "one stream", "one stream, CUDA graph"
-_STREAMS, _BOTH = "streams", "streams, CUDA graph"
+_STREAMS, _BOTH = "streams", "streams captured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,11 @@ class Deployment(Checked):
     Parameters
     ----------
     name
-        Such as ``"streams, CUDA graph"``.
+        Such as ``"streams captured"``.
     scheduler
         Who made the schedule.
+    execution
+        How it runs: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None where there is no schedule.
     latency_us
         Simulated makespan of one request in us; None where there is no schedule.
     latency_low_us, latency_high_us
@@ -61,6 +63,7 @@ class Deployment(Checked):
     SUBJECT, ERROR = "deployment {0.name!r}", WhatIfError
     name: str
     scheduler: str = ""
+    execution: str | None = None
     latency_us: Amount | None = None
     latency_low_us: Amount | None = None
     latency_high_us: Amount | None = None
@@ -120,8 +123,10 @@ class Advice(Finding):
     def table(self) -> Any:
         """Return the ways as a table of texts, with the sentences below."""
         unit, name = unit_of(row.latency_us for row in self.rows)
-        headings = ("deployment", "scheduler", f"latency {name}", "speedup", "#", f"req/s at {IN_FLIGHT[0]}",
-                    *(f"at {n}" for n in IN_FLIGHT[1:]), "memory", "host")  # fmt: skip
+        headings = (
+            "deployment", "scheduler", "execution", f"latency {name}", "speedup", "#", f"req/s at {IN_FLIGHT[0]}",
+            *(f"at {n}" for n in IN_FLIGHT[1:]), "memory", "host",
+        )  # fmt: skip
         title = f"{self.graph} on {self.cluster}: {self.assumed['number format']}, {self.assumed['calibration']}"
         best = next((i for i, row in enumerate(self.rows) if row.name == self.best), -1)
         notes = (*self.verdict, *self.notes())
@@ -137,7 +142,7 @@ def _commands(best: Deployment, in_torch: bool, source: str, options: str) -> It
     """Give what to type next, with what each line is for; `torch.compile` runs schedules as schedulers make them."""
     if in_torch:
         ours = f'backend="simsched", options={{"scheduler": "{best.scheduler}"}}'
-        how = 'mode="reduce-overhead"' if best.name in (_ONE, _CAPTURED) else ours
+        how = 'mode="reduce-overhead"' if best.name in (ONE, CAPTURED) else ours
         yield "run it in PyTorch", f"torch.compile(model, {how})"
     yield "keep the schedule", " ".join(filter(None, ("simsched advise", source, options, "--plan plan.json")))
     yield "measure it", "simsched replay plan.json --backend cupy"
@@ -157,7 +162,7 @@ def _cells(row: Deployment, unit: float) -> Sequence[str]:
     latency = "" if low is None or high is None else f" ({_short(low / unit)}-{_short(high / unit)})"
     gain = format_gain(row.speedup or 1.0, row.speedup_low, row.speedup_high)
     return (
-        row.name, row.scheduler, f"{(row.latency_us or 0.0) / unit:.3g}{latency}", gain,
+        row.name, row.scheduler, row.execution or "-", f"{(row.latency_us or 0.0) / unit:.3g}{latency}", gain,
         str(row.place or "-"), *(f"{each:,.0f}" for each in row.requests_per_s),
         format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.host_share or 0.0):.0f} %",
     )  # fmt: skip
@@ -192,17 +197,18 @@ def advise(
 
     Notes
     -----
-    PyTorch's host takes 19 us for each kernel in eager execution (an H100's host: 10 to 40); that row has no range.
-    Of the schedules within 1 % of the least makespan that with the fewest streams is taken; ablations of schedulers
-    are left out. One GPU is the first. Replicas have the schedule that is best on one: with k requests in flight on n
-    GPUs each has k / n, in whole requests. Ranges are those of `compare`, in worlds common to all rows. Throughputs
-    are those of `simsched.throughput`.
+    The row of eager execution has no range, see `simsched.experiments.baselines`. Of the schedules within 1 % of the
+    least makespan that with the fewest streams is taken; ablations of schedulers are left out. Only schedules of the
+    operators as they are can be deployed: one that rewrites operators, merged convolutions say, is named where it is
+    faster, and never recommended. One GPU is the first. Replicas have the schedule that is best on one: with k requests
+    in flight on n GPUs each has k / n, in whole requests. Ranges are those of `compare`, in worlds common to all rows.
+    Throughputs are those of `simsched.throughput`.
 
     >>> import simsched as ss
     >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]
     >>> found = advise(ss.OpGraph(ops, name="three"), ss.Cluster.preset("a100"))
     >>> found.best, found.plan.n_streams
-    ('streams, CUDA graph', 3)
+    ('streams captured', 3)
     """
     graph, whole = upon(cluster, graph)
     n = len(whole)
@@ -210,23 +216,30 @@ def advise(
         comparison = compare(graph, cluster, schedulers, cost)
     first = with_cluster(cluster, widened(whole, 1))
     alone = comparison if n == 1 else compare(graph, first, schedulers, cost, ranges=False)
-    found: dict[str, tuple[Schedule, Trace]] = {}
-    one = {"sequential": schedule(graph, first, "sequential", cost)}
-    for names, plans in (((_ONE, _CAPTURED), one), ((_STREAMS, _BOTH), alone.plans)):
-        kept = [plan for name, plan in plans.items() if name not in _ABLATIONS]
-        for name, execution in zip(names, (None, "graph"), strict=True):
-            found[name] = _best(kept, whole, cluster, cost, execution)
+    one = baselines(graph, cluster, cost)
+    found = {name: (executed(one.plan, trace.program.execution), trace) for name, trace in one.traces.items()}
+    kept = [plan for name, plan in alone.plans.items() if name not in _ABLATIONS]
+    deployable = [plan for plan in kept if not plan.rewriting]
+    for name, execution in ((_STREAMS, None), (_BOTH, "graph")):
+        if deployable:
+            found[name] = _best(deployable, whole, cluster, cost, execution)
     lone = min(found, key=lambda name: found[name][1].makespan)
-    eager = simulate(_eager(found[_ONE][1].program), cluster, cost)
-    found = {_EAGER: (found[_ONE][0], eager), **found}
+    rewritten = [plan for plan in kept if plan.rewriting]
+    beyond = _best(rewritten, whole, cluster, cost, "graph") if rewritten else None
     split, copies = f"split over {n} GPUs", f"replicas on {n} GPUs"
-    wide = [plan for name, plan in comparison.plans.items() if len(plan.devices_used) > 1 and name not in _ABLATIONS]
+    wide = [
+        plan
+        for name, plan in comparison.plans.items()
+        if len(plan.devices_used) > 1 and name not in _ABLATIONS and not plan.rewriting
+    ]
     if wide:
         found[split] = min((_best(wide, whole, cluster, cost, how) for how in (None, "graph")), key=_makespan)
-    programs = {name: trace.program for name, (_, trace) in found.items() if name != _EAGER}
-    ranged, doubt = ranges(programs, cluster, cost, reference=programs[_CAPTURED])
-    base = found[_CAPTURED][1].makespan
+    programs = {name: trace.program for name, (_, trace) in found.items() if name != EAGER}
+    ranged, doubt = ranges(programs, cluster, cost, reference=programs[CAPTURED])
+    base = found[CAPTURED][1].makespan
     rows = [_row(name, *each, base, cluster, cost, ranged.get(name)) for name, each in found.items()]
+    if not deployable:
+        rows.append(Deployment(_STREAMS, reason="each schedule rewrites operators, and nothing here deploys that"))
     if n > 1 and not wide:
         rows.append(Deployment(split, reason="no scheduler uses more than one GPU"))
     if n > 1 and len(whole.kinds) == 1:
@@ -234,22 +247,37 @@ def advise(
         rates = dict(zip(IN_FLIGHT, single.requests_per_s, strict=True))
         rows.append(replace(single, name=copies, requests_per_s=tuple(_on_copies(rates, n, k) for k in IN_FLIGHT)))
         found[copies] = found[lone]
-    best, verdict = _verdict(rows, n, "" if doubt is None else doubt.basis)
-    plan, made = found[best][0], {**one, **alone.plans}
-    rewrites = len(plan.graph) != len(found[_ONE][0].graph)
-    as_made = best in (_ONE, _CAPTURED) or made[plan.scheduler].execution == plan.execution
-    commands = dict(_commands(next(row for row in rows if row.name == best), as_made and not rewrites, source, options))
+    surely_split = wide and _is_surely_faster(found[split][1], found[lone][1], cluster, cost)
+    best, verdict = _verdict(
+        rows,
+        n,
+        "" if doubt is None else doubt.basis,
+        surely_split=bool(surely_split),
+        n_streams={name: plan.n_streams for name, (plan, _) in found.items()},
+    )
+    if beyond is not None and beyond[1].makespan * _AS_GOOD < found[best][1].makespan:
+        verdict = (*verdict, _out_of_reach(*beyond, base))
+    plan, made = found[best][0], {"sequential": one.plan, **alone.plans}
+    as_made = best in (ONE, CAPTURED) or made[plan.scheduler].execution == plan.execution
+    commands = dict(_commands(next(row for row in rows if row.name == best), as_made, source, options))
     return Advice(
         graph.name, whole.name, tuple(rows), best, verdict, dict(_assumptions(graph, cluster)), commands, doubt,
         {name: plan for name, (plan, _) in found.items()}, comparison,
     )  # fmt: skip
 
 
-def _eager(program: Program) -> Program:
-    """Return a program whose host takes as long for each launch as PyTorch's does, operator by operator."""
-    own = np.full(len(program), np.nan) if program.own is None else program.own.copy()
-    own[program.action == LAUNCH] = PRIORS["eager_launch"].value
-    return program.timed(program.lead, own)
+def _is_surely_faster(one: Trace, other: Trace, cluster: Target, cost: CostModel | None) -> bool:
+    """Say whether the range of the speedup of a run over another one lies above 1."""
+    ranged, _ = ranges({"one": one.program}, cluster, cost, reference=other.program)
+    return "one" in ranged and (ranged["one"].speedup_low or 0.0) > 1.0
+
+
+def _out_of_reach(plan: Schedule, trace: Trace, base: float) -> str:
+    """Return a sentence on a schedule that is faster than what is recommended, and that nothing deploys."""
+    return (
+        f"{plan.scheduler}, captured, is simulated {base / trace.makespan:.2f} times as fast as one stream captured, "
+        f"but it rewrites operators ({len(plan.rewriting)}), and nothing here deploys that."
+    )
 
 
 def _makespan(each: tuple[Schedule, Trace]) -> float:
@@ -266,8 +294,8 @@ def _best(
     made = []
     for plan in plans:
         how = execution or ("events" if plan.execution == "graph" else plan.execution)
-        plan = plan if plan.execution == how else plan.like(execution=how)
-        made.append((plan, simulate(plan.lower(whole), cluster, cost)))
+        run = executed(plan, how)
+        made.append((run, simulate(run.lower(whole), cluster, cost)))
     least = min(map(_makespan, made))
     near = [each for each in made if each[1].makespan <= _AS_GOOD * least]
     return min(near, key=lambda each: (each[0].n_streams, each[1].program.n_syncs, each[1].makespan))
@@ -278,9 +306,11 @@ def _row(
 ) -> Deployment:
     shares = trace.critical_path().shares
     low, high, slow, fast, place = found or (None, None, None, None, None)
+    execution = "eager" if name == EAGER else trace.program.execution
+    speedup = base / trace.makespan if trace.makespan else 1.0
     return Deployment(
-        name, plan.scheduler, trace.makespan, low, high, base / trace.makespan if trace.makespan else 1.0, slow, fast,
-        place, tuple(requests_per_s(trace.program, cluster, k, cost) for k in IN_FLIGHT),
+        name, plan.scheduler, execution, trace.makespan, low, high, speedup, slow, fast, place,
+        tuple(requests_per_s(trace.program, cluster, k, cost) for k in IN_FLIGHT),
         max(trace.peak_memory().values()), shares["launch"] + shares["sync"],
     )  # fmt: skip
 
@@ -296,11 +326,14 @@ def _on_copies(rates: Mapping[int, float], n: int, k: int) -> float:
     return (n - more) * float(few) + more * float(many)
 
 
-def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple[str, ...]]:
+def _verdict(
+    rows: Sequence[Deployment], n: int, basis: str, *, surely_split: bool, n_streams: Mapping[str, int]
+) -> tuple[str, tuple[str, ...]]:
     """Return what to run, and in two sentences why."""
     by_name = {row.name: row for row in rows if row.reason is None}
-    captured = by_name[_CAPTURED]
-    best = min((by_name[name] for name in (_CAPTURED, _ONE, _STREAMS, _BOTH)), key=lambda row: row.latency_us or 0.0)
+    captured = by_name[CAPTURED]
+    alone = [by_name[name] for name in (CAPTURED, ONE, _STREAMS, _BOTH) if name in by_name]
+    best = min(alone, key=lambda row: row.latency_us or 0.0)
     low, high = best.speedup_low, best.speedup_high
     gain = format_gain(best.speedup or 1.0, low, high, " times", f", {basis}")
     gain += " as fast as one stream captured as a CUDA graph"
@@ -309,13 +342,13 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
         first += "" if best is captured else f" ({best.name} is {gain})"
         best = captured
     else:
-        who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''}"
+        who = f"{best.scheduler}{', captured,' if best.name == _BOTH else ''} on {n_streams[best.name]} streams"
         may, both = ("", "") if (low or 0.0) > 1.0 else ("may ", ": measure both")
         first = f"Streams {may}pay: {who} is {gain}{both}"
         loaded = best.requests_per_s[-1] / captured.requests_per_s[-1]
         first += f"; with {IN_FLIGHT[-1]} requests in flight it serves {loaded:.2f} times as many"
     if n > 1:
-        return best.name, (f"{first}.", f"{_on_several(by_name, best, n)}.")
+        return best.name, (f"{first}.", f"{_on_several(by_name, best, n, surely_split)}.")
     most = max(rows, key=lambda row: row.requests_per_s[-1])
     ratio = most.requests_per_s[-1] / captured.requests_per_s[-1]
     second = f"Under load no way serves {WORTH - 1:.0%} more requests than one stream captured"
@@ -324,14 +357,13 @@ def _verdict(rows: Sequence[Deployment], n: int, basis: str) -> tuple[str, tuple
     return best.name, (f"{first}.", f"{second}.")
 
 
-def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int) -> str:
+def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int, surely_split: bool) -> str:
     """Return whether several GPUs pay."""
     split, copies = rows.get(f"split over {n} GPUs"), rows.get(f"replicas on {n} GPUs")
     said = [f"no scheduler splits a request over {n} GPUs"]
     if split is not None:
         ratio = (best.latency_us or 0.0) / (split.latency_us or 1.0)
-        sure = split.place is not None and best.place is not None and split.place < best.place
-        pays = "does not pay" if ratio < WORTH else "pays" if sure else "may pay, measure both"
+        pays = "does not pay" if ratio < WORTH else "pays" if surely_split else "may pay, measure both"
         said = [f"splitting a request over {n} GPUs {pays}: {ratio:.2f} times as fast as {best.name}"]
     if copies is not None:
         ratio = copies.requests_per_s[-1] / best.requests_per_s[-1]

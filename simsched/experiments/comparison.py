@@ -10,10 +10,21 @@ from typing import Annotated, Any, ClassVar, Final, cast
 import numpy as np
 
 from simsched.base.codec import Amount, Checked, Count, Document, Range, Seed, aside, write
-from simsched.base.errors import FormatError, ScheduleError, SimschedError, SimulationError
+from simsched.base.errors import FormatError, ScheduleError, SimschedError, SimulationError, UnknownNameError
 from simsched.base.jit import running_time
 from simsched.base.units import TIE, format_bytes, format_gain
 from simsched.bounds import lower_bound
+from simsched.experiments.baselines import (
+    CAPTURED,
+    EAGER,
+    NAMES,
+    ONE,
+    OWN,
+    Baselines,
+    baselines,
+    executed,
+    require_execution,
+)
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Program, Schedule, Target, upon
 from simsched.model.graph.opgraph import with_times
@@ -25,7 +36,11 @@ from simsched.simulator.simulate import Makespans, require_samples, simulate, si
 from simsched.simulator.workload import Jitter, placed_operator_times
 
 SETS: Final = ("fast", "all")
-_ALIKE: Final = {"round-robin": "sequential", "inter-lp": "sequential", "inter-mr": "sequential", "hios-mr": "hios-lp"}
+_ALIKE: Final = {
+    **dict.fromkeys(("sequential", "round-robin", "inter-lp", "inter-mr"), ONE), "hios-mr": "hios-lp",
+}  # fmt: skip
+"""Schedulers that do on one GPU what another does, or one stream."""
+_SLOWER: Final = "(slow)"
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
 
 
@@ -44,14 +59,14 @@ class Evaluation:
     bound_us
         Lower bound of the graph that the schedule runs, in us; None if it was not asked for.
     search_s, simulate_s
-        Wall times in s: of the scheduler, and of all simulations.
+        Wall times in s: of the scheduler, None where there was none to wait for; and of all simulations.
     """
 
     plan: Schedule | Program
     trace: Trace
     samples: Makespans | None
     bound_us: float | None
-    search_s: float
+    search_s: float | None
     simulate_s: float
 
 
@@ -60,6 +75,7 @@ def evaluate(
     scheduler: str | Scheduler = "lios", options: Mapping[str, Any] | None = None,
     bound: Callable[[OpGraph], float] | None = None, jitter: Jitter | None = None, seed: int | None = None,
     samples: int | None = None, workers: int = 1, engine: str = "auto", lowering: Mapping[str, Any] | None = None,
+    execution: str = OWN,
 ) -> Evaluation:  # fmt: skip
     """Schedule a graph, or take a schedule as it is, and find what it comes to.
 
@@ -77,14 +93,18 @@ def evaluate(
         As in `simulate_many`: with samples jitter is in them alone, the trace is without. None draws none.
     lowering
         Options of `Schedule.lower`; None leaves it to `simulate`.
+    execution
+        How a schedule runs, see `simsched.experiments.baselines.executed`.
 
     Raises
     ------
     SimschedError
-        As `schedule`, `simulate` and `simulate_many` do.
+        As `schedule`, `executed`, `simulate` and `simulate_many` do.
     """
     start = running_time()
     plan = schedule(what, cluster, scheduler, cost, **(options or {})) if isinstance(what, OpGraph) else what
+    if isinstance(plan, Schedule):
+        plan = executed(plan, execution)
     scheduled = running_time()
     lowered = plan if lowering is None or isinstance(plan, Program) else plan.lower(cluster, **lowering)
     varied: dict[str, Any] = {"jitter": jitter, "rng": seed}  # None is refused where samples are asked for
@@ -108,7 +128,7 @@ class Yardstick:
     graph: OpGraph
     cluster: Target
     cost: CostModel | None = None
-    _sequential: list[tuple[Mapping[str, Any], float | None]] = field(default_factory=list)
+    _captured: list[tuple[Mapping[str, Any], float | None]] = field(default_factory=list)
 
     def bound(self, graph: OpGraph) -> float:
         """Return the lower bound in us of the graph that a schedule runs, which may be a rewritten one."""
@@ -118,24 +138,22 @@ class Yardstick:
     def _bound_us(self) -> float:
         return lower_bound(self.graph, self.cluster, self.cost)
 
-    def sequential(self, conditions: Mapping[str, Any], found: float | None = None) -> float | None:
-        """Return the makespan in us of one operator after the other, None if there is none.
+    def captured(self, conditions: Mapping[str, Any]) -> float | None:
+        """Return the makespan in us of one operator after the other in a CUDA graph, None if there is none.
 
         Parameters
         ----------
         conditions
             How it is simulated, as in `evaluate`.
-        found
-            The makespan, if it was just found.
         """
-        for known, makespan in self._sequential:
+        for known, makespan in self._captured:
             if known == conditions:
                 return makespan
-        if found is None:
-            with suppress(SimschedError):  # a row of `sequential` says why
-                trace = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", **conditions).trace
-                found = trace.makespan
-        self._sequential.append((conditions, found))
+        found: float | None = None
+        with suppress(SimschedError):  # a row of `sequential` says why
+            run = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", execution="graph", **conditions)
+            found = run.trace.makespan
+        self._captured.append((conditions, found))
         return found
 
 
@@ -146,7 +164,9 @@ class Row(Checked):
     Parameters
     ----------
     scheduler
-        Its name.
+        Its name; of a baseline the name of the deployment.
+    execution
+        How the schedule runs: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None where there is no schedule.
     makespan_us
         Simulated makespan in us, of sampled comparisons without jitter; None where there is no schedule.
     p50_us, p95_us, p99_us
@@ -154,7 +174,9 @@ class Row(Checked):
     estimate_us
         The scheduler's own prediction in us, or None.
     speedup
-        Makespan of ``sequential`` on the same cluster over this one.
+        Makespan of the baseline over this one.
+    slower_than_one_stream
+        Whether one stream that is launched in the same way is faster; None where that is not known.
     makespan_low_us, makespan_high_us, speedup_low, speedup_high
         Between what both lie with 90 %, see `simsched.experiments.ranges`; None where that was not found.
     place
@@ -179,6 +201,7 @@ class Row(Checked):
 
     SUBJECT, ERROR = "row of {0.scheduler!r}", SimulationError
     scheduler: str
+    execution: str | None = None
     makespan_us: Amount | None = None
     p50_us: Amount | None = None
     p95_us: Amount | None = None
@@ -198,6 +221,7 @@ class Row(Checked):
     sm_utilization: Amount | None = None
     sm_efficiency: Amount | None = None
     search_s: Amount | None = None
+    slower_than_one_stream: bool | None = None
     warning: str | None = None
     reason: str | None = None
 
@@ -267,11 +291,17 @@ class _File:
         What schedules run, each once; they name them by their place.
     graph
         The place of the one that was compared.
+    baselines
+        The deployments on one stream.
+    baseline
+        Name of the row that speedups are over.
     """
 
     cluster: Cluster
     sampling: Sampling | None = None
     doubt: Doubt | None = None
+    baselines: tuple[Row, ...] = ()
+    baseline: str = "sequential"
     rows: tuple[Row, ...]
     plans: Mapping[str, NumberedPlan]
     samples: Mapping[str, Floats]
@@ -302,6 +332,11 @@ class Comparison(Result, Document):
         that does the same as another on one GPU.
     doubt
         What the ranges of the rows come from, and what they hang on; None if they were not found.
+    baselines
+        Rows of the deployments on one stream: eager, launched by the host, captured. None where operators cannot run
+        one after the other.
+    baseline
+        Name of the row, or of the deployment, that speedups are over; files of before have ``"sequential"``.
     """
 
     FORMAT, INDENT, FILE = "simsched.comparison", None, _File
@@ -316,6 +351,8 @@ class Comparison(Result, Document):
     cost: CostModel | None = None
     named: bool = aside(True)
     doubt: Doubt | None = None
+    baselines: tuple[Row, ...] = ()
+    baseline: str = CAPTURED
 
     def summary(self) -> dict[str, Any]:
         """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
@@ -325,6 +362,8 @@ class Comparison(Result, Document):
             "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
             "sampling": None if self.sampling is None else write(self.sampling),
             "doubt": None if self.doubt is None else write(self.doubt),
+            "baseline": self.baseline,
+            "baselines": [write(row) for row in self.baselines],
             "rows": self.records(),
         }  # fmt: skip
 
@@ -346,13 +385,14 @@ class Comparison(Result, Document):
         samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
         return _File(
             cluster=self.cluster, sampling=self.sampling, doubt=self.doubt, rows=self.rows, plans=plans,
-            samples=samples, graphs=tuple(graphs), graph=0,
+            samples=samples, graphs=tuple(graphs), graph=0, baselines=self.baselines, baseline=self.baseline,
         )  # fmt: skip
 
     @classmethod
     def from_file(
         cls, cluster: Cluster, rows: Sequence[Row], plans: Mapping[str, NumberedPlan], samples: Mapping[str, Floats],
         graphs: Sequence[OpGraph], graph: int, sampling: Sampling | None = None, doubt: Doubt | None = None,
+        baselines: Sequence[Row] = (), baseline: str = "sequential",
     ) -> "Comparison":  # fmt: skip
         """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
         done = [row.scheduler for row in rows if row.makespan_us is not None]
@@ -367,7 +407,10 @@ class Comparison(Result, Document):
         made = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
         drawn = {name: Makespans(values) for name, values in samples.items()}
         traces = Later(made, lambda name: simulate(made[name], cluster))
-        return cls(graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, doubt=doubt)
+        return cls(
+            graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, doubt=doubt,
+            baselines=tuple(baselines), baseline=baseline,
+        )  # fmt: skip
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain values by column."""
@@ -380,12 +423,14 @@ class Comparison(Result, Document):
 
     def table(self) -> Any:
         """Return the comparison as a table of texts."""
-        unit, name = unit_of(row.makespan_us for row in self.rows)
+        unit, name = unit_of(row.makespan_us for row in (*self.baselines, *self.rows))
         sampled = () if self.sampling is None else ("p50", "p99")
         place = () if self.doubt is None else ("#",)
-        headings = ("scheduler", f"makespan {name}", *sampled, "estimate", "speedup", *place, "over bound", "streams",
-                    "devices", "syncs", "memory", "SM eff.", "search s")  # fmt: skip
-        shown = [row for row in self.rows if row.scheduler not in self._repeats()]
+        headings = (
+            "scheduler", "execution", f"makespan {name}", *sampled, "estimate", "speedup", *place, "over bound",
+            "streams", "devices", "syncs", "memory", "SM eff.", "search s",
+        )  # fmt: skip
+        shown = [*self.baselines, *(row for row in self.rows if row.scheduler not in self._repeats())]
         best = next((i for i, row in enumerate(shown) if row is self.best()), -1)
         return table_of(
             f"{self.graph.name} on {self.cluster.name}", headings, [self._cells(row, unit) for row in shown],
@@ -398,18 +443,20 @@ class Comparison(Result, Document):
         speedup = "-" if row.speedup is None else format_gain(row.speedup, row.speedup_low, row.speedup_high)
         times = (row.makespan_us, *(() if self.sampling is None else (row.p50_us, row.p99_us)), row.estimate_us)
         place = () if self.doubt is None else (str(row.place or "-"),)
+        name = f"{row.scheduler} {_SLOWER}" if row.slower_than_one_stream else row.scheduler
         return (
-            row.scheduler, *(time_text(us, unit) for us in times), speedup, *place,
+            name, row.execution or "-", *(time_text(us, unit) for us in times), speedup, *place,
             "-" if row.over_bound is None else f"{row.over_bound:.2f}", str(row.streams), str(row.devices),
             str(row.syncs), format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
-            f"{row.search_s:.3f}",
+            "-" if row.search_s is None else f"{row.search_s:.3f}",
         )  # fmt: skip
 
     def _repeats(self) -> dict[str, str]:
         """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
         if self.named or len(self.cluster) > 1:
             return {}
-        us = {row.scheduler: row.makespan_us for row in self.rows if row.makespan_us is not None}
+        rows = (*self.baselines, *self.rows)
+        us = {row.scheduler: row.makespan_us for row in rows if row.makespan_us is not None}
         return {
             name: other
             for name, other in _ALIKE.items()
@@ -421,8 +468,12 @@ class Comparison(Result, Document):
         notes += [f"{row.scheduler}: no schedule: {row.reason}" for row in self.rows if row.reason]
         notes += [f"warning: {row.scheduler}: {row.warning}" for row in self.rows if row.warning]
         if self.doubt is not None:
-            text = "speedup: its range with 90 %, {}; #: its place, shared where the order is not certain"
-            notes += [text.format(self.doubt.basis), str(self.doubt)]
+            text = "speedup: over {}, its range with 90 %, {}; #: its place, shared where the order is not certain"
+            notes += [text.format(self.baseline, self.doubt.basis), str(self.doubt)]
+        elif any(row.speedup is not None for row in self.rows):
+            notes.append(f"speedup: over {self.baseline}")
+        if any(row.slower_than_one_stream for row in self.rows):
+            notes.append(f"{_SLOWER} slower than one stream that is launched in the same way")
         repeats = self._repeats()
         for other in dict.fromkeys(repeats.values()):
             notes.append(f"{', '.join(name for name in repeats if repeats[name] == other)}: as {other} on one GPU")
@@ -445,7 +496,7 @@ def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> lis
 def compare(
     graph: OpGraph, cluster: Target, schedulers: str | Sequence[str | Scheduler] = "fast",
     cost: CostModel | None = None, *, jitter: Jitter | None = None, rng: np.random.Generator | int | None = None,
-    samples: int | None = None, workers: int = 1, ranges: bool = True,
+    samples: int | None = None, workers: int = 1, ranges: bool = True, execution: str = OWN, baseline: str = CAPTURED,
     progress: Callable[[str, str], None] | None = None,
 ) -> Comparison:  # fmt: skip
     """Schedule a graph in several ways and simulate each.
@@ -468,6 +519,12 @@ def compare(
         As in `simulate_many`; has no influence on the results.
     ranges
         Whether rows say between what makespans and speedups lie, by `simsched.experiments.ranges.ranges`.
+    execution
+        How all schedules run: ``"own"``, as their schedulers mean them to; or ``"events"``, ``"stages"`` or
+        ``"graph"``. A schedule that cannot run so has a row with the reason.
+    baseline
+        What speedups are over: a deployment on one stream, of `simsched.experiments.baselines.NAMES`, or the name of
+        one of the schedulers.
     progress
         Called with the name of each scheduler and "" before it runs, then with what it is doing if it says.
 
@@ -480,7 +537,7 @@ def compare(
     Raises
     ------
     UnknownNameError
-        If a scheduler is not known.
+        If a scheduler, an execution or a baseline is not known.
     ScheduleError
         If what a scheduler returns is no schedule, or cannot run.
     SimulationError
@@ -489,12 +546,13 @@ def compare(
     if samples is None and jitter is not None:
         raise SimulationError("jitter is in samples alone: say how many with `samples` (--samples)")
     sampling = None if samples is None else Sampling.of(samples, jitter, rng, workers)
+    require_execution(execution)
     graph, alone = upon(cluster, graph)
     seed = None if sampling is None else int(np.random.default_rng(rng).integers(2**63))
     bound = Yardstick(graph, cluster, cost).bound
-    baseline: Trace | None = None
+    one: Baselines | None = None
     with suppress(SimschedError):  # a row of `sequential` says why
-        baseline = evaluate(graph, cluster, cost, scheduler="sequential").trace
+        one = baselines(graph, cluster, cost)
     rows: list[Row] = []
     found: dict[str, Evaluation] = {}
     for scheduler in scheduler_set(schedulers, graph):
@@ -508,35 +566,72 @@ def compare(
                 options["also"] = [each.plan for each in found.values()]
             found[name] = evaluate(
                 graph, cluster, cost, scheduler=scheduler, options=options, bound=bound, jitter=jitter, seed=seed,
-                samples=samples, workers=workers,
+                samples=samples, workers=workers, execution=execution,
             )  # fmt: skip
         except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
             raise
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))
             continue
-        rows.append(row_of(name, found[name], None if baseline is None else baseline.makespan))
+        rows.append(row_of(name, found[name], None, one))
     plans = {name: cast(Schedule, each.plan) for name, each in found.items()}
     traces = {name: each.trace for name, each in found.items()}
     drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
     named = not (isinstance(schedulers, str) and schedulers in SETS)
+    deployments = {} if one is None else one.traces
+    reference = _reference(baseline, deployments, traces, [row.scheduler for row in rows])
+    lines = [
+        row_of(name, Evaluation(one.plan, trace, None, bound(graph), None, 0.0), None)
+        for name, trace in deployments.items()
+        if one is not None
+    ]
+    if reference is not None:
+        lines, rows = (
+            [replace(row, speedup=_ratio(reference.makespan, row.makespan_us)) for row in group]
+            for group in (lines, rows)
+        )
     doubt = None
     if ranges and traces:
         from simsched.experiments.ranges import ranges as ranges_of
 
         programs = {name: trace.program for name, trace in traces.items()}
-        ranged, doubt = ranges_of(programs, cluster, cost, reference=None if baseline is None else baseline.program)
-        rows = [replace(row, **ranged[row.scheduler]._asdict()) if row.scheduler in ranged else row for row in rows]
-    return Comparison(graph, alone, tuple(rows), plans, traces, drawn, sampling, cost, named, doubt)
+        programs |= {name: trace.program for name, trace in deployments.items() if name not in (EAGER, *programs)}
+        ranged, doubt = ranges_of(programs, cluster, cost, reference=None if reference is None else reference.program)
+        lines, rows = (
+            [replace(row, **ranged[row.scheduler]._asdict()) if row.scheduler in ranged else row for row in group]
+            for group in (lines, rows)
+        )
+    return Comparison(
+        graph, alone, tuple(rows), plans, traces, drawn, sampling, cost, named, doubt, tuple(lines), baseline
+    )
 
 
-def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:
+def _reference(
+    baseline: str, deployments: Mapping[str, Trace], traces: Mapping[str, Trace], asked: Sequence[str]
+) -> Trace | None:
+    """Return the run that speedups are over, None where it was refused."""
+    reference = deployments.get(baseline) or traces.get(baseline)
+    if reference is None and baseline not in (*NAMES, *asked):
+        raise UnknownNameError("baseline", baseline, [*NAMES, *asked])
+    return reference
+
+
+def _ratio(reference: float, makespan: float | None) -> float | None:
+    """Return how many times as fast as the reference something is; 1 where both take no time."""
+    if makespan is None:
+        return None
+    return reference / makespan if makespan else 1.0
+
+
+def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines | None = None) -> Row:
     """Return the row of a schedule.
 
     Parameters
     ----------
     baseline
-        Makespan of ``sequential`` in us, None if it has none.
+        Makespan in us that the speedup is over; None leaves it out.
+    one
+        The runs on one stream that say whether the schedule is slower; None leaves that out.
     """
     plan, trace, drawn = found.plan, found.trace, found.samples
     assert isinstance(plan, Schedule)
@@ -546,9 +641,10 @@ def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:
     warnings = trace.memory_warnings() if full else []  # which finds the peaks once more
     return Row(
         scheduler=name,
+        execution="eager" if name == EAGER else trace.program.execution,
         makespan_us=trace.makespan,
         estimate_us=plan.estimate,
-        speedup=None if baseline is None else baseline / trace.makespan if trace.makespan else 1.0,
+        speedup=None if baseline is None else _ratio(baseline, trace.makespan),
         over_bound=trace.makespan / found.bound_us if found.bound_us else None,
         streams=plan.n_streams,
         devices=len(plan.devices_used),
@@ -557,6 +653,7 @@ def row_of(name: str, found: Evaluation, baseline: float | None) -> Row:
         sm_utilization=trace.sm_utilization(),
         sm_efficiency=trace.sm_efficiency(),
         search_s=found.search_s,
+        slower_than_one_stream=None if one is None else one.is_slower(trace),
         warning="; ".join(warnings) or None,
         **percentiles,
     )

@@ -12,6 +12,7 @@ DOCUMENTS: Final = Imported[type[Document]](
         "simsched.schedule": "simsched.model.schedule:Schedule",
         "simsched.program": "simsched.model.program:Program",
         "simsched.cluster": "simsched.model.cluster:Cluster",
+        "simsched.gpu": "simsched.model.cluster:GpuSheet",
         "simsched.profile": "simsched.model.profile:Profile",
         "simsched.replay": "simsched.model.profile:Replay",
         "simsched.calibration": "simsched.calibration:Calibration",

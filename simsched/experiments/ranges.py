@@ -49,7 +49,8 @@ MODEL_ERRORS: Final = Errors(0.08, 0.2, 0.3, 0.2)
 ranges do on those of a paper, or of a network, that had no part in the choice."""
 _MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
 _DRAWS, _FEWEST = 32, 8
-_ENOUGH, _MOST = 2**17, 2**22  # instructions of all programs in all worlds: beyond which there are fewer, and none
+_ENOUGH = 2**11  # operators in all worlds, beyond which there are fewer
+_MOST = 2**22  # instructions of all programs in all worlds, beyond which there are none
 _TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
 _OF_DEVICES: Final = (
     "launch", "launch_latency", "record", "wait", "copy", "barrier", "barrier_many", "gap", "hop", "graph_launch",
@@ -153,10 +154,9 @@ def outcomes(
     every = [*programs.values(), *([] if reference is None else [reference])]
     which = [distinct.setdefault(_key(program), len(distinct)) for program in every]
     runs = dict(zip(which, every, strict=True))
-    size = max(1, sum(len(program) for program in runs.values()))
-    if _FEWEST * size > _MOST:
+    if _FEWEST * sum(len(program) for program in runs.values()) > _MOST:
         return None
-    draws = min(_DRAWS, max(_FEWEST, _ENOUGH // size))
+    draws = min(_DRAWS, max(_FEWEST, _ENOUGH // len(every[-1].graph)))  # as many whatever else is asked about
     unsure = unsure_of(target)
     rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
     parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
@@ -196,8 +196,9 @@ def ranges(
 
     Notes
     -----
-    32 worlds are drawn, down to 8 for large programs: a Latin hypercube over the intervals of all that is not sure
-    of the cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its
+    32 worlds are drawn, down to 8 for graphs of 256 operators and more, whatever other programs are asked about: the
+    same question always has the same answer. They are a Latin hypercube over the intervals of all that is not sure of
+    the cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its
     rates and by a factor of their own that all which do the same share; a `time` that was given or measured stays.
     All programs run in the same worlds, so that what is common to two of them leaves their ratio alone. The errors of
     the model are added, independent for each program. A range reaches to what is simulated without any change at least.

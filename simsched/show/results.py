@@ -73,7 +73,7 @@ def _throughput(found: "whatif.Throughput") -> Chart:
 def _advice(found: "advise.Advice") -> Chart:
     speedups = {row.name: row.speedup for row in found.rows if row.speedup is not None}
     title = f"{found.graph} on {found.cluster}"
-    return Chart("bar", named(speedups), y=Axis("speedup over one stream, CUDA graph"), title=title, reference=1.0)
+    return Chart("bar", named(speedups), y=Axis("speedup over one stream captured"), title=title, reference=1.0)
 
 
 def _sweep(found: "whatif.Sweep") -> Chart:

@@ -15,6 +15,7 @@ from simsched.base.errors import FormatError, StudyError, UnknownNameError
 from simsched.base.io import make_folder
 from simsched.base.numeric import grouped, is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
+from simsched.experiments.baselines import CAPTURED
 from simsched.show.chart import Axis, Chart
 from simsched.show.paper import draw, require_format
 
@@ -34,7 +35,7 @@ _WORDS: Final = {
     "workload.comm_ratio": "communication / computation", "workload.kind": "workload", "workload.batch": "batch size",
     "workload.image_size": "image size (pixels)", "workload.sequence_length": "sequence length (tokens)",
     "cluster.gpus": "GPUs", "cluster.gpu": "GPU", "seed": "instance", "makespan_us": "makespan",
-    "estimate_us": "estimated makespan", "speedup": "speedup over sequential", "estimate_speedup": "estimated speedup",
+    "estimate_us": "estimated makespan", "speedup": f"speedup over {CAPTURED}", "estimate_speedup": "estimated speedup",
     "bound_us": "lower bound", "over_bound": "makespan / lower bound", "syncs": "synchronisations",
     "peak_memory_bytes": "peak memory", "sm_utilization": "SM utilization", "sm_efficiency": "SM efficiency",
     "p50_us": "median makespan", "p95_us": "makespan, 95th percentile", "p99_us": "makespan, 99th percentile",

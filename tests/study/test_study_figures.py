@@ -37,7 +37,8 @@ def test_names_of_columns():
 def test_units_by_size():
     for column, largest, unit, label in (
         ("makespan_us", 2500.0, 1e3, "makespan (ms)"), ("makespan_us", 25.0, 1.0, "makespan (us)"),
-        ("p99_us", 3e6, 1e6, "makespan, 99th percentile (s)"), ("speedup", 3.0, 1.0, "speedup over sequential"),
+        ("p99_us", 3e6, 1e6, "makespan, 99th percentile (s)"),
+        ("speedup", 3.0, 1.0, "speedup over one stream captured"),
         ("peak_memory_bytes", 3 * 2.0**20, 2.0**20, "peak memory (MiB)"), ("search.dp_states", 3.0, 1.0, "dp states"),
     ):  # fmt: skip
         assert in_units(column, largest) == (unit, label)
@@ -49,7 +50,7 @@ def test_rows_without_a_result_are_counted():
     rows[1] = row("lios", 0, speedup=None)  # it stays where it was
     found, of, left_out = pick(rows, "workload.n_ops", "speedup", "scheduler", ["workload.n_ops"])
     assert found == {"sequential": {100: [2.0, 2.0], 200: [2.0, 2.0]}, "lios": {100: [2.0], 200: [2.0, 2.0]}}
-    assert left_out == "3 of 10 rows left out: 1 without speedup over sequential, 1 failed, 1 timeout"
+    assert left_out == "3 of 10 rows left out: 1 without speedup over one stream captured, 1 failed, 1 timeout"
     assert of == "1 to 2 instances a point"
 
 
@@ -167,7 +168,7 @@ def test_maps_have_their_colours_in_common():
     assert values(heft) == {2: {100: [4.0]}}
     assert lios.limits == heft.limits == (0.5, 4.0)
     assert (lios.reference, lios.x.label, lios.y.label) == (1.0, "operators", "GPUs")
-    assert lios.label == "speedup over sequential"
+    assert lios.label == "speedup over one stream captured"
     ((_, chart),) = charts_of(rows, [{"kind": "heatmap", "x": "n_ops", "y": "makespan"}], [])
     assert (chart.y.label, chart.reference) == ("", None)
 

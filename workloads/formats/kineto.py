@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.errors import CostError, FormatError, UnknownNameError
-from simsched.base.numeric import added, is_count
+from simsched.base.numeric import is_count
 from simsched.model.graph import OpGraph
 from simsched.model.profile import MeasuredCopy, MeasuredKernel, MeasuredOperator, Profile, Provenance
 from simsched.model.profile.measured import quantile
@@ -183,7 +183,7 @@ def _kept(runs: list[list[Run]], activities: Activities, skip: int | None, sourc
 def _warming_up(runs: list[list[Run]], activities: Activities) -> int:
     what, times = activities.what.tolist(), activities.duration.tolist()
     ran = [tuple((run.name, *(what[row] for row in run.activities)) for run in part) for part in runs]
-    total = [added(run.host + added(times[row] for row in run.activities) for run in part) for part in runs]
+    total = [sum(run.host + sum(times[row] for row in run.activities) for run in part) for part in runs]
     usual = _most_common(ran)
     n_first = ran.index(usual) if ran.count(usual) > 1 else 0
     while n_first < len(runs) - 1 and total[n_first] > _SLOW * quantile(total[n_first:], 0.5):
@@ -255,7 +255,7 @@ class _Collected:
         starts = [self._start[row] for row in rows]
         ends = [self._start[row] + self._time[row] for row in rows]
         if len({self._stream[row] for row in rows}) == 1:
-            return added(self._time[row] for row in rows)  # old traces round to us: neighbours seem to overlap
+            return sum(self._time[row] for row in rows)  # old traces round to us: neighbours seem to overlap
         first = min(starts)  # times since then are exact as floats
         return round(union_length([start - first for start in starts], [end - first for end in ends]))
 

@@ -36,7 +36,7 @@ _RESULTS: Final = (
     "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs", "peak_memory_bytes",
     "sm_utilization", "sm_efficiency",
 )  # fmt: skip  # of a row of a comparison
-FORMAT: Final = "simsched.row 1"
+FORMAT: Final = "simsched.row 2"
 """Changed whenever equal keys would no longer mean equal rows."""
 _COLUMNS: Final = (*COSTS, "intensity", "src", "dst", "edge_nbytes", "edge_transfer", "kernel_ptr", *KERNELS)
 _draws = cache(partial(takes, option="rng"))
@@ -175,10 +175,9 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         yardstick.graph, yardstick.cluster, scheduler=scheduler, options=options, samples=settings.get("samples"),
         bound=yardstick.bound if settings["bound"] else None, **how, **varied,
     )  # fmt: skip
-    plan, trace, drawn = cast(Schedule, found.plan), found.trace, found.samples
-    itself = trace.makespan if scheduler == "sequential" and not options else None
+    plan, drawn = cast(Schedule, found.plan), found.samples
     # with samples the makespan has no jitter
-    results = row_of("", found, yardstick.sequential(how | varied if drawn is None else how, itself))
+    results = row_of("", found, yardstick.captured(how | varied if drawn is None else how))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
     row["bound_us"] = found.bound_us
     row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None

@@ -11,7 +11,7 @@ from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.base.limits import MOST
 from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
-from simsched.model.cluster import DEVICES, Cluster, Device, Link
+from simsched.model.cluster import DEVICES, Cluster, Device, Link, device_named
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.program import EXECUTIONS
 
@@ -171,8 +171,11 @@ def make_change(parameter: str, value: Any) -> Change:
     given = value.value if isinstance(value, Absolute) else value
     if is_taken_as_is(parameter):
         names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
-        if names and given not in names:
-            raise UnknownNameError("gpu" if parameter == "device" else parameter, str(given), names)
+        if parameter == "device":
+            device_named(str(given), "gpu0")  # what is no preset, or no file of one, is refused at once
+            given = str(given)
+        elif names and given not in names:
+            raise UnknownNameError(parameter, str(given), names)
         try:
             taken = _KINDS.get(parameter, Kind()).take((given,) if edits and isinstance(given, str) else given)
         except Refused as refused:

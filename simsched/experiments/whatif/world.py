@@ -14,7 +14,7 @@ from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, spe
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target, Work
 from simsched.model.cluster import widened
 from simsched.model.cluster.device import OVERHEADS
-from simsched.model.cluster.presets import make_device
+from simsched.model.cluster.sheet import device_named
 from simsched.model.costmodel import bare, default_cost, operator_times, roofline, rooflines, upon
 from simsched.model.graph.columns import column, describe_cycle, topological_order
 from simsched.model.graph.opgraph import rearranged
@@ -423,7 +423,7 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
         cluster = widened(cluster, last["gpus"])
     if "device" in last:
         devices = [  # limits and rates change; what host and model say of the old card stays
-            replace(make_device(last["device"], old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})
+            replace(device_named(last["device"], old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})
             for old in cluster.devices
         ]
         cluster = replace(cluster, devices=tuple(devices), name=f"{cluster.name} as {last['device']}")

@@ -3,8 +3,21 @@
 from simsched.model.cluster.cluster import Cluster, widened
 from simsched.model.cluster.device import WARP, Device, Footprint, Link, Occupancy, footprint, occupancy
 from simsched.model.cluster.presets import DEVICES, LINKS, PRIORS
+from simsched.model.cluster.sheet import GpuSheet, device_named
 
 __all__ = [
-    "DEVICES", "LINKS", "PRIORS", "WARP", "Cluster", "Device", "Footprint", "Link", "Occupancy", "footprint",
-    "occupancy", "widened",
+    "DEVICES",
+    "LINKS",
+    "PRIORS",
+    "WARP",
+    "Cluster",
+    "Device",
+    "Footprint",
+    "GpuSheet",
+    "Link",
+    "Occupancy",
+    "device_named",
+    "footprint",
+    "occupancy",
+    "widened",
 ]  # fmt: skip

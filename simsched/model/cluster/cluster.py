@@ -18,7 +18,7 @@ from simsched.base.limits import require_count
 from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html
 from simsched.model.cluster.device import OVERHEADS, Device, Link
-from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, make_device
+from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, known_gpu, make_device
 from simsched.model.graph.columns import Floats, Ints
 
 Part = TypeVar("Part", Device, Link)
@@ -152,7 +152,7 @@ class Cluster(Checked, Document):
         Parameters
         ----------
         gpu
-            A name in `DEVICES`.
+            A name in `DEVICES`, in any case.
         n_gpus
             Devices in all, at least 1.
         link
@@ -167,13 +167,22 @@ class Cluster(Checked, Document):
         ClusterError
             If a number is no whole one from 1 to 4,096.
         """
-        if gpu not in DEVICES:
-            raise UnknownNameError("gpu", gpu, list(DEVICES))
-        link = DEFAULT_LINK[gpu] if link is None else link
+        gpu = known_gpu(gpu)
+        return cls.of_equal(
+            make_device(gpu, "gpu0"), n_gpus, link=link or DEFAULT_LINK[gpu], gpus_per_node=gpus_per_node
+        )
+
+    @classmethod
+    def of_equal(cls, device: Device, n_gpus: int = 1, *, link: str, gpus_per_node: int = 8) -> "Cluster":
+        """Return `n_gpus` devices like one, called ``gpu0, gpu1, ...``, named after their model.
+
+        Parameters and errors are those of `preset`.
+        """
+        gpu = device.model
         if link not in LINKS:
             raise UnknownNameError("link", link, list(LINKS))
         require_count(ClusterError, n_gpus=n_gpus, gpus_per_node=gpus_per_node)
-        devices = tuple(make_device(gpu, f"gpu{i}") for i in range(n_gpus))
+        devices = tuple(replace(device, name=f"gpu{i}") for i in range(n_gpus))
         wires: list[Wire] = []
         n_nodes = -(-n_gpus // gpus_per_node)
         for node in range(n_nodes):

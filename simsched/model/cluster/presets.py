@@ -15,6 +15,7 @@ and A100 whose first kernel has many waves none shared slots.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from simsched.base.errors import UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, KIB, MIB, TFLOP_PER_S, US
 from simsched.model.cluster.device import WARP, Device, Link
 
@@ -95,8 +96,15 @@ _CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = {
     "7.5": (1024, 16, 65536, 64 * KIB, 64 * KIB, 0, 256),
     "8.0": (2048, 32, 65536, 164 * KIB, 163 * KIB, 1 * KIB, 128),
     "8.6": (1536, 16, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
+    "8.7": (1536, 16, 65536, 164 * KIB, 163 * KIB, 1 * KIB, 128),
+    "8.9": (1536, 24, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
     "9.0": (2048, 32, 65536, 228 * KIB, 227 * KIB, 1 * KIB, 128),
+    "10.0": (2048, 32, 65536, 228 * KIB, 227 * KIB, 1 * KIB, 128),
+    "12.0": (1536, 24, 65536, 100 * KIB, 99 * KIB, 1 * KIB, 128),
 }
+"""Limits of an SM, in the order of `_LIMITS`: cc, of NVIDIA's CUDA programming guide, compute capabilities."""
+_COMPUTE_UNIT: Final = (2048, 32, 131072, 64 * KIB, 64 * KIB, 0, 512)
+"""Limits of a compute unit of AMD's CDNA 3: its instruction set guide. A wave is two warps of the model."""
 
 # Median us of a launch call, and from its beginning to the start of a kernel on an idle device, by compute capability:
 # ResNet on V100; DLRM on A100; OWLv2 on H100 (traces in HolisticTraceAnalysis and TraceLens), but its call by CuPy,
@@ -114,20 +122,44 @@ _MEASURED: Final[Mapping[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def _gpu(
+def sheet(
     cc: str, sms: int, lanes: int, mhz: float, gb_per_s: float, memory: float, l2: float, engines: int, **tflops: float
 ) -> dict[str, Any]:
-    """Return the fields of a `Device`; `tflops` are dense rates of dtypes other than fp32."""
+    """Return the fields of a `Device`.
+
+    Parameters
+    ----------
+    cc
+        Compute capability. One that is not known has the limits of the next older one.
+    sms, lanes
+        Streaming multiprocessors, and fp32 lanes of each.
+    mhz
+        Clock of the SMs.
+    gb_per_s, memory, l2
+        Rate of DRAM in GB/s, its bytes, and those of the L2 cache.
+    engines
+        Copy engines.
+    tflops
+        Dense rates of number formats other than fp32, in TFLOP/s.
+    """
+    limits = _CAPABILITY[
+        max((known for known in _CAPABILITY if _order(known) <= _order(cc)), key=_order, default="3.7")
+    ]
     launch, latency = _HOST.get(cc, _USUAL_HOST)
     cycles = PRIORS.get(f"saturating_cycles_{cc}", PRIORS["saturating_cycles"]).value
     rates = {"fp32": sms * lanes * 2 * mhz} | {dtype: rate * TFLOP_PER_S for dtype, rate in tflops.items()}
-    return dict(zip(_LIMITS, _CAPABILITY[cc], strict=True)) | {
+    return dict(zip(_LIMITS, limits, strict=True)) | {
         "sms": sms, "clock": mhz, "peak": rates, "bandwidth": gb_per_s * GB_PER_S, "memory": memory, "l2": l2,
         "copy_engines": engines, "launch": launch, "launch_latency": latency,
         # a result of each lane is on its way for so many cycles; at most what an SM holds
-        "saturating_warps": float(min(cycles * lanes / WARP, _CAPABILITY[cc][0] / WARP)),
+        "saturating_warps": float(min(cycles * lanes / WARP, limits[0] / WARP)),
         "capability": cc,
     } | _MEASURED.get(cc, {})  # fmt: skip
+
+
+def _order(capability: str) -> tuple[int, ...]:
+    """Return what a compute capability such as ``"9.0"`` sorts by."""
+    return tuple(map(int, capability.split(".")))
 
 
 def _slice(whole: Mapping[str, Any], sms: int, eighths: int, engines: int) -> dict[str, Any]:
@@ -142,27 +174,57 @@ def _slice(whole: Mapping[str, Any], sms: int, eighths: int, engines: int) -> di
 
 _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     # One die of the two on a board. cc; 13 SMs, 240 GB/s: prior
-    "k80": _gpu("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46)
+    "k80": sheet("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46)
     | {"resident_kernels": 32},
     # cc and SMs: trace; clock as locked by the IOS authors; bandwidth and tensor rate: datasheet, prior
-    "v100": _gpu("7.0", 80, 64, 1530, 900, 16 * GIB, 6 * MIB, 6, fp64=7.8, fp16=125),
-    "v100s-pcie": _gpu("7.0", 80, 64, 1597, 1134, 32 * GIB, 6 * MIB, 6, fp64=8.2, fp16=130),  # prior
-    "rtx2080super": _gpu("7.5", 48, 64, 1815, 496, 8 * GIB, 4 * MIB, 3, fp64=0.348, fp16=44.6, int8=178.4),  # prior
-    "rtx2080ti": _gpu("7.5", 68, 64, 1545, 616, 11 * GIB, 5.5 * MIB, 3, fp64=0.42, fp16=53.8, int8=215.2),  # prior
+    "v100": sheet("7.0", 80, 64, 1530, 900, 16 * GIB, 6 * MIB, 6, fp64=7.8, fp16=125),
+    "v100s-pcie": sheet("7.0", 80, 64, 1597, 1134, 32 * GIB, 6 * MIB, 6, fp64=8.2, fp16=130),  # prior
+    "rtx2080super": sheet("7.5", 48, 64, 1815, 496, 8 * GIB, 4 * MIB, 3, fp64=0.348, fp16=44.6, int8=178.4),  # prior
+    "rtx2080ti": sheet("7.5", 68, 64, 1545, 616, 11 * GIB, 5.5 * MIB, 3, fp64=0.42, fp16=53.8, int8=215.2),  # prior
     # SMs, clock, bandwidth, L2: deviceQuery listing; 40 GB card; tensor rates: datasheet
-    "a100": _gpu("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3,
+    "a100": sheet("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3,
                  fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
     # product page; tensor rates: datasheet
-    "a40": _gpu("8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2,
+    "a40": sheet("8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2,
                 fp64=0.585, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
     # 10 GB card; prior; tensor rates with fp32 accumulation
-    "rtx3080": _gpu("8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2,
+    "rtx3080": sheet("8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2,
                     fp64=0.465, tf32=29.8, fp16=59.5, bf16=59.5, int8=238),
     # SXM5; prior; tensor rates: datasheet without sparsity
-    "h100": _gpu("9.0", 132, 128, 1980, 3352, 80 * GIB, 50 * MIB, 3,
+    "h100": sheet("9.0", 132, 128, 1980, 3352, 80 * GIB, 50 * MIB, 3,
                  fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
+    # From here to MI300X: clocks, bandwidth, memory, L2 and dense tensor rates of vendors' datasheets and architecture
+    # whitepapers; none was measured here. Tensor rates of GeForce cards are those with fp32 accumulation
+    "h100-pcie": sheet("9.0", 114, 128, 1755, 2039, 80 * GIB, 50 * MIB, 3,
+                      fp64=25.6, tf32=378, fp16=756, bf16=756, fp8=1513, int8=1513),
+    "h100-nvl": sheet("9.0", 132, 128, 1785, 3938, 94 * GIB, 50 * MIB, 3,
+                     fp64=30.0, tf32=417.5, fp16=835, bf16=835, fp8=1670, int8=1670),
+    # HBM3e SXM; two dies that appear as one device
+    "b200": sheet("10.0", 148, 128, 1965, 7700, 180 * GIB, 126 * MIB, 3,
+                 fp64=37.0, tf32=1100, fp16=2250, bf16=2250, fp8=4500, int8=4500),
+    "rtx5090": sheet("12.0", 170, 128, 2407, 1792, 32 * GIB, 96 * MIB, 2,
+                    fp64=1.64, tf32=104.8, fp16=209.5, bf16=209.5, fp8=419, int8=838),
+    "l40s": sheet("8.9", 142, 128, 2520, 864, 48 * GIB, 96 * MIB, 2,
+                 fp64=1.43, tf32=183, fp16=362, bf16=362, fp8=733, int8=733),
+    "l4": sheet("8.9", 58, 128, 2040, 300, 24 * GIB, 48 * MIB, 2,
+               fp64=0.47, tf32=60, fp16=121, bf16=121, fp8=242, int8=242),
+    "rtx4090": sheet("8.9", 128, 128, 2520, 1008, 24 * GIB, 72 * MIB, 2,
+                    fp64=1.29, tf32=82.6, fp16=165.2, bf16=165.2, fp8=330.3, int8=660.6),
+    "a10": sheet("8.6", 72, 128, 1695, 600, 24 * GIB, 6 * MIB, 2,
+                fp64=0.49, tf32=62.5, fp16=125, bf16=125, int8=250),
+    "a100-80gb": sheet("8.0", 108, 64, 1410, 2039, 80 * GIB, 40 * MIB, 3,
+                      fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
+    "t4": sheet("7.5", 40, 64, 1590, 320, 16 * GIB, 4 * MIB, 3, fp64=0.25, fp16=65, int8=130),
+    # Jetson AGX Orin 64 GB: memory is shared with the host
+    "orin": sheet("8.7", 16, 128, 1300, 204.8, 64 * GIB, 4 * MIB, 1,
+                 fp64=0.083, tf32=21.2, fp16=42.5, bf16=42.5, int8=85),
+    # 304 compute units. It has no compute capability and no cuBLAS: kernels are chosen as for an A100, which nobody
+    # checked. "L2" is its Infinity Cache
+    "mi300x": sheet("8.0", 304, 128, 2100, 5300, 192 * GIB, 256 * MIB, 2,
+                   fp64=81.7, tf32=653.7, fp16=1307.4, bf16=1307.4, fp8=2614.9, int8=2614.9)
+    | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
     # SMs, clock, L2 as the driver of such a card reports them; bandwidth: datasheet
-    "h200": _gpu("9.0", 132, 128, 1980, 4800, 141e9, 60 * MIB, 3,
+    "h200": sheet("9.0", 132, 128, 1980, 4800, 141e9, 60 * MIB, 3,
                  fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
 }  # fmt: skip
 
@@ -176,6 +238,9 @@ _SLICES: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
         "1g.10gb": (16, 1, 1), "1g.20gb": (26, 2, 1), "2g.20gb": (32, 2, 2), "3g.40gb": (60, 4, 3),
         "4g.40gb": (64, 4, 4), "7g.80gb": (132, 8, 7)},
 }  # fmt: skip
+
+ALIASES: Final = {"h100-sxm": "h100"}
+"""Other names of presets."""
 
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     **_WHOLE,
@@ -195,6 +260,8 @@ LINKS: Final[Mapping[str, tuple[str, Link]]] = {
     "nvlink2": ("mesh", Link(47.9 * GB_PER_S, 2 * US)),
     "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US)),  # A100, 12 links through NVSwitch: 300 peak; prior
     "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US)),  # H100/H200, 18 links: 450 peak; prior
+    "nvlink5": ("switch", Link(800 * GB_PER_S, 2 * US)),  # B200, 18 links: 900 peak; prior
+    "infinity-fabric": ("mesh", Link(55 * GB_PER_S, 3 * US)),  # MI300X, a link to each of seven others: 64 peak; prior
     # x16: 15.75 and 31.5 peak, 11-13 of the former reached peer to peer; prior. Host memory is slower: `PRIORS`
     "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US)),
     "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US)),
@@ -205,11 +272,32 @@ LINKS: Final[Mapping[str, tuple[str, Link]]] = {
 DEFAULT_LINK: Final[Mapping[str, str]] = {
     "k80": "pcie3", "v100": "nvlink2", "v100s-pcie": "pcie3", "rtx2080super": "pcie3", "rtx2080ti": "pcie3",
     "a100": "nvlink3", "a40": "nvlink-bridge", "rtx3080": "pcie4", "h100": "nvlink4", "h200": "nvlink4",
+    "h100-pcie": "pcie5", "h100-nvl": "pcie5", "b200": "nvlink5", "rtx5090": "pcie5", "l40s": "pcie4", "l4": "pcie4",
+    "rtx4090": "pcie4", "a10": "pcie4", "a100-80gb": "nvlink3", "t4": "pcie3", "orin": "pcie4",
+    "mi300x": "infinity-fabric",
     # slices reach each other only by way of the host
     **{f"{gpu}-{profile}": bus for gpu, bus in (("a100", "pcie4"), ("h100", "pcie5")) for profile in _SLICES[gpu]},
 }  # fmt: skip
 BRIDGED_BUS: Final = "pcie4"
 """The bus between devices that no bridge joins."""
+
+
+def known_gpu(name: str) -> str:
+    """Return the name of a preset, written in any case, or by one of `ALIASES`.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such preset; the message lists those that there are.
+
+    >>> known_gpu("H100-SXM"), known_gpu("L40S")
+    ('h100', 'l40s')
+    """
+    lower = name.lower()
+    known = ALIASES.get(lower, lower)
+    if known not in DEVICES:
+        raise UnknownNameError("gpu", name, list(DEVICES))
+    return known
 
 
 def make_device(model: str, name: str) -> Device:

@@ -178,5 +178,7 @@ GENERATIONS: Final = (
         slowness=1.0,
         reach=1.0,
     ),
+    # GeForce Blackwell: tensor cores of the kind before Hopper's, and as little shared memory as 8.6. Not measured
+    _reaching(1.0, 1.0, (12, 0))._replace(simt_convolution=_FED_SIMT_CONVOLUTION_ENGINE),
 )
 """By the least compute capability that has them."""

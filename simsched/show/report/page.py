@@ -283,7 +283,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     traces = {row.scheduler: found.traces[row.scheduler] for row in by_time if row.scheduler in found.traces}
     speedups = {row.scheduler: row.speedup for row in by_time if row.scheduler in traces and row.speedup is not None}
     if speedups:
-        blocks.append(figure(Chart("bar", named(speedups), y=Axis("speedup over sequential"), reference=1.0)))
+        blocks.append(figure(Chart("bar", named(speedups), y=Axis(f"speedup over {found.baseline}"), reference=1.0)))
     blocks.append(_blames(traces))
     blocks += [figure(chart_of(found))] if found.samples else []
     sections = [Section(title, *blocks), _runs(traces, "Schedulers")]
@@ -297,10 +297,10 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
 def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
     """Return in two sentences which schedule is fastest, by how much, and from which it is not told apart."""
     said = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
-    if best.speedup is not None and best.scheduler != "sequential":
+    if best.speedup is not None and best.scheduler != found.baseline:
         note = "" if found.doubt is None else f" with 90 %, {found.doubt.basis}"
         gain = format_gain(best.speedup, best.speedup_low, best.speedup_high, " times", note)
-        said += f", {gain} as fast as one operator after the other"
+        said += f", {gain} as fast as {found.baseline}"
     if best.over_bound is not None:
         said += f", {100 * (best.over_bound - 1):.1f} % above the lower bound"
     alike = [row for row in found.rows if row.place == 1 and row is not best]

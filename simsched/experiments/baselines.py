@@ -1,0 +1,128 @@
+"""The deployments that schedules are measured against: one stream, eager, launched by a lean host, and captured."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError
+from simsched.model import EXECUTIONS, LAUNCH, CostModel, OpGraph, Program, Schedule
+from simsched.model.cluster import PRIORS
+from simsched.model.costmodel import Target, bare
+from simsched.model.trace import Trace
+from simsched.schedulers import schedule
+from simsched.simulator import simulate
+
+EAGER: Final = "eager"
+ONE: Final = "one stream"
+CAPTURED: Final = "one stream captured"
+NAMES: Final = (EAGER, ONE, CAPTURED)
+"""Names of the deployments on one stream, in the order in which tables have them."""
+OWN: Final = "own"
+"""Says that each schedule runs as its scheduler means it to."""
+ASKED: Final = (OWN, *EXECUTIONS)
+"""The executions that can be asked for."""
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """One operator after the other on one stream of one device, in three executions.
+
+    Parameters
+    ----------
+    plan
+        The schedule, launched by the host.
+    eager, one, captured
+        Runs of it: with the time that PyTorch's host takes for each launch; with that of the device's preset; and as
+        a CUDA graph.
+    """
+
+    plan: Schedule
+    eager: Trace
+    one: Trace
+    captured: Trace
+
+    @property
+    def traces(self) -> dict[str, Trace]:
+        """The runs by the names of `NAMES`."""
+        return dict(zip(NAMES, (self.eager, self.one, self.captured), strict=True))
+
+    def is_slower(self, trace: Trace) -> bool:
+        """Say whether a run takes longer than one stream that is launched in the same way.
+
+        A graph is held against the captured stream; events and stages are held against the stream that the host
+        launches.
+        """
+        same = self.captured if trace.program.execution == "graph" else self.one
+        return trace.makespan > same.makespan * (1 + 1e-9)
+
+
+def baselines(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Baselines:
+    """Return the runs that schedules of a graph are measured against.
+
+    Parameters
+    ----------
+    graph, cluster, cost
+        As in `simsched.schedule`; the first device runs everything.
+
+    Raises
+    ------
+    SimschedError
+        If operators cannot run one after the other, as `sequential` says.
+
+    Notes
+    -----
+    PyTorch's host takes 19 us for each kernel in eager execution (an H100's host: 10 to 40).
+    """
+    plan = schedule(graph, cluster, "sequential", cost)
+    lowered = plan.lower(bare(cluster))
+    return Baselines(
+        plan,
+        eager=simulate(_eager(lowered), cluster, cost),
+        one=simulate(lowered, cluster, cost),
+        captured=simulate(plan.like(execution="graph").lower(bare(cluster)), cluster, cost),
+    )
+
+
+def _eager(program: Program) -> Program:
+    """Return a program whose host takes as long for each launch as PyTorch's does, operator by operator."""
+    own = np.full(len(program), np.nan) if program.own is None else program.own.copy()
+    own[program.action == LAUNCH] = PRIORS["eager_launch"].value
+    return program.timed(program.lead, own)
+
+
+def require_execution(execution: str) -> str:
+    """Return an execution that can be asked for.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such execution.
+    """
+    if execution not in ASKED:
+        raise UnknownNameError("execution", execution, list(ASKED))
+    return execution
+
+
+def executed(plan: Schedule, execution: str) -> Schedule:
+    """Return a schedule in another execution, without the estimate, which was of its own; with `OWN` as it is.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such execution.
+    SchedulerError
+        If stages are asked for, and the schedule has none.
+    """
+    if require_execution(execution) in (OWN, plan.execution):
+        return plan
+    changed = plan.like(execution=execution)
+    if execution == "stages" and plan.n_streams > 1:
+        try:
+            changed.check()
+        except ScheduleError:
+            raise SchedulerError(
+                f"{plan.scheduler}: its schedule has streams and no stages; give graph or events, or a scheduler that "
+                "makes stages, such as ios"
+            ) from None
+    return changed
