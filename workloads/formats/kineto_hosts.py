@@ -28,6 +28,7 @@ class HostThread:
     behind: dict[int, None] = field(default_factory=dict)  # operators that it waited for
     served: set[int] = field(default_factory=set)  # lanes launched on since
     host: int = 0
+    blocked: list[str] = field(default_factory=list)  # calls that blocked it since its last launch
     place: tuple[int, int] | None = None  # device and stream that it used last
 
 

@@ -125,6 +125,8 @@ class Issued:
         self._recorded: dict[int, list[int]] = {}  # row of a record -> operators behind which it stands
         self._usual = round(1e3 * self._costs.get("launch", 0.0))
         self._hosts = [0] * len(self._start)
+        self._free = [start - self._begin for start in self._start[: self._n]]  # from when on each could start
+        self._blocking: Counter[str] = Counter()
         self.n_waits = self.guessed_waits = 0
 
     # --- what is where
@@ -222,9 +224,9 @@ class Issued:
         elif _WAIT.match(name):
             self._wait(thread, call, start, end, following)
         elif _SYNC.match(name):
-            self._block(thread, self._awaited(thread, call, name, start, end), start, end)
+            self._block(thread, name, self._awaited(thread, call, name, start, end), start, end)
         elif _FREE.match(name) and end - start > _HELD:
-            self._block(thread, self._ended_within(start, end), start, end)
+            self._block(thread, name, self._ended_within(start, end), start, end)
 
     def _row(self, thread: HostThread, action: int, lane: int, argument: int, start: int, end: int) -> None:
         """Add an instruction that begins and ends at a time in ns, as far as the time of the thread has come there."""
@@ -240,6 +242,8 @@ class Issued:
         for other in self._joins.pop(lane, ()):
             self.n_waits += 1
             self._depend(thread, lane, op, other, start, start)
+        self._blocking.update(thread.blocked)
+        thread.blocked = []
         thread.place = self._places[lane]
         self._pending.pop(thread.place, None)
         last = self._latest(ops)
@@ -260,7 +264,7 @@ class Issued:
         if len(ops) > 1:
             self._launch_nodes(thread, ops)
         if blocks:
-            self._block(thread, [last], known, end)
+            self._block(thread, name, [last], known, end)
 
     def _holds_untraced(self, lane: int, op: int, free: int) -> bool:
         """Note a hold where an operator waited for nothing that is traced; return whether there is one.
@@ -269,6 +273,7 @@ class Issued:
         for.
         """
         start = self._start[op]
+        self._free[op] = min(free, start) - self._begin
         idle = start - max(free, self._reached[op])
         if idle <= _UNEXPLAINED:
             return False
@@ -428,7 +433,7 @@ class Issued:
         fits = [op for lane in self._lanes if (op := lane.last_before(start, end)) >= 0]
         return [self._latest(fits)] if fits and max(start, end - _FREED) < self._end[self._latest(fits)] else []
 
-    def _block(self, thread: HostThread, ops: list[int], start: int, end: int) -> None:
+    def _block(self, thread: HostThread, name: str, ops: list[int], start: int, end: int) -> None:
         """Let a thread wait for operators to end."""
         if not ops:
             return
@@ -441,6 +446,7 @@ class Issued:
         thread.host += begin - thread.cursor
         thread.cursor = max(begin, end)
         thread.behind = dict.fromkeys(ops)
+        thread.blocked.append(name)
         thread.served = set()
 
     def _depend(self, thread: HostThread, lane: int, op: int, source: int, start: int, end: int) -> None:
@@ -491,7 +497,8 @@ class Issued:
             times=(np.array([*own_times, *begun, *held], np.int64) - self._begin) / 1e3,
             untraced_us=sum(hold.idle for hold in self._untraced) / 1e3,
             n_early=int(self._starts_early.sum()), faults=+self._faults, collectives=self._collectives(),
-            begin=self._begin, n_own=self._n,
+            begin=self._begin, n_own=self._n, is_stated=self._is_stated, blocking=+self._blocking,
+            ready=np.array(self._free) / 1e3,
         )  # fmt: skip
         try:
             found = TracedProgram(
@@ -515,6 +522,7 @@ class Issued:
     def _make_cluster(self) -> Cluster:
         header, source = self._events.header, self._source
         rows = [(f"gpu{number}", measured_device(header, number, source)) for number in self._devices]
+        self._is_stated = all(found is not None for _, found in rows)
         made = tuple(traced_device(found, name, self._costs, source) for name, found in rows)
         return Cluster(made, name=made[0].model)
 

@@ -253,9 +253,18 @@ class _Together:
             n_waits=sum(one.n_waits for one in of), guessed_waits=sum(one.guessed_waits for one in of),
             n_lost=sum(one.n_lost for one in of), untraced_us=sum(one.untraced_us for one in of),
             n_early=sum(one.n_early for one in of), faults=faults, collectives=tuple(collectives),
-            n_own=len(times), ranks=len(of), n_met=len(self._arrival), waiting_us=waiting,
-            transfer_us=sum(self._transfer.values()),
+            n_own=len(times), is_stated=all(one.is_stated for one in of),
+            blocking=sum((one.blocking for one in of), Counter[str]()), ready=self._ready(times), ranks=len(of),
+            n_met=len(self._arrival), waiting_us=waiting, transfer_us=sum(self._transfer.values()),
         )  # fmt: skip
+
+    def _ready(self, times: Floats) -> Floats:
+        """Return from when on each operator could have started; what was launched earlier, from its start."""
+        found = np.array(times[:, 0])
+        for part in self._parts:
+            its = part.program.of_trace.ready
+            found[part.op : part.op + len(its)] = its + part.offset
+        return found
 
 
 def one_of(parts: Sequence[Events], device: int | None, source: str) -> Events:

@@ -43,6 +43,13 @@ class Measured:
     n_met, waiting_us, transfer_us
         Of several ranks: collectives that were matched with those of another one, how long these waited for their
         peers, and how long they transferred, together.
+    is_stated
+        Whether the trace says which devices these are.
+    blocking
+        Calls that block their thread in the step before it launches more, and how many of each: no capture survives
+        them.
+    ready
+        From when on each operator could have started as far as call, stream and waits say, in us; shape (n_own,).
     n_own
         Of the operators, those that were launched in the step stand first; so many.
     """
@@ -59,6 +66,9 @@ class Measured:
     faults: Counter[str]
     collectives: tuple[Collective, ...]
     n_own: int
+    is_stated: bool
+    blocking: Counter[str]
+    ready: Floats
     ranks: int = 1
     n_met: int = 0
     waiting_us: float = 0.0
