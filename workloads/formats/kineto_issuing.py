@@ -93,7 +93,7 @@ class Issued:
         self._events, self._source, self._window, self._by_streams = records.events, source, window, by_streams
         self._begin, self._finish, self._step = window
         calls, acts = self._events.calls, self._events.activities
-        called = called_at(acts, calls, records.call)
+        called, latest = called_at(acts, calls, records.call)
         rows = np.flatnonzero((called >= self._begin) & (called < self._finish))
         if not len(rows):
             raise FormatError(f"{source}: nothing was launched on a GPU{window}")
@@ -106,6 +106,7 @@ class Issued:
         self._acts: Activities = acts.take(rows)
         self._call: Ints = records.call[rows]
         self._called: list[int] = called[rows].tolist()
+        self._latest_call: list[int] = latest[rows].tolist()
         self._start: list[int] = self._acts.start.tolist()
         self._end: list[int] = (self._acts.start + self._acts.duration).tolist()
         self._lag, self._costs = self._measure_costs()
@@ -155,7 +156,8 @@ class Issued:
             if mine.ops:
                 self._before[i] = mine.ops[-1]
             mine.ops.append(i)
-            mine.called.append(max(self._called[i], mine.called[-1] if mine.called else 0))
+            called = self._called[i] - (self._call[i] < 0)  # what is not recorded was before what is
+            mine.called.append(max(int(called), mine.called[-1] if mine.called else 0))
             mine.ends.append(max(self._end[i], mine.ends[-1] if mine.ends else 0))
         return lane_of
 
@@ -498,7 +500,7 @@ class Issued:
             untraced_us=sum(hold.idle for hold in self._untraced) / 1e3,
             n_early=int(self._starts_early.sum()), faults=+self._faults, collectives=self._collectives(),
             begin=self._begin, n_own=self._n, is_stated=self._is_stated, blocking=+self._blocking,
-            ready=np.array(self._free) / 1e3,
+            ready=np.array(self._free) / 1e3, kernels=tuple(self._kind(op).name for op in range(self._n)),
         )  # fmt: skip
         try:
             found = TracedProgram(
@@ -542,8 +544,8 @@ class Issued:
         thread = HostThread(self._begin)
         for group in ahead:
             thread.rows.append((LAUNCH, self._lane_of[group[-1]], group[-1], 0, 0))
-        for op in sorted(lost, key=lambda i: (self._called[i], i)):
-            lane, at = self._lane_of[op], max(self._begin, min(self._start[op] - self._lag, self._called[op]))
+        for op in sorted(lost, key=lambda i: (self._latest_call[i], i)):
+            lane, at = self._lane_of[op], max(self._begin, min(self._start[op] - self._lag, self._latest_call[op]))
             before = self._before[op]
             if self._holds_untraced(lane, op, max(at + self._lag, self._end[before] if before >= 0 else 0)):
                 self._row(thread, LAUNCH, lane, self._hold_number, at, at)
@@ -636,23 +638,31 @@ class Issued:
         return np.array([(number[a], number[b]) for a, b in edges], np.int64).reshape(-1, 2).T
 
 
-def called_at(acts: Activities, calls: HostEvents, call: Ints) -> Ints:
-    """Return when each activity was called for, in ns.
+def called_at(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Ints, Ints]:
+    """Return when each activity was called for, and the latest that this can have been, in ns.
 
-    Without a call that is its start, or, if that is earlier, the next call that is known for its stream: streams run in
-    order.
+    Without a call the latest is its start, or the next call that is known for its stream: streams run in order. What
+    runs before the first call that is known for its stream was called for before the recording.
     """
     known = call >= 0
-    called = np.where(known, calls.start[call] if len(calls) else 0, acts.start)
-    if known.all():
-        return called
-    latest: dict[tuple[int, int], int] = {}
-    streams = list(zip(acts.device.tolist(), acts.stream.tolist(), strict=True))
-    for row in np.lexsort((acts.correlation, acts.start))[::-1].tolist():
+    latest = np.where(known, calls.start[call] if len(calls) else 0, acts.start)
+    if known.all() or not len(calls):
+        return latest, latest
+    first_call, lanes = int(calls.start.min()), list(zip(acts.device.tolist(), acts.stream.tolist(), strict=True))
+    order = np.lexsort((acts.correlation, acts.start)).tolist()
+    following: dict[tuple[int, int], int] = {}
+    for row in reversed(order):
         if not known[row]:
-            called[row] = min(int(called[row]), latest.get(streams[row], _EVER))
-        latest[streams[row]] = min(int(called[row]), latest.get(streams[row], _EVER))
-    return called
+            latest[row] = min(int(latest[row]), following.get(lanes[row], _EVER))
+        following[lanes[row]] = min(int(latest[row]), following.get(lanes[row], _EVER))
+    called, begun = np.array(latest), {lanes[row] for row in np.flatnonzero(~known).tolist()}
+    begun &= {lanes[row] for row in np.flatnonzero(known).tolist()}  # streams of which the first calls are not known
+    for row in order:
+        if known[row]:
+            begun.discard(lanes[row])
+        elif lanes[row] in begun:
+            called[row] = min(int(latest[row]), first_call)
+    return called, latest
 
 
 def reached(acts: Activities) -> list[int]:

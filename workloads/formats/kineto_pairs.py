@@ -89,6 +89,7 @@ class _Activity:
 
     def __init__(self, program: TracedProgram, device: Device, operators: list[Operator], rows: list[int]) -> None:
         self._device, self._operators = device, operators
+        self._names = [program.of_trace.kernels[row] for row in rows]
         self._start, self._end = np.maximum(0.0, program.times[rows]).T
         self._ready = program.of_trace.ready[rows]
         self._before = np.maximum.accumulate(np.concatenate([[-np.inf], self._end[:-1]]))  # latest end before each
@@ -120,11 +121,16 @@ class _Activity:
                 continue
             begin = float(self._start[first])
             if min(float(self._end[k] - self._start[k]), float(self._start[k]) - begin) > 0:
-                yield (
-                    _columns(1, other, float(self._end[first]) - begin)
-                    | _columns(2, op, float(self._end[k] - self._start[k]))
-                    | {"ready2": round(ready - begin, 3), "start2": round(float(self._start[k]) - begin, 3)}
-                )
+                times = {"ready2": round(ready - begin, 3), "start2": round(float(self._start[k]) - begin, 3)}
+                yield self._columns(1, first) | self._columns(2, k) | times
+
+    def _columns(self, number: int, k: int) -> dict[str, Any]:
+        kernel = self._operators[k].kernels[0]
+        return {
+            f"kernel{number}": self._names[k], f"grid{number}": kernel.blocks, f"block{number}": kernel.threads,
+            f"reg{number}": kernel.registers, f"smem{number}": kernel.shared_memory,
+            f"dur{number}": round(float(self._end[k] - self._start[k]), 3),
+        }  # fmt: skip
 
     def slowdowns(self) -> Iterable[dict[str, Any]]:
         """Yield kernels that ran alone and, with the same name and shape, beside another one."""
@@ -134,7 +140,7 @@ class _Activity:
             time = float(self._end[k] - self._start[k])
             if op.kind != "kernel" or not op.kernels or time <= 0:
                 continue
-            key = _name(op), op.kernels[0]
+            key = self._names[k], op.kernels[0]
             running = self._beside(float(self._start[k]), float(self._end[k]), k)
             if not running:
                 alone[key].append(time)
@@ -143,7 +149,7 @@ class _Activity:
                 common = min(self._end[k], self._end[other]) - max(self._start[k], self._start[other])
                 if common >= _BESIDE * time:
                     by = self._operators[other]
-                    beside[key][_name(by), by.kind, by.kernels].append(time)
+                    beside[key][self._names[other], by.kind, by.kernels].append(time)
         for key, groups in beside.items():
             for (other_name, kind, kernels), times in groups.items() if key in alone else ():
                 yield _slowdown(key, alone[key], other_name, kind, kernels, times)
@@ -166,19 +172,6 @@ def _slowdown(
             "corunner_shared": by.shared_memory,
         }  # fmt: skip
     return row
-
-
-def _columns(number: int, op: Operator, time: float) -> dict[str, Any]:
-    kernel = op.kernels[0]
-    return {
-        f"kernel{number}": _name(op), f"grid{number}": kernel.blocks, f"block{number}": kernel.threads,
-        f"reg{number}": kernel.registers, f"smem{number}": kernel.shared_memory, f"dur{number}": round(time, 3),
-    }  # fmt: skip
-
-
-def _name(op: Operator) -> str:
-    """Return the name of a kernel: that of its operator, without its number."""
-    return op.name.rpartition("#")[0] or op.name
 
 
 def _waves(device: Device, kernel: Kernel) -> float:

@@ -18,6 +18,8 @@ from workloads.formats.kineto_traced import Measured, TracedProgram
 
 _MOSTLY: Final = 0.9
 """Part of the kernels of a GPU that calls of one process must explain for all to be its own."""
+_ALIKE: Final = 0.98
+"""Part of the most kernels that a process explains, from which on another one that explains so many is as good."""
 _SAME_CLOCK: Final = 1e9
 """Us by which the clocks of ranks without a common collective may be apart; further ones begin together."""
 
@@ -25,8 +27,9 @@ _SAME_CLOCK: Final = 1e9
 def by_process(events: Events) -> list[Events]:
     """Return the events of each process that launched work, in the order of the processes; ids are its own.
 
-    A GPU is that of the process whose calls have most of the correlation ids of its kernels, and started before them.
-    Where processes share one, each kernel is that of the last call with its id that no other kernel took.
+    A GPU is that of the process whose calls have most of the correlation ids of its kernels, and started before them;
+    of processes that are alike in that, of the one with the fewest GPUs so far. Where processes share one, each kernel
+    is that of the last call with its id that no other kernel took.
     """
     pids = Codes()
     process_of = np.array([pids[pid] for pid, _ in events.threads], np.int64)
@@ -68,11 +71,15 @@ def _owners(events: Events, of_call: Ints, processes: Sequence[int]) -> Ints:
     gpus: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in np.argsort(acts.start, kind="stable").tolist():
         gpus[keys[row]].append(row)
-    for rows in gpus.values():
+    n_gpus = Counter(dict.fromkeys(processes, 0))
+    for key in sorted(gpus, key=lambda key: (key[1], key[0])):
+        rows = gpus[key]
         fits = Counter(dict.fromkeys(processes, 0))
         for p in processes:
             fits[p] = sum(starts[p].get(ids[row], 2**62) <= begins[row] + TOLERANCE for row in rows)
-        (best, most), (_, next_most) = fits.most_common(2)
+        (_, most), (_, next_most) = fits.most_common(2)
+        best = min((p for p in processes if fits[p] >= _ALIKE * most), key=lambda p: n_gpus[p])
+        n_gpus[best] += 1
         is_shared = len({ids[row] for row in rows}) < _MOSTLY * len(rows) and next_most > (1 - _MOSTLY) * len(rows)
         if most < _MOSTLY * len(rows) and next_most > 0:
             is_shared = True
@@ -254,7 +261,8 @@ class _Together:
             n_lost=sum(one.n_lost for one in of), untraced_us=sum(one.untraced_us for one in of),
             n_early=sum(one.n_early for one in of), faults=faults, collectives=tuple(collectives),
             n_own=len(times), is_stated=all(one.is_stated for one in of),
-            blocking=sum((one.blocking for one in of), Counter[str]()), ready=self._ready(times), ranks=len(of),
+            blocking=sum((one.blocking for one in of), Counter[str]()), ready=self._ready(times),
+            kernels=self._kernels(), ranks=len(of),
             n_met=len(self._arrival), waiting_us=waiting, transfer_us=sum(self._transfer.values()),
         )  # fmt: skip
 
@@ -265,6 +273,14 @@ class _Together:
             its = part.program.of_trace.ready
             found[part.op : part.op + len(its)] = its + part.offset
         return found
+
+    def _kernels(self) -> tuple[str, ...]:
+        """Return the names of kernels in full; what was launched earlier is called by its operator."""
+        names: list[str] = []
+        for part in self._parts:
+            own = part.program.of_trace.kernels
+            names += [*own, *part.program.graph.names[len(own) :]]
+        return tuple(names)
 
 
 def one_of(parts: Sequence[Events], device: int | None, source: str) -> Events:

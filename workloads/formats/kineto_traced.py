@@ -50,6 +50,8 @@ class Measured:
         them.
     ready
         From when on each operator could have started as far as call, stream and waits say, in us; shape (n_own,).
+    kernels
+        The names of the kernels, copies and memsets in full, for operators that were launched in the step.
     n_own
         Of the operators, those that were launched in the step stand first; so many.
     """
@@ -69,6 +71,7 @@ class Measured:
     is_stated: bool
     blocking: Counter[str]
     ready: Floats
+    kernels: tuple[str, ...]
     ranks: int = 1
     n_met: int = 0
     waiting_us: float = 0.0
