@@ -314,7 +314,7 @@ def test_commands_say_what_ran(made, tmp_path, capsys, monkeypatch):
 
 
 def test_tables_of_pairs_are_read_again(made, tmp_path):
-    """The second kernel is ready at 13 us and starts at 290; beside the last of its name and shape runs a collective."""
+    """The second kernel is ready at 13 us and starts at 290; a collective runs beside the last of four of one shape."""
     from validation.realtraces_pairs import read_groups, read_pairs
 
     made.launch(0, 5, 7, 300, name="full", grid=108 * 8 * 6)

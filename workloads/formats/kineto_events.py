@@ -213,7 +213,13 @@ class _Collector:
 
     def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
         grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
-        what = (event["name"], grid, block, args.get("registers per thread", 0), args.get("shared memory", 0))
+        what: tuple[Any, ...] = (
+            event["name"],
+            grid,
+            block,
+            args.get("registers per thread", 0),
+            args.get("shared memory", 0),
+        )
         if event["cat"] in CATEGORIES or is_collective("", args):
             what = (*what, True)
         self._on_activity(at, event, args, what)

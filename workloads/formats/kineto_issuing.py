@@ -575,7 +575,8 @@ class Issued:
         known = np.flatnonzero(self._call >= 0)
         may[known] = self._events.calls.are(_STARTS_EARLY.match)[self._call[known]]
         before = np.array(self._before)
-        return may & (before >= 0) & (self._acts.start < np.array(self._end)[before])
+        found: Flags = may & (before >= 0) & (self._acts.start < np.array(self._end)[before])
+        return found
 
     def _times(self) -> Floats:
         """Return the time of each operator in us: of one that starts early, from where the one before it ends."""

@@ -7,6 +7,7 @@ one for nearly all of its time.
 
 import csv
 import io
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.errors import ClusterError, FileError, SimschedError
-from simsched.base.io import dump_json, write_file
+from simsched.base.io import write_file
 from simsched.model import Device, Kernel, Operator, occupancy
 from workloads.formats.kineto_device import preset_of
 from workloads.formats.kineto_program import read_kineto_program
@@ -197,5 +198,5 @@ def write_pairs(found: Sequence[TracePairs], folder: str | os.PathLike[str]) -> 
     slowdowns = [row for one in found for row in one.slowdowns]
     if slowdowns:
         written.append(str(Path(folder, SLOWDOWNS)))
-        write_file(written[-1], dump_json(slowdowns))
+        write_file(written[-1], json.dumps(slowdowns, indent=1) + "\n")
     return written

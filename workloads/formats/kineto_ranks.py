@@ -40,7 +40,7 @@ def by_process(events: Events) -> list[Events]:
         return [events]
     owner = _owners(events, of_call, launching)
     users = [p for p in launching if (owner == p).any()]
-    parts = []
+    parts: list[Events] = []
     for p in users:
         operators, annotations = (
             rows.take(np.flatnonzero(process_of[rows.thread] == p)) if len(rows) else rows
@@ -63,9 +63,9 @@ def _owners(events: Events, of_call: Ints, processes: Sequence[int]) -> Ints:
     owner = np.full(len(acts), processes[0])
     starts: dict[int, dict[int, int]] = {}  # process -> correlation id -> start of its first call
     for p in processes:
-        rows = np.flatnonzero(of_call == p)
-        rows = rows[np.argsort(calls.start[rows], kind="stable")[::-1]]
-        starts[p] = dict(zip(calls.correlation[rows].tolist(), calls.start[rows].tolist(), strict=True))
+        its = np.flatnonzero(of_call == p)
+        its = its[np.argsort(calls.start[its], kind="stable")[::-1]]
+        starts[p] = dict(zip(calls.correlation[its].tolist(), calls.start[its].tolist(), strict=True))
     ids, begins = acts.correlation.tolist(), acts.start.tolist()
     keys = list(zip(acts.process.tolist(), acts.device.tolist(), strict=True))
     gpus: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -214,7 +214,7 @@ class _Together:
             for i, op in enumerate(graph.operators):
                 name = f"rank{rank}/{op.name}"
                 place = places[op.attributes["device"] + part.device, op.attributes["stream"]]
-                time = self._transfer.get((rank, i), op.time)
+                time = self._transfer.get((rank, i), op.time or 0.0)
                 rows.append((name, kinds[op.kind], shapes[op.kernels], place, time, op.nbytes, op.host,
                              int(graph.intensity[i])))  # fmt: skip
                 arrival = self._arrival.get((rank, i))
@@ -222,13 +222,13 @@ class _Together:
                     arrivals[arrival] = (f"{name} arrives", kinds["arrival"], shapes[()], place, 0.0, 0.0, op.host, -1)
         edges += self._edges_of_arrivals(edges)
         rows += [arrivals[k] for k in range(len(arrivals))]
-        names, kind, shape, place, time, nbytes, host, intensity = zip(*rows, strict=True)
+        names, kind, shape, at, times, nbytes, host, intensity = zip(*rows, strict=True)
         src, dst = np.array(edges, np.int64).reshape(-1, 2).T
         first = self._parts[0].program.graph.name
         return OpGraph.from_columns(
-            names, src, dst, name=f"{first} of {len(self._parts)} ranks", kind=(kind, list(kinds)), time=time,
+            names, src, dst, name=f"{first} of {len(self._parts)} ranks", kind=(kind, list(kinds)), time=times,
             nbytes=nbytes, host=host, kernels=(shape, list(shapes)), intensity=np.array(intensity),
-            attributes=(place, [{"device": device, "stream": stream} for device, stream in places]),
+            attributes=(at, [{"device": device, "stream": stream} for device, stream in places]),
         )  # fmt: skip
 
     def _edges_of_arrivals(self, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
