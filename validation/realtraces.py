@@ -6,7 +6,8 @@ A folder may hold traces of torch.profiler (``.json``, ``.json.gz``), tables of 
 of kernels alone and beside another (``.json``, a list), told by what is in them, not by their names; docs/measuring.md
 says where such files are found and how to record one. What is asked of the tables is in `validation.realtraces_pairs`.
 
-Of traces whole steps are replayed. Durations of operators are those measured in place, contention is off, and what
+Of traces whole steps are replayed. Durations of operators are those measured in place; contention is simulated where
+operators then start closer to when they were measured to (see `is_contended`), and in a column of its own; what
 passes on the host between two calls is kept: a replay tests what waits for what, when the host issues it, and what a
 device adds in between.
 """
@@ -37,11 +38,11 @@ from validation.papers.claims import put_between
 from validation.realtraces_pairs import Row, dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
 from workloads.formats.kineto_device import measured_device, traced_device
 from workloads.formats.kineto_events import Activities, read_events
-from workloads.formats.kineto_issuing import TracedProgram
 from workloads.formats.kineto_join import split_iterations
 from workloads.formats.kineto_program import read_kineto_program
 from workloads.formats.kineto_replay import TraceReplay, replay_traced
 from workloads.formats.kineto_text import read_trace
+from workloads.formats.kineto_traced import TracedProgram
 
 _PINNED: Final = "Memcpy HtoD (Pinned -> Device)"
 _LARGE: Final = 1 * MIB
@@ -68,7 +69,7 @@ class RealTrace:
 
 def read_real_trace(path: Path) -> RealTrace:
     """Read all steps of a trace in which anything ran."""
-    events = read_events(read_trace(path), str(path))
+    events = read_events(read_trace(path), str(path), strict=False)
     whole = read_kineto_program(path, step="all")
     marks, _, _ = split_iterations(events, "ProfilerStep")
     steps = []
@@ -176,7 +177,8 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     FileError
         If there is no such folder, or nothing of the kind in it.
     FormatError
-        If a file is not what its suffix says.
+        If a table is not what its suffix says, or no file is. A trace that cannot be read is among the files, with the
+        reason.
     """
     if not folder.is_dir():
         raise FileError(f"{folder}: no such folder")
@@ -185,7 +187,8 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
         raise FileError(f"{folder}: nothing to read: no .json, .json.gz or .csv")
     traces: list[RealTrace] = []
     tables: list[Row] = []
-    sources = []
+    sources: list[dict[str, Any]] = []
+    refused: list[FormatError] = []
     for path in paths:
         content = read_bytes(path)
         if path.suffix == ".csv":
@@ -198,10 +201,17 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
             tables += slowdown_rows(groups)
             count = len(groups)
         else:
-            traces.append(read_real_trace(path))
+            try:
+                traces.append(read_real_trace(path))
+            except FormatError as error:
+                refused.append(error)
+                sources.append({"file": path.name, "nbytes": len(content), "cases": 0, "error": str(error)})
+                continue
             count = len(traces[-1].activities)
         digest = hashlib.sha256(content).hexdigest()
         sources.append({"file": path.name, "nbytes": len(content), "cases": count, "sha256": digest})
+    if len(refused) == len(paths):
+        raise refused[0]
     rows = [replay_row(trace) for trace in traces]
     return [*rows, *tables, *timing_rows(traces), *solo_rows(traces)], sources
 

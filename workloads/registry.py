@@ -18,7 +18,7 @@ from workloads.retired import refuse_retired
 
 if TYPE_CHECKING:
     from workloads.formats import Found
-    from workloads.formats.kineto_issuing import TracedProgram
+    from workloads.formats.kineto_traced import TracedProgram
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

@@ -13,6 +13,7 @@ from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
     from workloads.formats.kineto_replay import TraceReplay
+    from workloads.formats.kineto_traced import TracedProgram
 
 
 def profile(
@@ -174,7 +175,8 @@ def validate(
 
 
 def replay_trace(
-    trace: Annotated[str, argument("TRACE", "What torch.profiler exported, .json or .json.gz.")],
+    trace: Annotated[list[str], argument("TRACE...", "What torch.profiler exported, plain or compressed; of several "
+                                         "ranks the file of each, or an archive.")],
     step: Annotated[Text, option("Number of ProfilerStep, or all; the last unless given.", metavar="N")] = None,
     changes: Annotated[Texts, option(
         "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
@@ -190,14 +192,51 @@ def replay_trace(
     from workloads.formats.kineto_replay import known_change, replay_traced
 
     asked = [parse_change(known_change(text)) for text in changes or ()]
-    program = opt.Graph(trace if step is None else f"{trace},step={step}").traced
-    if program is None:
-        raise FormatError(f"{trace}: not a trace of torch.profiler")
+    program = _read_ranks(trace, step)
     found = replay_traced(program, asked, host=host, streams=streams)
     files: list[out.File] = [("both traces", perfetto, found.to_perfetto), ("both traces", gantt, found.gantt)]
     facts = _trace_facts(found, bool(asked) or (host, streams) != ("traced", "traced"))
+    if host == "captured" and program.of_trace.blocking:
+        rows = ", ".join(f"{count} {name}" for name, count in program.of_trace.blocking.items())
+        facts.append(("captured", f"blocking calls inside the step would end a capture: {rows}"))
     data = {"changes": [str(change) for change in asked]}
     out.tell(lambda: found.to_dict() | data, [partial(_busy_table, found), facts], files, as_json=as_json)
+
+
+def _read_ranks(traces: list[str], step: str | None) -> "TracedProgram":
+    """Return the program of one or several traces."""
+    from workloads.formats.kineto_program import read_kineto_program
+
+    if len(traces) == 1:
+        program = opt.Graph(traces[0] if step is None else f"{traces[0]},step={step}").traced
+        if program is None:
+            raise FormatError(f"{traces[0]}: not a trace of torch.profiler")
+        return program
+    return read_kineto_program(traces, step=int(step) if step is not None and step.isdecimal() else step)
+
+
+def pairs(
+    traces: Annotated[list[str], argument("TRACE...", "What torch.profiler exported, or folders of such.")],
+    output: Annotated[Text, option("Write the tables into a folder, for `python -m validation.realtraces`.",
+                                   "--output", "-o", metavar="FOLDER")] = None,
+    as_json: opt.Json = False,
+) -> None:  # fmt: skip
+    """Count pairs of kernels in traces that say how GPUs share, and write tables of them.
+
+    Dispatch: when a kernel started that became ready beside one that fills the GPU. Slow-down: how long
+    kernels took alone and beside another one, a collective for one. A file that cannot be read is a row.
+    """
+    from workloads.formats.kineto_pairs import read_all_pairs, write_pairs
+
+    found = read_all_pairs(traces)
+    files: list[out.File] = []
+    if output is not None:
+        files = [("tables", path, lambda _: None) for path in write_pairs(found, output)]
+    rows = [(one.source, str(len(one.dispatch)), str(len(one.slowdowns)), one.error or "") for one in found]
+    table = partial(table_of, "pairs of kernels", ("trace", "dispatch", "slow-down", "error"), rows, left=(0, 3))
+    data = {"traces": [{"trace": one.source, "dispatch": list(one.dispatch), "slowdowns": list(one.slowdowns),
+                        "error": one.error} for one in found]}  # fmt: skip
+    out.tell(lambda: data, [table], files, as_json=as_json)
 
 
 def _busy_table(found: "TraceReplay") -> Any:
@@ -211,6 +250,8 @@ def _busy_table(found: "TraceReplay") -> Any:
 
 def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
     """Return what is said of a replayed trace below the table."""
+    from workloads.formats.kineto_facts import DOUBTED
+
     program, late = found.traced, found.late
     facts = [
         ("measured makespan", f"{found.measured_us:.1f} us"),
@@ -220,6 +261,13 @@ def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
     ]
     if found.other_us is not None:
         facts.insert(2, ("if bound otherwise", f"{found.other_us:.1f} us: FP32 and DRAM rates of the device differ"))
+    if not changed and abs(found.error) > DOUBTED:
+        facts.append(
+            ("doubt", f"the replay is {100 * abs(found.error):.0f} % off: do not believe what follows from it")
+        )
+    if not program.of_trace.is_stated:
+        facts.append(("device", "the trace does not say which; times that depend on it are those of a stand-in"))
+    facts += [(name, text) for name, _, text in (line.partition(": ") for line in program.lines())]
     if program.n_lost:
         facts.append(("lost", f"{program.n_lost} operators whose call is not in the trace start when they did"))
     if not changed:

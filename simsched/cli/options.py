@@ -28,7 +28,8 @@ from simsched.cli.printing import File, progress, tell
 if TYPE_CHECKING:
     import hwbackend
     from simsched.model import costmodel
-    from workloads.formats.kineto_issuing import TracedProgram
+    from workloads.formats.kineto_facts import TraceFacts
+    from workloads.formats.kineto_traced import TracedProgram
 
 _logger = logging.getLogger(__name__)
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
@@ -297,6 +298,12 @@ class Graph:
 
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
+    def traced_facts(self) -> "TraceFacts | None":
+        """Return what is known of the step that a profiler trace ran; None of anything else."""
+        from workloads.formats.kineto_facts import facts_of
+
+        return None if self.traced is None else facts_of(self.traced)
+
     def traced_lines(self) -> list[str]:
         """Return what the dependencies are worth of a graph that is from a profiler trace."""
         return [] if self.traced is None else [
@@ -378,6 +385,16 @@ class Plan(Scheduled):
         return plan
 
 
+def _require_stated(program: "TracedProgram", source: str) -> None:
+    """Refuse a trace that does not say on which devices it ran."""
+    from workloads.formats.kineto_device import hinted
+
+    if not program.of_trace.is_stated:
+        hint = hinted(program.graph.names)
+        name = "NAME" if hint is None else f"{hint} (its kernels hint at that)"
+        raise ClusterError(f"{source}: the trace does not say which GPU ran it: give --gpu {name}")
+
+
 @dataclass(frozen=True)
 class Target:
     """On what to run: a preset, or a file with a cluster or a calibration."""
@@ -401,6 +418,7 @@ class Target:
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
+                _require_stated(traced, source.graph)
                 return self._widened(traced.cluster.replace_devices(contention=True), source.graph)
             _logger.warning(
                 "%s was recorded on %s: its kernels keep the times that were measured there", source.graph,

@@ -26,7 +26,7 @@ from simsched.cli.options import BrokenSchedulerError, IncompleteError, describe
 _HOME: Final = {
     "schedule": ("compare", "schedule", "simulate", "check", "advise", "whatif", "sweep", "sensitivity", "explain",
                  "breakeven", "robust", "throughput", "report"),
-    "measure": ("profile", "calibrate", "replay", "validate", "replay-trace"),
+    "measure": ("profile", "calibrate", "replay", "validate", "replay-trace", "pairs"),
     "graph": ("show", "convert", "list"),
     "study": ("study",),
     "duel": ("duel",),

@@ -50,8 +50,10 @@ def compare(
     pictures, traced = drawn.files(best.scheduler, found.traces[best.scheduler]), graph.traced
     files = [*pictures, ("box plot", box, found.plot), ("comparison", result.output, found.save)]
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
-    data = {"trace": waits} if waits else {}
-    out.tell(lambda: found.summary() | data, [found.table, *graph.traced_lines()], files, as_json=result.as_json)
+    ran = graph.traced_facts()
+    data = {"trace": waits, "ran": ran.to_dict()} if waits and ran else {}
+    shown = [*([ran.rows(), ""] if ran else []), found.table, *graph.traced_lines()]
+    out.tell(lambda: found.summary() | data, shown, files, as_json=result.as_json)
 
 
 def schedule(
@@ -181,7 +183,10 @@ def advise(
     found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
     facts = [*found.assumed.items(), ("", ""), *found.commands.items()]
     files = [("schedule", keep, lambda path: found.plan.save(path))]
-    result.tell(found, found.table, "", facts, files=files, name="advice")
+    ran = graph.traced_facts()
+    head = [ran.rows(), ""] if ran else []
+    data = (lambda: found.to_dict() | {"ran": ran.to_dict()}) if ran else None
+    result.tell(found, *head, found.table, "", facts, files=files, name="advice", data=data)
 
 
 def _shares(blame: Mapping[str, float]) -> str:
@@ -314,8 +319,11 @@ def report(
     for advice in advised:
         out.print_pairs([(f"{advice.graph} on {advice.cluster}", advice.best), *advice.commands.items()])
         out.say(*advice.verdict)
-    for line in (line for graph in graphs for line in graph.traced_lines()):
-        out.say(line)
+    for graph in graphs:
+        ran = graph.traced_facts()
+        if ran is not None:
+            out.print_pairs(ran.rows())
+        out.say(*graph.traced_lines())
 
 
 def _read(source: str) -> Any:

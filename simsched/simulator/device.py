@@ -226,7 +226,7 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
     if work.start < 0:
         work.start = s.now
         device.next_start = s.now + device.graph_issue
-        if device.n_resident:  # caches and queues are not its own
+        if device.n_resident and not is_unslowed(s.launches[work.row]):  # caches and queues are not its own
             work.unit += device.crowd_latency / s.launches[work.row].units
         start_running(s, d, lane)
     take(s, d, s.launches[work.row], count)
@@ -299,7 +299,8 @@ def _share(s: State, d: int) -> float:
     for i in range(n):  # those that issue slots slow ask for DRAM so much the less often
         work, dram = s.work[running[i]], s.shares[i]
         launch = s.launches[work.row]
-        work.slowed *= excess
+        if not is_unslowed(launch):
+            work.slowed *= excess
         dram.load, dram.sensitivity = work.resident * work.dram_share / work.slowed, launch.beta / work.slowed
         dram_load += dram.load
     dram_pressure = dram_load
@@ -321,6 +322,11 @@ def _share(s: State, d: int) -> float:
     if s.recording:
         record_point(s, d, s.now, sm_load, dram_load, warps, min(float(device.sms), blocks + without_grid * device.sms))
     return earliest
+
+
+def is_unslowed(launch: Launch) -> bool:
+    """Return whether the blocks of a launch wait for links, so that nothing on the device slows them."""
+    return launch.alpha == 0.0 and launch.beta == 0.0
 
 
 def _penalty(s: State, d: int, kind: int, compute: int, memory: int) -> float:

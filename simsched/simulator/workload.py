@@ -10,7 +10,7 @@ import numpy.typing as npt
 from simsched.base.errors import ClusterError, SimulationError
 from simsched.base.limits import LARGEST_VARIATION
 from simsched.base.units import TIE
-from simsched.model import LAUNCH, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Program, Schedule
+from simsched.model import INTENSITIES, LAUNCH, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Program, Schedule
 from simsched.model.cluster import footprint, occupancy
 from simsched.model.costmodel import placed_times
 from simsched.model.graph.columns import Indices, Ints
@@ -20,7 +20,9 @@ from simsched.simulator.contention import Solo, find_units
 from simsched.simulator.state import Launch
 
 Column = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
 Jitter = float | Mapping[str, float]
+_LINK: Final = INTENSITIES.index("link")
 _TURNS: Final = 8
 """Most that the standard deviation of an operator's time may be, over its mean."""
 
@@ -32,9 +34,9 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Blocks that mostly wait for
     their own chain of instructions load the SMs by what they achieve alone. Which of the two a roofline
     says is the bottleneck gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
-    bottleneck, and to the other resource its part of the roofline time. An operator without
-    kernels loads the SMs by its `utilization` and is sensitive to nothing else; one without
-    either loads nothing.
+    bottleneck, and to the other resource its part of the roofline time. The blocks of an operator whose `intensity` is
+    ``"link"`` load nothing and are slowed by nothing. An operator without kernels loads the SMs by its `utilization`
+    and is sensitive to nothing else; one without either loads nothing.
     """
     program = program.on(cluster) if program.open else program
     graph, device = program.graph, launch_devices(program)
@@ -80,7 +82,10 @@ def demand_of(
     asked["follows"][1:] = op[1:] == op[:-1]
     asked["priority"] = 0 if priority is None else priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
-    asked["sm_share"], asked["alpha"], asked["kind"] = utilization, utilization > 0, graph.intensity[op]
+    on_links = graph.intensity[op] == _LINK
+    utilization = np.where(on_links, 0.0, utilization)
+    asked["sm_share"], asked["alpha"] = utilization, utilization > 0
+    asked["kind"] = np.where(on_links, -1, graph.intensity[op])  # of neither class that interferes
     asked["solo"] = times
     asked["solo"] *= launches.share
     asked["unit"] = asked["solo"]
@@ -95,7 +100,7 @@ def demand_of(
     found["blocks"] = launches.blocks[rows]
     for name, column in shapes.items():
         found[name] = column[fits]
-    _add_loads(found, graph, launches, cluster, rows, at)
+    _add_loads(found, graph, launches, cluster, rows, at, on_links[rows])
     asked[rows] = found
     return asked
 
@@ -158,8 +163,13 @@ def _block(device: Device, threads: int, registers: int, shared_memory: int) -> 
     return need.warps, need.registers, need.shared_memory, fits * device.sms
 
 
-def _add_loads(found: Column, graph: OpGraph, launches: Launches, cluster: Cluster, rows: Ints, at: Ints) -> None:
-    """Add to rows of kernels that fit what they load, and how they run by themselves."""
+def _add_loads(
+    found: Column, graph: OpGraph, launches: Launches, cluster: Cluster, rows: Ints, at: Ints, on_links: Flags
+) -> None:
+    """Add to rows of kernels that fit what they load, and how they run by themselves.
+
+    The blocks of those `on_links` load nothing and are slowed by nothing.
+    """
     op = launches.op[rows]
     fields = ("kernel_latency", "bandwidth", "saturating_warps", "least_sm_share", "block_spread", "sms", "clock")
     latency, bandwidth, saturating, least, spread, sms, clock = (
@@ -170,8 +180,8 @@ def _add_loads(found: Column, graph: OpGraph, launches: Launches, cluster: Clust
     peak = np.array([[kind.peak_rate(text or "fp32") for text in texts] for kind in cluster.kinds])[at, codes[op]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         # roofline times of SMs and DRAM, and relative to the larger of them
-        calculating = launches.flops[rows] / peak
-        moving = launches.nbytes[rows] / bandwidth
+        calculating = np.where(on_links, 0.0, launches.flops[rows] / peak)
+        moving = np.where(on_links, 0.0, launches.nbytes[rows] / bandwidth)
         longer = np.maximum(calculating, moving)
         kind = np.where(found["kind"] >= 0, found["kind"], moving > calculating)
         compute = np.where(longer > 0, calculating / longer, kind == 0)  # of unknown work that is bound by DRAM: none
@@ -181,6 +191,7 @@ def _add_loads(found: Column, graph: OpGraph, launches: Launches, cluster: Clust
         chained = np.ceil(blocks / residency) * launches.chain[rows] / clock
         waits = chained > longer / launches.efficiency[rows]  # for its own instructions: it leaves issue slots free
         part = np.where(kind == 1, np.maximum(least, compute), np.where(waits, least, 1.0))
+        part = np.where(on_links, 0.0, part)
         limit = np.where(kind == 1, 1.0 / np.ceil(most / sms), np.inf)  # alone, DRAM's never fill the issue slots
         sm_share = np.minimum(limit, found["warps"] / saturating * part)
         units = solo_units(blocks, residency, sms, sm_share, spread)
@@ -195,8 +206,10 @@ def _add_loads(found: Column, graph: OpGraph, launches: Launches, cluster: Clust
         most_share = 1.0 / np.where(sm_share * most <= sms, most, sms / sm_share)  # as `set_up` has it
         found["dram_share"] = np.where(busy > 0, np.minimum(most_share, traffic / busy), 0.0)
     found["unit"] = busy / units
-    found["sm_share"], found["kind"], found["units"], found["traffic"] = sm_share, kind, units, traffic
-    found["alpha"], found["beta"] = np.where(kind == 1, compute, 1.0), np.where(kind == 1, 1.0, memory)
+    found["sm_share"], found["units"], found["traffic"] = sm_share, units, traffic
+    found["kind"] = np.where(on_links, -1, kind)
+    found["alpha"] = np.where(on_links, 0.0, np.where(kind == 1, compute, 1.0))
+    found["beta"] = np.where(on_links, 0.0, np.where(kind == 1, 1.0, memory))
 
 
 def factors(graph: OpGraph, jitter: Jitter, rng: np.random.Generator | int | None, n: int) -> Floats:

@@ -17,7 +17,8 @@ LINES = (
     "compare G", "schedule G", "simulate G", "check lios", "advise G", "whatif G", "sweep G gpus 1,2", "sensitivity G",
     "explain G", "breakeven G gpus lios heft", "robust G", "throughput G", "report G -o r.html",
     "profile G --backend synthetic", "calibrate p.json", "replay p.json --backend synthetic",
-    "validate squeezenet --backend synthetic", "replay-trace t.json", "show G", "convert a.json b.dot", "list gpus",
+    "validate squeezenet --backend synthetic", "replay-trace t.json", "pairs t.json",
+    "show G", "convert a.json b.dot", "list gpus",
     "study run s.toml -o f", "study resume f", "study status f", "study table f", "study plot f", "study merge f -o g",
     "study rank f", "duel lios heft",
 )  # fmt: skip

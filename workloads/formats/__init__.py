@@ -33,6 +33,7 @@ __all__ = ["FORMATS", "SUFFIXES", "Format", "as_graph", "format_of", "read", "re
 
 _HEAD: Final = 1 << 16  # bytes that are looked at to tell JSON formats apart
 _GZIP: Final = b"\x1f\x8b"
+_EVENT: Final = {b"ph", b"cat", b"ts"}
 _BEGINNINGS: Final = {"onnx": rb"\x08[\x01-\x20]", "dot": rb"(?i)\s*(?:strict\s+)?(?:di)?graph\b"}  # besides JSON
 
 
@@ -72,7 +73,8 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         "dot": Format("graph", "dot:read_dot", "dot:write_dot", (".dot", ".gv")),
         "stg": Format("graph", "stg:read_stg", None, (".stg",)),
         "kineto": Format(
-            "profile", "kineto:read_kineto", None, (".json.gz",), ("traceEvents", "deviceProperties"),
+            "profile", "kineto:read_kineto", None, (".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz"),
+            ("traceEvents", "deviceProperties"),
             graph="kineto_program:read_kineto_graph",
         ),
         "rows": Format("profile", "rows:read_rows", None, (".csv",), graph="rows:read_rows_graph"),
@@ -131,6 +133,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     if re.search(rb'"format"\s*:\s*"simsched\.', head):
         return "simsched"
     keys = set(re.findall(rb'"([A-Za-z_]+)"\s*:', head))
+    if keys >= _EVENT and re.match(rb"(?:\xef\xbb\xbf)?\s*\[", head):  # the events of a trace alone
+        return "kineto"
     for name, entry in FORMATS.items():
         if any(key.encode() in keys for key in entry.keys):
             return name

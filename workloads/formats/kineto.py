@@ -18,6 +18,7 @@ from simsched.model.trace.timeline import union_length
 from workloads.formats.kineto_device import measured_device
 from workloads.formats.kineto_events import Activities, Events, read_events
 from workloads.formats.kineto_join import Nesting, split_iterations, trace_back
+from workloads.formats.kineto_ranks import by_process, one_of
 from workloads.formats.kineto_text import read_trace
 from workloads.formats.kineto_units import Joined, Run, by_annotation, by_level, by_order
 
@@ -120,7 +121,7 @@ def read_kineto(
         raise UnknownNameError("level", str(level), list(LEVELS))
     if skip is not None and not is_count(skip):
         raise FormatError(f"{source}: skip must be a whole number of iterations, not {skip!r}")
-    events = read_events(read_trace(path), source)
+    events = one_of(by_process(read_events(read_trace(path), source)), device, source)
     _check_schema(events.header, source)
     joined, number = _join(events, iteration, device, source)
     names = list(graph.names if isinstance(graph, OpGraph) else graph or ())

@@ -1,13 +1,14 @@
 """The devices of a torch.profiler trace: what it says of them, and the preset that they are taken for."""
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from simsched.base.codec import Record
 from simsched.base.errors import ClusterError, CostError, FormatError
-from simsched.model.cluster import Device
+from simsched.model.cluster import DEVICES, Device
 from simsched.model.cluster.presets import make_device
 from simsched.model.profile import MeasuredDevice
 
@@ -19,11 +20,19 @@ _PROPERTIES: Final = {
     "sharedMemPerMultiprocessor": "shared_memory_per_sm", "sharedMemPerBlockOptin": "shared_memory_per_block",
     "totalGlobalMem": "memory",
 }  # fmt: skip
-# What no preset is called stands in for by its compute capability, or, if that is none, by the last.
+# What no preset is called stands in for by its maker or compute capability, or, if that is none, by the last.
 _STAND_INS: Final[Mapping[str, str]] = {
-    "3": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8": "rtx3080", "9": "h100", "10": "h200",
-    "12": "h200", "": "h100",
+    "AMD": "mi300x",
+    "3": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8": "rtx3080", "9": "h100", "10": "b200",
+    "12": "rtx5090", "": "h100",
 }  # fmt: skip
+
+_AMD: Final = re.compile(r"\b(AMD|Instinct|Radeon)\b|\bMI[0-9]{3}", re.IGNORECASE)
+_HINTS: Final[Mapping[str, str]] = {
+    "volta_": "v100", "turing_": "rtx2080ti", "ampere_": "a100", "sm80_": "a100", "sm90_": "h100", "sm100_": "b200",
+    "cijk_": "mi300x", "gfx9": "mi300x",
+}  # fmt: skip
+"""What names of kernels have in them -> the preset of a device that runs such."""
 
 
 def measured_device(header: dict[str, Any], number: int | None, source: str) -> MeasuredDevice | None:
@@ -62,7 +71,24 @@ def traced_device(found: MeasuredDevice | None, name: str, costs: Mapping[str, f
         raise FormatError(f"{source}: {error}") from error
 
 
+def hinted(names: Iterable[str]) -> str | None:
+    """Return the preset that names of kernels hint at; None if they do not.
+
+    >>> hinted(["volta_sgemm_128x64_nn"]), hinted(["elementwise"])
+    ('v100', None)
+    """
+    text = "\n".join(names).lower()
+    return next((preset for part, preset in _HINTS.items() if part in text), None)
+
+
+def preset_of(device: Device) -> str:
+    """Return the preset that stands for a device of a trace, by its model."""
+    found = MeasuredDevice(device.model).preset
+    return found or next((name for name in DEVICES if name in device.model.lower()), "h100")
+
+
 def _preset(found: MeasuredDevice | None) -> str:
     capability = "" if found is None else found.compute_capability or ""
-    stand_in = next(preset for start, preset in _STAND_INS.items() if capability.startswith(start))
+    maker = "AMD" if found is not None and _AMD.search(found.name) else capability
+    stand_in = next(preset for start, preset in _STAND_INS.items() if maker.startswith(start))
     return stand_in if found is None else found.preset or stand_in

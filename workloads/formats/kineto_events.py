@@ -14,6 +14,7 @@ import numpy.typing as npt
 from simsched.base.errors import FormatError, GraphError, shown
 from simsched.base.numeric import is_count
 from simsched.model import Floats, Ints, Kernel
+from workloads.formats.kineto_collectives import CATEGORIES, GROUP, RANKS, SEQUENCE, is_collective
 from workloads.formats.kineto_text import Readers, place, walk
 
 _LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits
@@ -21,6 +22,7 @@ _LONGEST: Final = float(2**43)  # us, 101 days
 # Up to here a float of us tells every nanosecond from the next: its steps are 2^-10 us.
 _EXACT_FLOAT: Final = float(2**43)
 _PEEKED: Final = 200
+_N_ACTIVITY: Final = 12
 
 _first_times = re.compile(r'"ts"\s*:\s*([0-9]+\.[0-9]+)').finditer
 _graph_launch = re.compile(r"(cu(da)?|hip)GraphLaunch").match
@@ -32,8 +34,11 @@ _HOSTS: Final = (
     ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver"),
 )  # operators, annotations, calls
 _SYNC: Final = "cuda_sync"
-_SYNC_FIELDS: Final = ("stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "device")
-_KERNEL: Final = ("kernel", "Kernel")
+_SYNC_FIELDS: Final = (
+    "stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "device", "wait_on_cuda_event_id",
+)  # fmt: skip
+_N_SYNC: Final = 1 + len(_SYNC_FIELDS)
+_KERNEL: Final = ("kernel", "Kernel", *CATEGORIES)
 _COPY: Final = {"gpu_memcpy": "memcpy", "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}
 
 
@@ -44,6 +49,7 @@ class MeasuredKind(NamedTuple):
     name: str
     launch: Kernel | None = None
     nbytes: float | None = None
+    is_collective: bool = False
 
 
 class Columns:
@@ -85,7 +91,11 @@ class HostEvents(Columns):
 
 @dataclass(frozen=True)
 class Activities(Columns):
-    """What ran on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0."""
+    """What ran on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0.
+
+    `group` indexes the communicators of the trace (0: none), `sequence` is the number of a collective there, or -1.
+    `process` numbers what the trace calls the process of each event, which for activities is that of its GPU.
+    """
 
     start: Ints
     duration: Ints
@@ -95,6 +105,9 @@ class Activities(Columns):
     external: Ints
     node: Ints
     what: Ints
+    group: Ints
+    sequence: Ints
+    process: Ints
     kinds: tuple[MeasuredKind, ...]
 
     def __len__(self) -> int:
@@ -107,7 +120,8 @@ class Events:
 
     `threads` names the process and thread of each number. `syncs` has what the profiler says of calls that synchronise,
     by correlation id: the stream that waits or is waited for (-1: none, or all), the correlation id of the call that
-    recorded the event, the stream that it was recorded on (-1 where they are not known), and the device.
+    recorded the event, the stream that it was recorded on (-1 where they are not known), the device, and the event.
+    `groups` are the communicators. `n_unusable` events were left out for want of a time.
     """
 
     operators: HostEvents
@@ -117,10 +131,19 @@ class Events:
     activities: Activities
     threads: tuple[tuple[Any, Any], ...]
     header: dict[str, Any]
+    groups: tuple[tuple[str, ...], ...] = ((),)
+    n_unusable: int = 0
 
 
-def read_events(text: str, source: str) -> Events:
+def read_events(text: str, source: str, *, strict: bool = True) -> Events:
     """Return the events of a trace.
+
+    Parameters
+    ----------
+    text, source
+        The trace, and how errors name it.
+    strict
+        Whether a time that is none refuses the trace; else it costs the event, which is counted.
 
     Times come in three formats: whole us, us since 1970 with a decimal point, and us since the field
     `baseTimeNanoseconds`. The second is beyond what a float can tell apart (its steps are 0.25 us), so such a trace is
@@ -134,14 +157,14 @@ def read_events(text: str, source: str) -> Events:
     peeked = [float(m.group(1)) for m, _ in zip(_first_times(text), range(_PEEKED), strict=False)]
     exact = max(peeked, default=0.0) >= _EXACT_FLOAT
     try:
-        return _collect(text, source, exact)
+        return _collect(text, source, exact, strict)
     except _InexactError:  # only if the first events have other times than the rest
-        return _collect(text, source, True)
+        return _collect(text, source, True, strict)
 
 
-def _collect(text: str, source: str, exact: bool) -> Events:
-    found = _Collector(source)
-    return found.events(walk(text, source, found.readers, exact=exact))
+def _collect(text: str, source: str, exact: bool, strict: bool) -> Events:
+    found = _Collector(source, strict)
+    return found.events(walk(text, source, found.readers, exact=exact, strict=strict))
 
 
 class _InexactError(Exception):
@@ -163,8 +186,11 @@ class _Collector:
     the garbage collector to visit again and again, which takes as long as all the rest.
     """
 
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def __init__(self, source: str, strict: bool) -> None:
+        self._source, self._strict = source, strict
+        self._groups = Codes({(): 0})
+        self._processes = Codes()
+        self._n_unusable = 0
         self._names, self._threads, self._kinds = Codes(), Codes(), Codes()
         self._first_of_kind: list[int] = []
         self._hosts: tuple[list[Any], ...] = ([], [], [])
@@ -187,7 +213,15 @@ class _Collector:
 
     def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
         grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
-        what = (event["name"], grid, block, args.get("registers per thread", 0), args.get("shared memory", 0))
+        what: tuple[Any, ...] = (
+            event["name"],
+            grid,
+            block,
+            args.get("registers per thread", 0),
+            args.get("shared memory", 0),
+        )
+        if event["cat"] in CATEGORIES or is_collective("", args):
+            what = (*what, True)
         self._on_activity(at, event, args, what)
 
     def _on_copy(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
@@ -198,10 +232,12 @@ class _Collector:
         if kind == len(self._first_of_kind):
             self._first_of_kind.append(at)
         get = args.get
+        group = self._groups[str(get(GROUP)), str(get(RANKS, ""))] if GROUP in args else 0
         self._activities.extend(
             (
                 at, event["ts"], event["dur"], get("device", 0), get("stream", 0), args["correlation"],
-                _external(args), get("graph node id", 0), kind,
+                _external(args), get("graph node id", 0), kind, group, get(SEQUENCE, -1),
+                self._processes[event.get("pid")],
             )
         )  # fmt: skip
 
@@ -210,18 +246,36 @@ class _Collector:
         for name in self._names:
             _require_name(name, self._source)
         operators, annotations, calls = map(self._host_events, self._hosts)
-        columns = [_ids(self._syncs[k::5], -1 if k else 0).tolist() for k in range(5)]
+        columns = [_ids(self._syncs[k::_N_SYNC], -1 if k else 0).tolist() for k in range(_N_SYNC)]
         syncs = {row[0]: row[1:] for row in zip(*columns, strict=True)}
-        rows = self._activities
-        at, start, duration, device, stream, correlation, external, node, what = (rows[k::9] for k in range(9))
+        rows = self._usable(self._activities, _N_ACTIVITY)
+        at, start, duration, device, stream, correlation, external, node, what, group, sequence, process = (
+            rows[k::_N_ACTIVITY] for k in range(_N_ACTIVITY)
+        )
         activities = Activities(
             self._times(start, at, "ts", _LATEST), self._times(duration, at, "dur", _LONGEST),
             self._counts(device, at, "args.device"), self._counts(stream, at, "args.stream"), _ids(correlation),
-            _ids(external), _ids(node), np.array(what, np.int64), self._checked_kinds(),
+            _ids(external), _ids(node), np.array(what, np.int64), np.array(group, np.int64), _ids(sequence, -1),
+            np.array(process, np.int64), self._checked_kinds(),
         )  # fmt: skip
-        return Events(operators, annotations, calls, syncs, activities, tuple(self._threads), header)
+        return Events(
+            operators, annotations, calls, syncs, activities, tuple(self._threads), header, tuple(self._groups),
+            self._n_unusable,
+        )  # fmt: skip
+
+    def _usable(self, rows: list[Any], width: int) -> list[Any]:
+        """Return rows of so many values each, of which the second and third are times, without those of no time."""
+        if self._strict:
+            return rows
+        bad = [k for k in range(0, len(rows), width)
+               if not (_is_time(rows[k + 1], _LATEST) and _is_time(rows[k + 2], _LONGEST))]  # fmt: skip
+        self._n_unusable += len(bad)
+        for k in reversed(bad):
+            del rows[k : k + width]
+        return rows
 
     def _host_events(self, rows: list[Any]) -> HostEvents:
+        rows = self._usable(rows, 7)
         at, start, duration, thread, external, name, correlation = (rows[k::7] for k in range(7))
         begin = self._times(start, at, "ts", _LATEST)
         return HostEvents(
@@ -234,8 +288,11 @@ class _Collector:
         for kind, at in zip(self._kinds, self._first_of_kind, strict=True):
             _require_name(kind[0], place(self._source, at))
             try:
-                found.append(_copy_of(kind) if len(kind) == 3 else _kernel_of(kind))
+                found.append(_copy_of(kind) if len(kind) == 3 else _kernel_of(*kind))
             except (FormatError, GraphError) as error:
+                if not self._strict:  # its shape is not needed
+                    found.append(MeasuredKind("kernel" if len(kind) > 3 else kind[1], kind[0]))
+                    continue
                 raise FormatError(f"{place(self._source, at)}: {error}") from error
         return tuple(found)
 
@@ -271,6 +328,10 @@ class _Collector:
         raise FormatError(f"{place(self._source, at)}: field {field!r} {phrase}, not {shown(value)}")
 
 
+def _is_time(value: Any, most: float) -> bool:
+    return type(value) in (int, float, Decimal) and 0 <= value < most
+
+
 def _external(args: dict[str, Any]) -> Any:
     found = args.get("External id")
     return args.get("external id", 0) if found is None else found
@@ -286,11 +347,16 @@ def _ids(values: Sequence[Any], none: int = 0) -> Ints:
     return np.array([x if type(x) is int and 0 <= x < 2**63 else none for x in values], np.int64)
 
 
-def _kernel_of(kind: tuple[Any, ...]) -> MeasuredKind:
-    """Return a kernel with what it was launched with, or without if the trace does not say."""
-    name, grid, block, registers, shared_memory = kind
+def _kernel_of(
+    name: str, grid: Any, block: Any, registers: Any, shared_memory: Any, is_known: bool = False
+) -> MeasuredKind:
+    """Return a kernel with what it was launched with, or without if the trace does not say.
+
+    `is_known`: the trace says that it is a collective.
+    """
+    links = is_known or is_collective(name)
     if not grid or not block:
-        return MeasuredKind("kernel", name)
+        return MeasuredKind("kernel", name, is_collective=links)
     for field, sizes in (("grid", grid), ("block", block)):
         if not all(is_count(size, 1) for size in sizes):
             raise FormatError(f"field 'args.{field}' must be whole numbers of at least 1, not {list(sizes)!r}")
@@ -298,7 +364,8 @@ def _kernel_of(kind: tuple[Any, ...]) -> MeasuredKind:
         if not is_count(value):
             raise FormatError(f"field 'args.{field}' must be a whole number, not {value!r}")
     # no registers stands for "not reported": the fewest there are, which limit nothing
-    return MeasuredKind("kernel", name, Kernel(prod(grid), prod(block), max(1, registers), shared_memory))
+    launch = Kernel(prod(grid), prod(block), max(1, registers), shared_memory)
+    return MeasuredKind("kernel", name, launch, is_collective=links)
 
 
 def _copy_of(kind: tuple[Any, ...]) -> MeasuredKind:

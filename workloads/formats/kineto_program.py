@@ -1,21 +1,24 @@
 """Traces of torch.profiler (Kineto) as the `Program` that ran: what the hosts issued, and what was measured."""
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.model.graph import OpGraph
 from workloads.formats.kineto_events import Events, read_events
-from workloads.formats.kineto_issuing import Issued, TracedProgram, Window
+from workloads.formats.kineto_issuing import Issued, Window
 from workloads.formats.kineto_join import split_iterations
-from workloads.formats.kineto_text import read_trace
+from workloads.formats.kineto_ranks import by_process, together
+from workloads.formats.kineto_records import checked
+from workloads.formats.kineto_text import read_traces
+from workloads.formats.kineto_traced import TracedProgram
 
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 ORDERS: Final = ("streams", "waits")
 
 
-def read_kineto_graph(
-    path: str | os.PathLike[str], *, step: int | str | None = None, order: str = "streams"
-) -> OpGraph:
+def read_kineto_graph(path: Paths, *, step: int | str | None = None, order: str = "streams") -> OpGraph:
     """Read the graph of `read_kineto_program`, for schedules other than the one that ran.
 
     Parameters
@@ -30,15 +33,14 @@ def read_kineto_graph(
     return _read(path, step, order).graph
 
 
-def read_kineto_program(
-    path: str | os.PathLike[str], *, step: int | str | None = None, order: str = "streams"
-) -> TracedProgram:
+def read_kineto_program(path: Paths, *, step: int | str | None = None, order: str = "streams") -> TracedProgram:
     """Read what ran from a trace that torch.profiler exported (``export_chrome_trace``), plain or gzipped.
 
     Parameters
     ----------
     path
-        The file.
+        The file; or those of several ranks, which are put together. An archive, and a trace of several processes, has
+        several ranks too.
     step
         Number n of the annotation ``ProfilerStep#n``; None takes the last one, ``"all"`` the whole trace. A trace
         without such annotations is one step.
@@ -94,12 +96,19 @@ def read_kineto_program(
     return _read(path, step, order)
 
 
-def _read(path: str | os.PathLike[str], step: int | str | None, order: str) -> TracedProgram:
+def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
     if order not in ORDERS:
         raise UnknownNameError("order", str(order), list(ORDERS))
-    source = str(path)
-    events = read_events(read_trace(path), source)
-    return Issued(events, source, _window(events, step, source), by_streams=order == "streams").program()
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise FormatError("no trace is given; name the file of each rank")
+    found = []
+    for source, text in (one for each in paths for one in read_traces(each)):
+        for part in by_process(read_events(text, source, strict=False)):
+            records = checked(part)
+            window = _window(records.events, step, source)
+            found.append(Issued(records, source, window, by_streams=order == "streams").program())
+    return together(found)
 
 
 def _window(events: Events, step: int | str | None, source: str) -> Window:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simsched.base.errors import SchedulerError, WhatIfError
+from simsched.base.errors import ClusterError, SchedulerError, WhatIfError
 from simsched.base.io import dump_json, write_file
 from simsched.experiments.whatif.changes import Change, speed_of
 from simsched.experiments.whatif.world import changed_cluster, selected
@@ -19,14 +19,16 @@ from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
 from simsched.model.trace import KERNEL, Trace
 from simsched.model.trace.timeline import union_length
 from simsched.simulator import simulate
-from workloads.formats.kineto_issuing import TracedProgram
+from workloads.formats.kineto_traced import TracedProgram
 
 STREAMS: Final = ("traced", "one")
 HOSTS: Final = ("traced", "none", "captured")
+_TURNS: Final = 3
+"""Simulations by which times alone are found of operators that were measured beside others."""
 LATE: Final = 0.05
 """Part of the measured makespan by which the start of an operator must be off to be called so."""
 _MOST_PIDS: Final = 1000
-_ON_LINKS: Final = ("collective", "memcpy", "earlier")
+_ON_LINKS: Final = ("collective", "memcpy", "earlier", "untraced", "arrival")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,10 @@ def replay_traced(
 
     Notes
     -----
+    *Contention.* Unless a change says whether there is any, there is if the replay without changes then `is_contended`.
+    With it, operators have their `times_alone` on the device of the trace, and the measured ones on a device with other
+    fields.
+
     *Another device.* Times measured on one device do not say what they are bound by. They are scaled by the ratio of
     DRAM rates and by that of FP32 rates: what the smaller gain gives is `TraceReplay.other_us`, what the greater one
     gives is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other
@@ -198,7 +204,11 @@ def replay_traced(
         if given not in known:
             raise WhatIfError(f"{what} must be one of {', '.join(known)}, not {given!r}")
     cluster = changed_cluster(program.cluster, changes)
-    times, made = np.array(program.graph.time), _with_host(program, changes)
+    if cluster == program.cluster and not any(change.parameter.startswith("contention") for change in changes):
+        cluster = cluster.replace_devices(contention=is_contended(program))
+    is_shared = cluster == program.cluster.replace_devices(contention=True)
+    times = np.array(times_alone(program) if is_shared else program.graph.time)
+    made = _with_host(program, changes)
     for change in changes:
         _hasten(program, times, change)
     if streams == "one":
@@ -212,6 +222,44 @@ def replay_traced(
     graphs = [with_times(made.graph, np.where(moves, times, times * scale)) for scale in scales]
     traces = [simulate(made.over(graph), cluster) for graph in graphs]
     return TraceReplay(program, traces[0], traces[1].makespan if len(traces) > 1 else None)
+
+
+def is_contended(program: TracedProgram) -> bool:
+    """Return whether operators start closer to when they were measured to if contention is simulated, too.
+
+    Measured times of operators have in them what ran beside them, but not that they waited for a place on the device.
+    """
+    cluster = program.cluster
+    shared = cluster.replace_devices(contention=True)
+    try:
+        contended = program.over(with_times(program.graph, times_alone(program)))
+        errors = [TraceReplay(program, simulate(runs, on)).start_error
+                  for runs, on in ((program, cluster), (contended, shared))]  # fmt: skip
+    except ClusterError:  # a kernel that the device has no place for
+        return False
+    return errors[1] < errors[0]
+
+
+def times_alone(program: TracedProgram) -> Floats:
+    """Return the times in us that operators would take alone, shape (n_ops,).
+
+    They were measured beside what ran beside them: the times alone are those that contention on the same device makes
+    the measured ones, as far as a few turns of dividing by the slowdown get there.
+    """
+    known: Floats | None = program.__dict__.get("times_alone")
+    if known is not None:
+        return known
+    measured = np.array(program.graph.time)
+    cluster = program.cluster.replace_devices(contention=True)
+    times, took = measured, np.empty_like(measured)
+    for _ in range(_TURNS):
+        trace = simulate(program.over(with_times(program.graph, times)), cluster)
+        kernels = trace.kind == KERNEL
+        took[trace.item[kernels]] = (trace.end - trace.start)[kernels]
+        slowed = np.divide(took, measured, out=np.ones_like(took), where=measured > 0)
+        times = np.minimum(measured, times / np.where(slowed > 0, slowed, 1.0))
+    program.__dict__["times_alone"] = times
+    return times
 
 
 def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:

@@ -9,8 +9,10 @@ twice in an object counts once, as any JSON reader has it (the last one wins): t
 import gzip
 import json
 import os
+import tarfile
+import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from io import BytesIO
 from typing import Any, Final, NoReturn
@@ -21,6 +23,10 @@ from simsched.base.signals import without_collector
 
 EVENTS: Final = "traceEvents"
 _GZIP: Final = b"\x1f\x8b"
+_ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"
+_ZIP: Final = b"PK\x03\x04"
+_TAR, _TAR_AT = b"ustar", 257
+_TRACES: Final = (".json", ".json.gz", ".json.zst")  # files of an archive that are traces
 # Traces deflate to a twentieth; what inflates to so much more is no trace, and may fill the memory.
 _MOST_INFLATED: Final = 400
 _SMALL: Final = 1 << 26  # bytes that any file may inflate to
@@ -31,17 +37,87 @@ _EVENT: Final = object()  # stands in the list of events for each, which may be 
 
 
 def read_trace(path: str | os.PathLike[str]) -> str:
-    """Return the text of a trace, inflated if it is a gzip file, whatever its name.
+    """Return the text of a trace, see `read_traces`, of which there must be one.
+
+    Raises
+    ------
+    FileError, FormatError
+        As there, and if the file is an archive of several.
+    """
+    found = read_traces(path)
+    if len(found) > 1:
+        raise FormatError(f"{path}: holds {len(found)} traces: {found[0][0]}, ...; give the file of one")
+    return found[0][1]
+
+
+def read_traces(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Return how errors name a trace, and its text, for each that a file holds.
+
+    Parameters
+    ----------
+    path
+        Plain, gzip or Zstandard, or an archive (zip or tar) of such; told by the first bytes, whatever the name.
 
     Raises
     ------
     FileError
         If the file cannot be read.
     FormatError
-        If it is damaged, or not text.
+        If it is damaged, not text, an archive without a trace, or needs a package that is not installed.
     """
-    data = read_bytes(path)
-    return decode_text(_inflate(data, str(path)) if data.startswith(_GZIP) else data, str(path))
+    return [(source, decode_text(data, source)) for source, data in _plain(read_bytes(path), str(path))]
+
+
+def _plain(data: bytes, source: str, *, is_member: bool = False) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that a file consists of, inflated; archives within archives are not looked into."""
+    if data.startswith(_GZIP):
+        data = _inflate(data, source)
+    elif data.startswith(_ZSTANDARD):
+        data = _inflate_zstandard(data, source)
+    is_archive = data.startswith(_ZIP) or data[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR
+    if not is_archive or is_member:
+        yield source, data
+        return
+    members = [row for row in _members(data, source) if row[0].lower().endswith(_TRACES)]
+    if not members:
+        raise FormatError(f"{source}: the archive holds no trace: no file in it ends in {', '.join(_TRACES)}")
+    for name, content in members:
+        yield from _plain(content, f"{source}/{name}", is_member=True)
+
+
+def _members(data: bytes, source: str) -> list[tuple[str, bytes]]:
+    """Return the name and content of each file in an archive, by name."""
+    most = min(max(_SMALL, _MOST_INFLATED * len(data)), MOST_BYTES)
+    try:
+        if data.startswith(_ZIP):
+            with zipfile.ZipFile(BytesIO(data)) as archive:
+                files = [row for row in archive.infolist() if not row.is_dir()]
+                if sum(row.file_size for row in files) > most:
+                    raise FormatError(f"{source}: inflates to over {most} bytes, so it holds no traces")
+                found = [(row.filename, archive.read(row)) for row in files]
+        else:
+            with tarfile.open(fileobj=BytesIO(data), mode="r:") as tar:
+                members = [row for row in tar.getmembers() if row.isfile()]
+                found = [(row.name, file.read()) for row in members if (file := tar.extractfile(row)) is not None]
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise FormatError(f"{source}: the archive is damaged: {error}") from error
+    return sorted(found)
+
+
+def _inflate_zstandard(data: bytes, source: str) -> bytes:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise FormatError(f"{source}: is compressed by Zstandard: pip install zstandard") from error
+    most = min(max(_SMALL, _MOST_INFLATED * len(data)), MOST_BYTES)
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(BytesIO(data)) as file:
+            found: bytes = file.read(most + 1)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"{source}: the Zstandard file is damaged: {error}") from error
+    if len(found) > most:
+        raise FormatError(f"{source}: inflates to over {most} bytes, so it is not a trace")
+    return found
 
 
 def _inflate(data: bytes, source: str) -> bytes:
@@ -58,8 +134,8 @@ def _inflate(data: bytes, source: str) -> bytes:
     return found
 
 
-def walk(text: str, source: str, readers: Readers, *, exact: bool) -> dict[str, Any]:
-    """Hand events to the readers of their category, and return the other fields of the trace.
+def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool = True) -> dict[str, Any]:
+    """Hand events to the readers of their category, and return the other fields of the trace, if it is not just a list.
 
     Parameters
     ----------
@@ -70,6 +146,8 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool) -> dict[str, 
         a duration. A KeyError or TypeError that one raises becomes a FormatError.
     exact
         Whether numbers with a decimal point are read as `Decimal` instead of as floats.
+    strict
+        Whether NaN and infinity are refused wherever they stand; else they are read as floats.
 
     Raises
     ------
@@ -100,9 +178,12 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool) -> dict[str, 
     number = Decimal if exact else None
     try:
         with json_errors(source), without_collector():
-            found = json.loads(text, object_hook=read_object, parse_float=number, parse_constant=refuse)
+            constant = refuse if strict else None
+            found = json.loads(text, object_hook=read_object, parse_float=number, parse_constant=constant)
     except InvalidOperation as error:
         raise FormatError(f"{source}: a number is beyond all bounds") from error
+    if isinstance(found, list):
+        found = {EVENTS: found}
     if not isinstance(found, dict) or EVENTS not in found:
         raise FormatError(f"{source}: expected an object with {EVENTS!r}, as torch.profiler writes it")
     events = found.pop(EVENTS)

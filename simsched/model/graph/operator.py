@@ -9,7 +9,7 @@ from simsched.base.codec import Among, Amount, Checked, Count, Name, Range, Shar
 from simsched.base.errors import GraphError
 from simsched.base.numeric import added
 
-INTENSITIES: Final = ("compute", "memory")
+INTENSITIES: Final = ("compute", "memory", "link")
 DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 FAMILIES: Final = (
     "product", "convolution", "elementwise", "batch_norm", "rows", "reduction", "gather", "attention", "recurrence",
@@ -148,7 +148,8 @@ class Operator(Checked):
     utilization
         Share of the device it keeps busy when alone, in (0, 1]; for operators without kernels.
     intensity
-        ``"compute"``, ``"memory"`` or None if unknown: its interference class.
+        ``"compute"``, ``"memory"`` or None if unknown: its interference class. ``"link"``: a collective, whose blocks
+        keep their places but load neither issue slots nor DRAM, and which nothing beside it slows.
     dtype
         Number format it computes in, one of `DTYPE_NBYTES`.
     attributes

@@ -142,6 +142,7 @@ class OpGraph(by.Columnar, Document):
         edge_transfer: npt.ArrayLike = np.nan,
         kernels: tuple[npt.ArrayLike, Sequence[tuple[Kernel, ...]]] = ((), ()),
         works: tuple[npt.ArrayLike, Sequence[tuple[Work, ...]]] = (0, ((),)),
+        intensity: npt.ArrayLike = -1,
         attributes: tuple[Sequence[int], Sequence[Mapping[str, Any]]] = ((), ()),
         **costs: npt.ArrayLike,
     ) -> "OpGraph":
@@ -160,6 +161,8 @@ class OpGraph(by.Columnar, Document):
         kernels, works, attributes
             A code of each operator, shape (n_ops,), and the codes' kernels, works or attributes; by default there are
             none.
+        intensity
+            Of each operator, the index into `INTENSITIES` or -1 for None; shape (n_ops,) or a scalar.
         **costs
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
         """
@@ -168,7 +171,7 @@ class OpGraph(by.Columnar, Document):
         codes, texts = (0, (kind,)) if isinstance(kind, str) else kind
         if not all(isinstance(text, str) and text for text in texts):
             raise GraphError(f"a kind must be a text that is not empty: {texts!r}")
-        columns: dict[str, npt.NDArray[Any]] = {"intensity": np.broadcast_to(np.int8(-1), n)}
+        columns: dict[str, npt.NDArray[Any]] = {"intensity": np.broadcast_to(np.asarray(intensity, np.int8), n)}
         columns |= by.edge_columns(names, src, dst, edge_nbytes, edge_transfer)
         columns |= by.cost_columns(names, costs) | by.repeated_kernels(names, *kernels)
         zeros = np.broadcast_to(np.int32(0), n)
