@@ -112,7 +112,7 @@ def _value(source: str, file: Path, name: str) -> Any:
     sys.path.insert(0, str(file.resolve().parent))  # what stands beside it can be imported
     try:
         spec.loader.exec_module(module)
-        held = getattr(module, name, None)
+        held: Any = getattr(module, name, None)
         is_made = callable(held) and not callable(getattr(held, "forward", None))
         value = held() if is_made and not isinstance(held, OpGraph) else held
     except SimschedError:
