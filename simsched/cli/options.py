@@ -236,8 +236,9 @@ Gpu = Annotated[
 Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=MOST["gpus"])]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
 Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
-Dtype = Annotated[Text, option("Number format of the model: fp32, tf32, fp16 or bf16; by default its own, else fp32.",
-                               metavar="NAME")]  # fmt: skip
+Dtype = Annotated[Text, option(
+    "Number format of the model: fp32, tf32, fp16, bf16 or fp8; by default its own, else fp32.", metavar="NAME")
+]  # fmt: skip
 Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar="NAME=VALUE")]
 BackendOption = Annotated[Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]

@@ -321,3 +321,10 @@ def test_output_nbytes_without_a_shape_or_a_dimension():
     """Nobody knows; a scalar in fp32: 4 bytes."""
     assert Operator("x").output_nbytes is None
     assert Operator("x", output_shape=()).output_nbytes == 4.0
+
+
+@pytest.mark.parametrize("arguments", [("net", [Operator("a")], []), ([Operator("a")], [("a", "a")]), (["a"],)])
+def test_operators_edges_and_then_a_name(arguments):
+    """What stands in the wrong place is named in one line."""
+    with pytest.raises(GraphError, match=r"OpGraph takes operators, edges and then a name: .* is no (Operator|Edge)"):
+        OpGraph(*arguments)

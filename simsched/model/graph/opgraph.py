@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.codec import Document
-from simsched.base.errors import GraphError
+from simsched.base.errors import GraphError, shown
 from simsched.base.numeric import frozen, twice
 from simsched.base.shown import as_html, frame_of
 from simsched.model.graph import columns as by
@@ -106,6 +106,12 @@ class OpGraph(by.Columnar, Document):
 
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
         rows, edge_rows = tuple(operators), tuple(edges)
+        for kind, given in ((Operator, rows), (Edge, edge_rows)):
+            strange = next((each for each in given if not isinstance(each, kind)), None)
+            if strange is not None:
+                raise GraphError(
+                    f"OpGraph takes operators, edges and then a name: {shown(strange)} is no {kind.__name__}"
+                )
         self.__dict__["names"] = names = tuple(op.name for op in rows)
         index = self.index
         classes = [-1 if op.intensity is None else INTENSITIES.index(op.intensity) for op in rows]
