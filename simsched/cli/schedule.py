@@ -80,7 +80,7 @@ def simulate(
     """
     from simsched.show.facts import Fact, head_facts, run_facts
 
-    cluster, found = target.read(), plan.found(programs=True)
+    cluster, found = target.read(plan), plan.found(programs=True)
     if isinstance(found, ss.OpGraph):
         found = plan.schedule(found, cluster)
     found = plan.executed(found)
@@ -135,11 +135,11 @@ class Question(opt.Plan):
         if self.execution != "own":
             if self.reschedule:
                 raise SchedulerError("--execution does not go with --reschedule, which asks the scheduler anew")
-            found = self.plan(target.read())
+            found = self.plan(target.read(self))
         scheduler = None if self.scheduler is None else opt.read_scheduler(self.scheduler)
         load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
-        asked = ss.what_if(found, target.read(), self.reschedule, scheduler=scheduler, options=options, load=load)
+        asked = ss.what_if(found, target.read(self), self.reschedule, scheduler=scheduler, options=options, load=load)
         for text in self.changes or []:
             change = parse_change(text)
             asked = asked.set(change.parameter, change.given)
@@ -224,7 +224,7 @@ def sensitivity(
 
 def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
     """Say in words what bounds a schedule, and which three changes would help most."""
-    cluster = target.read()
+    cluster = target.read(plan)
     found = ss.explain(plan.plan(cluster), cluster)
     result.tell(found, str(found))
 
@@ -236,7 +236,7 @@ def breakeven(
     target: opt.Target, result: opt.Result, plot: Plot = None,
 ) -> None:  # fmt: skip
     """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
-    cluster, dag = target.read(), graph.read()
+    cluster, dag = target.read(graph), graph.read()
     sides = _side(first), _side(second)
     found = ss.breakeven(parameter, *sides, cluster, graph=dag)
     result.tell(found, files=[("picture", plot, found.plot)])
@@ -259,7 +259,7 @@ def throughput(
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=MOST["in_flight"])] = 1,
 ) -> None:  # fmt: skip
     """Say how many requests a schedule serves per second when one follows the other."""
-    cluster = target.read()
+    cluster = target.read(plan)
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
 
@@ -269,7 +269,7 @@ def robust(
     samples: Annotated[int, option("Runs of each schedule.", min=1, max=MOST["samples"])] = 1000, box: opt.Box = None,
 ) -> None:  # fmt: skip
     """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
-    cluster = target.read()
+    cluster = target.read(graph)
     compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
     found = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
