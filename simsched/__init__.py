@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .calibration import Calibration, calibrate, recalibrate
     from .experiments.advise import Advice, advise
     from .experiments.comparison import Comparison, compare
+    from .experiments.duel import Duel, duel
     from .experiments.study import Results, Study, run_study
     from .experiments.whatif import WhatIf, absolute, breakeven, explain, robust, sensitivity, throughput, what_if
     from .model import Cluster, Device, Edge, Kernel, Link, Operator, OpGraph, Placement, Program, Schedule
@@ -41,6 +42,7 @@ _HOME = {
     "calibration": ("Calibration", "calibrate", "recalibrate"),
     "experiments.advise": ("Advice", "advise"),
     "experiments.comparison": ("Comparison", "compare"),
+    "experiments.duel": ("Duel", "duel"),
     "experiments.study": ("Results", "Study", "run_study"),
     "experiments.whatif": (
         "WhatIf", "absolute", "breakeven", "explain", "robust", "sensitivity", "throughput", "what_if",
@@ -61,12 +63,12 @@ _UNCHECKED = ("default_cost", "roofline")  # cost models, which are called for e
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "SCHEDULERS", "Advice", "Calibration", "Cluster", "Comparison", "CostModel", "Device", "Edge", "Evaluator",
+    "SCHEDULERS", "Advice", "Calibration", "Cluster", "Comparison", "CostModel", "Device", "Duel", "Edge", "Evaluator",
     "Kernel", "Link", "Makespans", "OpGraph", "Operator", "Optimum", "Placement", "Profile", "Program", "Replay",
     "Results", "Schedule", "Scheduler", "SimschedError", "Span", "StageLatency", "Study", "Trace", "WhatIf", "absolute",
-    "advise", "breakeven", "calibrate", "compare", "default_cost", "explain", "lower_bound", "optimal", "recalibrate",
-    "robust", "roofline", "run_study", "schedule", "sensitivity", "simulate", "simulate_batch", "simulate_many",
-    "throughput", "to_dot", "to_svg", "what_if", "write_report",
+    "advise", "breakeven", "calibrate", "compare", "default_cost", "duel", "explain", "lower_bound", "optimal",
+    "recalibrate", "robust", "roofline", "run_study", "schedule", "sensitivity", "simulate", "simulate_batch",
+    "simulate_many", "throughput", "to_dot", "to_svg", "what_if", "write_report",
 ]  # fmt: skip
 
 

@@ -79,10 +79,11 @@ _WORDS: Final = {
     "link": "pcie3 nvlink3", "cluster": "simsched.cluster.json simsched.calibration.json", "first": "lios",
     "scheduler": " ".join(SCHEDULERS), "schedulers": "lios sequential,heft", "second": "sequential",
     "option": "streams=2 window=2", "shape": "x=1,3,8,8", "backend": "synthetic", "backend_option": "gpu=a100 gpus=2",
-    "kind": "gpus formats backend",
+    "kind": "gpus formats backend", "by": "ops kind,gpus", "metric": "makespan speedup",
+    "family": "layered fork-join cholesky,tiles=2",
     "form": "png svg", "schema": " ".join(DOCUMENTS),
     "name": "lios synthetic", "dask": "none", "dtype": "fp16 bf16", "shard": "0/1 1/2", "step": "0 all", "host": "a b",
-    "streams": "1", "title": "a", "execution": "own graph", "baseline": "eager lios",
+    "streams": "1", "title": "a", "execution": "own graph", "template": "h100", "baseline": "eager lios",
     "values": "1,2 1:4", "values2": "1,2",
     "parameter": "link.bandwidth gpus overhead.launch", "parameter2": "gpus",
     "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2 fuse=a,b",
@@ -92,7 +93,7 @@ _OF_TYPES: Final = {"IntRange": "1 2 0", "FloatRange": "0.1 2", "FloatParamType"
 _WRITTEN: Final = "t.json t.svg new"
 _CHEAP: Final = {
     "validate": "--schedulers=sequential --rounds=1 --training=1 --held-out=1 --repeats=2", "replay": "--repeats=2",
-    "run": "--serial", "resume": "--serial",
+    "run": "--serial", "resume": "--serial", "duel": "--evaluations=2",
 }  # fmt: skip  # what would take seconds otherwise
 _NO_ERROR: Final = re.compile(r"\s*$|warning: |.*: [0-9,]+ of [0-9,]+ rows")  # what stderr says besides
 

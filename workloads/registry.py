@@ -13,7 +13,7 @@ from simsched.base.shown import Imported
 from simsched.model.graph import OpGraph
 from workloads.costs import in_fp32
 from workloads.declared import Workload
-from workloads.formats import SUFFIXES, format_of, read, read_graph, reader_of
+from workloads.formats import PYTHON, SUFFIXES, format_of, read, read_graph, reader_of
 from workloads.retired import refuse_retired
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def split_path(spec: str) -> tuple[str | None, list[str]]:
     whole = spec.strip().split(",")
     for n in range(len(parts), 0, -1):  # the longest, since a comma may be part of a path
         path = ",".join(whole[:n]).strip()
-        if path.lower().endswith(SUFFIXES):
+        if path.lower().endswith(SUFFIXES) or PYTHON.fullmatch(path):
             return path, parts[n:]
     first = "/dev/stdin" if parts[0] == "-" else parts[0]
     return (first, parts[1:]) if is_stream(first) else (None, [])
@@ -246,7 +246,9 @@ def _read_settings(spec: str, name: str, settings: Sequence[str], known: Mapping
 def _function(name: str) -> Workload:
     if name not in WORKLOADS:
         files = ", ".join(SUFFIXES)
-        raise UnknownNameError("workload", name[:_MOST_SHOWN], names(), f"; or give a path that ends in {files}")
+        raise UnknownNameError(
+            "workload", name[:_MOST_SHOWN], names(), f"; or give a path that ends in {files}, or my_model.py:make"
+        )
     return WORKLOADS[name]
 
 

@@ -3,6 +3,7 @@
 Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
 """
 
+import logging
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ import typer
 
 import simsched as ss
 from simsched.base.errors import ClusterError, FileError, FormatError, GraphError, ScheduleError, SchedulerError
-from simsched.base.io import reading_once, require_writable
+from simsched.base.io import read_json, reading_once, require_writable
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import plain_value
 from simsched.cli.printing import File, progress, tell
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from workloads.formats.kineto_facts import TraceFacts
     from workloads.formats.kineto_traced import TracedProgram
 
+_logger = logging.getLogger(__name__)
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
 _written: list[str] = []  # what the running command was told to write
@@ -248,6 +250,7 @@ Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
 Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
 JITTER = option("Standard deviation of operator times over their mean.", min=0, max=LARGEST_VARIATION)
+Trust = Annotated[bool, option("Load a .pt2 file, which can run code of whoever wrote it.", "--trust")]
 Jitter = Annotated[float | None, JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
 Execution = Annotated[str, option(
@@ -263,14 +266,17 @@ class Graph:
     """A graph."""
 
     graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
-                                   ".dot, ...; - is stdin.")]  # fmt: skip
+                                   ".pt2, my_model.py:make, .dot, ...; - is stdin.")]  # fmt: skip
     shape: Shape = None
     dtype: Dtype = None
+    trust: Trust = False
 
     @property
     def spec(self) -> str:
-        """What names the graph, with its number format."""
-        return self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
+        """What names the graph, with its number format, and whether its file is trusted."""
+        spec = self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
+        is_program = self.graph.split(",")[0].lower().endswith(".pt2")
+        return f"{spec},trust=true" if self.trust and is_program else spec
 
     @cached_property
     def traced(self) -> "TracedProgram | None":
@@ -278,6 +284,17 @@ class Graph:
         from workloads.registry import read_traced
 
         return None if self.shape else read_traced(self.spec)
+
+    @cached_property
+    def cluster_of_duel(self) -> "ss.Cluster | None":
+        """The cluster of a file with a duel; None of anything else."""
+        from workloads.formats import format_of
+        from workloads.registry import split_path
+
+        path, _ = split_path(self.graph)
+        data = read_json(path) if path is not None and format_of(path) == "simsched" else None
+        is_duel = isinstance(data, dict) and data.get("format") == "simsched.duel"
+        return ss.Duel.from_dict(data, path).cluster if is_duel else None
 
     def read(self) -> "ss.OpGraph":
         """Return the graph."""
@@ -310,13 +327,22 @@ class Scheduled(Graph):
         """Return the schedule that the scheduler makes of a graph."""
         from simsched.schedulers import takes
 
-        name, given = self.scheduler or _USUAL_SCHEDULER, read_options(self.option)
-        scheduler = read_scheduler(name)
+        given = read_options(self.option)
+        name, scheduler = self.chosen()
         with progress(1) as tell:
             tell(name)
             if takes(scheduler, "progress"):
                 given["progress"] = partial(tell, name)
             return ss.schedule(graph, cluster, scheduler, **given)
+
+    def chosen(self) -> "tuple[str, str | ss.Scheduler]":
+        """Return the scheduler with its name: the one that is named, or of a trace what it ran, or the usual one."""
+        if self.scheduler is None and self.traced is not None:
+            from workloads.formats.kineto_replay import traced
+
+            return "traced", traced
+        name = self.scheduler or _USUAL_SCHEDULER
+        return name, read_scheduler(name)
 
 
 @dataclass(frozen=True)
@@ -331,7 +357,7 @@ class Plan(Scheduled):
 
         `anew`, if that can be asked for, says whether it is scheduled anew.
         """
-        found = read_plan(self.spec, self.shape)
+        found = read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
@@ -391,9 +417,17 @@ class Target:
             If a file and a preset are given, or more devices than those of a file and it is not known how they are
             joined.
         """
-        if source is not None and not (self.gpu or self.link or self.cluster) and source.traced is not None:
-            _require_stated(source.traced, source.graph)
-            return self._widened(source.traced.cluster.replace_devices(contention=True), source.graph)
+        if source is not None and self.text() == "" and (own := source.cluster_of_duel) is not None:
+            return own
+        traced = None if source is None else source.traced
+        if source is not None and traced is not None:
+            if not (self.gpu or self.link or self.cluster):
+                _require_stated(traced, source.graph)
+                return self._widened(traced.cluster.replace_devices(contention=True), source.graph)
+            _logger.warning(
+                "%s was recorded on %s: its kernels keep the times that were measured there", source.graph,
+                traced.cluster.devices[0].model,
+            )  # fmt: skip
         if self.cluster is None:
             return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):

@@ -29,6 +29,7 @@ _HOME: Final = {
     "measure": ("profile", "calibrate", "replay", "validate", "replay-trace", "pairs"),
     "graph": ("show", "convert", "list"),
     "study": ("study",),
+    "duel": ("duel",),
 }  # fmt: skip
 _DONE, _INCOMPLETE, _MISUSE, _DEFECT = 0, 1, 2, 70
 STATUSES: Final = {

@@ -136,7 +136,7 @@ class Question(opt.Plan):
             if self.reschedule:
                 raise SchedulerError("--execution does not go with --reschedule, which asks the scheduler anew")
             found = self.plan(target.read(self))
-        scheduler = None if self.scheduler is None else opt.read_scheduler(self.scheduler)
+        scheduler = None if self.scheduler is None and self.traced is None else self.chosen()[1]
         load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
         asked = ss.what_if(found, target.read(self), self.reschedule, scheduler=scheduler, options=options, load=load)
@@ -286,6 +286,7 @@ def report(
     title: Annotated[Text, option("Title of the page.")] = None,
     shape: opt.Shape = None,
     dtype: opt.Dtype = None,
+    trust: opt.Trust = False,
 ) -> None:  # fmt: skip
     """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
 
@@ -295,7 +296,7 @@ def report(
     """
     from simsched.show.report.page import library, replay_sections, sections_of
 
-    graphs = [opt.Graph(source, shape, dtype) for source in sources]
+    graphs = [opt.Graph(source, shape, dtype, trust) for source in sources]
     cluster = target.read(graphs[0])
     sections: list[Any] = []
     advised: list[ss.Advice] = []

@@ -15,7 +15,7 @@ from simsched.base.io import write_file
 from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import IncompleteError, Text, argument, option, read_name, written
+from simsched.cli.options import IncompleteError, Text, argument, drawn, option, read_name, written
 from simsched.experiments.study.evaluate import FAILED, TIMEOUT
 
 study = typer.Typer(name="study", help="Run many graphs, clusters and schedulers; resumable.", no_args_is_help=True)
@@ -57,7 +57,11 @@ class Execution:
                 progress=tell, retry=self.retry,
             )  # fmt: skip
         out.print_table(found.table())
-        out.print_pairs([("rows", f"{len(found.rows)} of {len(found)}"), ("folder", folder)])
+        n_before = len(found.rows) - (found.n_new or 0)
+        made = [("run now", f"{found.n_new}, and {n_before} were there")] if n_before else []
+        left_over = [("left over", found.left_over)] if found.others else []
+        rows = f"{len(found.rows)} of {len(found)}"
+        out.print_pairs([*made, ("rows", rows), *left_over, ("folder", folder)])
         _require_all(found)
 
 
@@ -130,6 +134,32 @@ def plot(
     """Draw the figures that the study asks for, or those that suit it."""
     for path in ss.Results.open(folder).plot(output, format=form):
         out.say(f"figure written to {path}")
+
+
+@study.command()
+@opt.expanded
+def rank(
+    folder: Folder,
+    by: Annotated[str, option("Columns to group by, such as kind,n_ops.")] = "",
+    metric: Annotated[str, option("makespan, speedup or search_s.")] = "makespan",
+    baseline: Annotated[Text, option("Scheduler that ratios are to.  [default: sequential, else the first]")] = None,
+    seed: Annotated[int, option("Seed of the bootstrap.", min=0)] = 0,
+    pairs: Annotated[bool, option("Also every pair of schedulers.", "--pairs")] = False,
+    tex: Annotated[Text, written("Write the table as LaTeX (booktabs).")] = None,
+    plot: Annotated[Text, drawn("Draw performance profiles and critical differences: .png, .svg or .pdf.")] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Say which scheduler wins, by how much, and whether that may be chance.
+
+    Blocks are instances: workload, seed, cluster and simulation. Those in
+    which a scheduler has no result are left out, and counted.
+    """
+    columns = [name.strip() for name in by.split(",") if name.strip()]
+    found = ss.Results.open(folder).rank(columns, metric, baseline=baseline, rng=seed)
+    data = {"study": found.name, "metric": found.metric, "baseline": found.baseline, "rows": found.records(),
+            "pairs": found.pair_records(), "notes": found.notes()}  # fmt: skip
+    shown = [found.table, *(["", found.pairs_table] if pairs else [])]
+    out.tell(lambda: data, shown, [("table", tex, found.save_tex), ("picture", plot, found.plot)], as_json=as_json)
 
 
 @study.command()

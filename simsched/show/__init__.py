@@ -8,5 +8,6 @@ VIEWS.update(
     perfetto="simsched.show.perfetto:to_perfetto",
     study="simsched.show.study:draw_study",
     check_figures="simsched.show.study:check_figures",
+    ranking="simsched.show.ranking:draw_ranking",
     result="simsched.show.results:draw_result",
 )

@@ -14,7 +14,7 @@ from simsched.show.paper import draw
 from simsched.simulator import Makespans
 
 if TYPE_CHECKING:
-    from simsched.experiments import accuracy, advise, comparison, whatif
+    from simsched.experiments import accuracy, advise, comparison, duel, whatif
 
 _BARS: Final = 15  # of a tornado
 
@@ -62,6 +62,12 @@ def _explanation(found: "whatif.Explanation") -> Chart:
     title = f"{found.scheduler} of {found.graph} on {found.cluster}: {format_time(found.makespan_us)}"
     shares = {cause: us / found.makespan_us for cause, us in found.blame.items() if us > 0} or {"nothing": 0.0}
     return Chart("bar", named(shares), y=Axis("part of the makespan"), title=title)
+
+
+def _duel(found: "duel.Duel") -> Chart:
+    times = {found.loser: found.losing_us, found.winner: found.winning_us}
+    title = f"{found.graph.name} on {found.cluster.name}: {number(found.factor)} times as long"
+    return timed(Chart("bar", named(times), y=Axis("makespan"), title=title))
 
 
 def _throughput(found: "whatif.Throughput") -> Chart:
@@ -141,5 +147,5 @@ def _accuracy(found: "accuracy.Accuracy") -> Chart:
 _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
     "comparison": _samples, "robustness": _samples, "breakeven": _breakeven, "explanation": _explanation,
     "throughput": _throughput, "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy,
-    "whatif": _outcome, "answer": _outcome, "advice": _advice,
+    "whatif": _outcome, "answer": _outcome, "advice": _advice, "duel": _duel,
 }  # fmt: skip

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from simsched.base.codec import Among, Checked, Filled, Name, Range, Rate, read
-from simsched.base.errors import FormatError, StudyError, UnknownNameError
+from simsched.base.errors import FormatError, StudyError
 from simsched.base.io import make_folder
 from simsched.base.numeric import grouped, is_number
 from simsched.base.units import GIB, KIB, MIB, time_unit
 from simsched.experiments.baselines import CAPTURED
+from simsched.experiments.study.columns import column_of
 from simsched.show.chart import Axis, Chart
 from simsched.show.paper import draw, require_format
 
@@ -25,7 +26,6 @@ _logger = logging.getLogger(__name__)
 
 RATIOS: Final = ("speedup", "estimate_speedup", "over_bound")
 """Columns of which 1 means no difference."""
-_ROOMS: Final = ("workload", "cluster", "simulation", "option", "search", "wall")
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # what no name of a file needs
 _MOST: Final = 6  # values in a note; figures of one column, before the rest is averaged over
 _SHOWN: Final = {"line": "mean and standard deviation of ", "bar": "mean and standard deviation of ", "box": "",
@@ -181,9 +181,9 @@ def _charts(
         raise StudyError(f"{whose}: the study has no rows yet; run it first")
     rows = of_schedulers(matching(rows, figure.where, whose), figure.schedulers or (), whose)
     timed, heat = figure.kind == "search-time", figure.kind == "heatmap"
-    y = resolve(figure.y or ("wall.search_s" if timed else _measure(rows)), rows, whose)
+    y = column_of(figure.y or ("wall.search_s" if timed else _measure(rows)), rows, whose)
     place = figure.x or ("ops" if timed else None)
-    x, by = None if place is None else resolve(place, rows, whose), resolve(figure.by, rows, whose)
+    x, by = None if place is None else column_of(place, rows, whose), column_of(figure.by, rows, whose)
     if odd := [row[y] for row in rows if row["status"] == "ok" and not (row.get(y) is None or is_number(row[y]))]:
         raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
     only = [None] if by == "scheduler" else [str(label) for label in _values(rows, "scheduler")]
@@ -274,34 +274,6 @@ def _short(column: str) -> str:
     return column.rpartition(".")[2].removesuffix("_us")
 
 
-def resolve(name: str, rows: Sequence[Row], whose: str) -> str:
-    """Return the column that a name means: itself, or that of a workload, a cluster, an option, ... with this name.
-
-    Parameters
-    ----------
-    name
-        ``"workload.n_ops"``, ``"n_ops"``, ``"makespan"`` for ``"makespan_us"``.
-    rows, whose
-        Rows that have the columns, and what an error calls the figure.
-
-    Raises
-    ------
-    StudyError
-        If there is none, or several; the message lists them.
-    """
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    if name in columns:
-        return name
-    endings = (name, f"{name}_us", f"{name}_s")
-    found = [column for column in columns if column in endings]
-    found += [f"{room}.{end}" for room in _ROOMS for end in endings if f"{room}.{end}" in columns]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise StudyError(f"{whose}: {name!r} may be {' or '.join(found)}: write the one that is meant")
-    raise StudyError(f"{whose}: {UnknownNameError('column', name, columns)}")
-
-
 def words(column: str) -> str:
     """Return what an axis calls a column.
 
@@ -332,7 +304,7 @@ def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[
     """
     kept = list(rows)
     for name, value in where.items():
-        column, asked = resolve(name, rows, whose), list(value) if isinstance(value, list | tuple) else [value]
+        column, asked = column_of(name, rows, whose), list(value) if isinstance(value, list | tuple) else [value]
         kept = [row for row in kept if row.get(column) in asked]
         if not kept:
             known = ", ".join(map(str, _values(rows, column)))

@@ -20,6 +20,7 @@ LINES = (
     "validate squeezenet --backend synthetic", "replay-trace t.json", "pairs t.json",
     "show G", "convert a.json b.dot", "list gpus",
     "study run s.toml -o f", "study resume f", "study status f", "study table f", "study plot f", "study merge f -o g",
+    "study rank f", "duel lios heft",
 )  # fmt: skip
 """A line of each command that can be read."""
 ENDS = {

@@ -99,3 +99,28 @@ def test_a_scheduler_beside_the_study_file(said, refused, monkeypatch):
     assert [row["status"] for row in Results.open("f").rows] == ["ok"] * 8
     assert "nowhere.toml: cannot import scheduler" in refused("study run ../nowhere.toml -o g --serial")
     assert not Path("g").exists()
+
+
+def test_a_study_that_grew(said):
+    """It says how many rows it ran, how many were there, and how many count no more."""
+    Path("more.toml").write_text(STUDY.replace('"sequential", "lios"', '"lios", "heft"'))
+    out = said("run more.toml -o done --serial")
+    left_over = "4 more rows in the folder, of parts that the study no longer has or of code that changed"
+    ends = f"run now    4, and 4 were there\nrows       8 of 8\nleft over  {left_over}\nfolder     done\n"
+    assert out.endswith(ends)
+    assert left_over in said("status done")
+
+
+def test_rank(said, refused):
+    """A table, pairs, JSON, LaTeX and a picture; what cannot be ranked is said in a line."""
+    out = said("rank done --by n_ops --pairs --tex t.tex --plot p.svg")
+    assert out.startswith("small: schedulers by makespan")
+    assert "all 2 blocks are complete" in out
+    assert "small: pairs by makespan" in out
+    assert out.endswith("table written to t.tex\npicture written to p.svg\n")
+    assert r"\toprule" in Path("t.tex").read_text()
+    assert Path("p.svg").read_text().startswith("<?xml")
+    found = json.loads(said("rank done --metric speedup --baseline lios --json"))
+    assert (found["metric"], found["baseline"], len(found["rows"]), len(found["pairs"])) == ("speedup", "lios", 2, 1)
+    assert "unknown metric 'x'" in refused("study rank done --metric x")
+    assert "unknown column 'y'" in refused("study rank done --by y")

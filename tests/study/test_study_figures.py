@@ -5,9 +5,10 @@ import logging
 import pytest
 
 from simsched.base.errors import FileError, StudyError
+from simsched.experiments.study.columns import column_of
 from simsched.show.chart import Axis
 from simsched.show.paper import draw
-from simsched.show.study import charts_of, check_figures, default_figures, draw_study, in_units, pick, resolve
+from simsched.show.study import charts_of, check_figures, default_figures, draw_study, in_units, pick
 
 
 def row(scheduler, seed=0, *, ops=100, gpus=2, status="ok", **more):
@@ -31,7 +32,7 @@ def test_names_of_columns():
     rows = [*grid(), {"option.w": 2, "search.states": 4}]
     names = ("workload.n_ops", "n_ops", "gpus", "makespan", "search", "states")
     columns = ["workload.n_ops", "workload.n_ops", "cluster.gpus", "makespan_us", "wall.search_s", "search.states"]
-    assert [resolve(name, rows, "f") for name in names] == columns
+    assert [column_of(name, rows, "f") for name in names] == columns
 
 
 def test_units_by_size():

@@ -57,7 +57,7 @@ def test_a_finished_folder(done):
     assert repr(results) == "Results('forks', 12 of 12 rows)"
     assert (done / "rows.csv").read_text() == results.to_csv(deterministic=False)
     assert (done / "rows.parquet").exists()
-    assert read_study(done) == (results.study, ss.__version__) == (STUDY, ss.__version__)
+    assert read_study(done) == (results.study, ss.__version__, {}) == (STUDY, ss.__version__, {})
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 11])
@@ -89,13 +89,11 @@ def test_progress(done, tmp_path):
 
 
 def test_another_study_in_the_folder(done):
-    for other, message in [
-        (study("lios"), "'schedulers' is not as in study; use another folder"),
-        (study(*STUDY.schedulers, seeds=4), "'seeds' is"),
-        (study(*STUDY.schedulers, seeds=3, cluster={"gpu": "a40"}), "'cluster' is"),
-    ]:
-        with pytest.raises(StudyError, match=f"holds another study: {message}"):
-            ran(done, other)
+    """A study may change, see `test_study_growth`, but not its name."""
+    other = ss.Study("other", STUDY.schedulers, STUDY.workload, STUDY.cluster)
+    with pytest.raises(StudyError, match="holds the study 'forks', not 'other'; give it that name to extend it"):
+        ran(done, other)
+    assert len(lines(done)) == 12
 
 
 def test_figures_may_be_added(done, tmp_path):
@@ -150,16 +148,23 @@ def test_rows_that_are_refused(done, tmp_path):
     none = ["nonsense\n", "[1]\n", "[" * 100_000 + "\n", '{"index": 1}\n', *(changed(done, 1, **f) for f in fields)]
     signed = json.dumps({**json.loads(lines(done)[1]), "makespan_us": 9.0}) + "\n"
     other = changed(done, 1, makespan_us=9.0)
-    strange = [changed(done, 1, **field) for field in ({"index": 12}, {"index": 2}, {"scheduler": "heft"})]
     for n, texts, message in [
         (2, none, r"rows\.jsonl: line 3 is not as it was written; delete the line, then"),
         (1, [signed], r"rows\.jsonl: line 2 is not as it was written"),
-        (1, strange, r"row \d+ \(\w+\) is not of its study; delete it, then resume"),
         (12, [other], r"row 1 \(lios\) stands twice, with different results"),
     ]:
         for text in texts:
             with pytest.raises((FormatError, StudyError), match=message):
                 Results.open(copied(done, tmp_path, n, text))
+
+
+def test_rows_are_placed_by_what_they_are_of(done, tmp_path):
+    """Not by their number, which changes when a study grows; what the study does not name is left over."""
+    for index in (2, 12):
+        folder = copied(done, tmp_path, 1, changed(done, 1, index=index))
+        assert [row["index"] for row in Results.open(folder).rows] == [0, 1]
+    found = Results.open(copied(done, tmp_path, 1, changed(done, 1, scheduler="heft")))
+    assert [len(found.rows), len(found.others)] == [1, 1]
 
 
 def test_rows_that_stand_twice(done, tmp_path):
@@ -229,10 +234,14 @@ def test_rows_of_shards_are_not_run_again(tmp_path):
 
 
 def test_what_cannot_be_merged(done, tmp_path):
-    ran(tmp_path / "other", study("lios"))
+    ran(tmp_path / "other", study("lios", seed=1))
     wrong = copied(done, tmp_path / "wrong", 0, changed(done, 0, syncs=99))
     for folders, out, message in [
-        ([done, tmp_path / "other"], tmp_path / "all", "other: holds another study: 'schedulers'"),
+        (
+            [done, tmp_path / "other"],
+            tmp_path / "all",
+            "other/study.json: cannot be joined with .*: 'seed' is 1, not 0",
+        ),
         ([done, wrong], tmp_path / "all", r"row 0 \(sequential\) stands twice, with different"),
         ([], tmp_path / "all", "there are no folders to merge"),
     ]:

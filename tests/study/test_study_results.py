@@ -35,11 +35,11 @@ def printed(table):
 def test_columns(results):
     """What the row is, what it is of, results, counts of searches, wall times, whatever row names them first."""
     names = list(results.columns)
-    assert names[:23] == [
+    assert names[:24] == [
         "key", "unit", "index", "status", "reason", "workload.kind", "workload.width", "workload.time", "seed",
         "cluster.gpu", "cluster.overheads", "cluster.gpus", "simulation.engine", "simulation.jitter",
-        "simulation.threads", "simulation.transfers", "simulation.bound", "scheduler", "option.streams", "graph", "ops",
-        "edges", "makespan_us",
+        "simulation.threads", "simulation.transfers", "simulation.bound", "scheduler", "option.streams", "code",
+        "graph", "ops", "edges", "makespan_us",
     ]  # fmt: skip
     assert sorted(names[-3:]) == ["wall.row_s", "wall.search_s", "wall.simulate_s"]
     assert len(set(names)) == len(names)

@@ -2,10 +2,10 @@
 
 >>> from workloads.formats import FORMATS
 >>> list(FORMATS)
-['simsched', 'onnx', 'dot', 'stg', 'kineto', 'rows', 'hios', 'ios', 'hios-graph']
+['simsched', 'onnx', 'pt2', 'python', 'dot', 'stg', 'kineto', 'rows', 'hios', 'ios', 'hios-graph']
 
 `read` and `write` choose the format by the file; each format is also a module of its own, with its documentation:
-`onnx_models`, `dot`, `stg`, `kineto`, `rows`, `hios`, `ios`, `hios_graph`, `native`. Modules of
+`onnx_models`, `torch_files`, `dot`, `stg`, `kineto`, `rows`, `hios`, `ios`, `hios_graph`, `native`. Modules of
 PyTorch are imported from memory, by `torch_fx`; graphs of networkx by `OpGraph.from_networkx`.
 """
 
@@ -68,6 +68,8 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             graph="native:read_native_graph",
         ),
         "onnx": Format("graph", "onnx_models:read_onnx", None, (".onnx",)),
+        "pt2": Format("graph", "torch_files:read_exported_file", None, (".pt2",)),
+        "python": Format("graph", "torch_files:read_python"),
         "dot": Format("graph", "dot:read_dot", "dot:write_dot", (".dot", ".gv")),
         "stg": Format("graph", "stg:read_stg", None, (".stg",)),
         "kineto": Format(
@@ -99,6 +101,8 @@ LEFT: Final[Mapping[str, Left]] = MappingProxyType(
 )  # fmt: skip
 """Those of JSON that development versions read."""
 
+PYTHON: Final = re.compile(r".*\.py:[A-Za-z_]\w*", re.IGNORECASE)
+"""A name in a Python file, such as ``my_model.py:make``."""
 SUFFIXES: Final = tuple(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
 
 
@@ -260,6 +264,8 @@ def _reader(entry: Format, graph: bool) -> "Callable[..., Found]":
 def _by_suffix(path: str | os.PathLike[str]) -> str:
     """Return the format of a suffix; all of JSON is "simsched" here."""
     ending = os.fspath(path).lower()
+    if PYTHON.fullmatch(os.fspath(path)):
+        return "python"
     for name, entry in FORMATS.items():
         if entry.suffixes and ending.endswith(entry.suffixes):
             return name

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from math import isfinite
@@ -18,7 +18,7 @@ from simsched.calibration import read_target
 from simsched.experiments.comparison import Yardstick, evaluate, row_of
 from simsched.experiments.study.execution import TimeLimitReached, call_within
 from simsched.experiments.study.store import STATUSES
-from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, Point, RowSpec, seed_of
+from simsched.experiments.study.study import GRAPH, JITTER, SCHEDULER, Point, RowSpec, is_name, seed_of
 from simsched.model import Cluster, OpGraph, Schedule, Target, operator_times, upon
 from simsched.model.costmodel import bare, with_cluster
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS
@@ -58,6 +58,8 @@ class Evaluate:
         Seconds that a row may take, graph and all; None: as long as it takes.
     run
         Different for every run: what a process keeps of another, whose files may have held other things, is not used.
+    codes
+        Digest of the code of each scheduler that is not part of this library, see `code_of`.
     """
 
     load: Loader
@@ -65,17 +67,18 @@ class Evaluate:
     version: str
     time_limit: float | None
     run: str
+    codes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __call__(self, spec: RowSpec) -> list[Row]:
         """Return the row, or none where there is one of the same content already."""
-        if spec.known is not None and spec.known == row_key(spec, self.version, None, None):
+        if spec.known is not None and spec.known == self._key(spec, None, None):
             return []
         start = running_time()
         row: Row = {}
         end: tuple[str, str | None] = OK, None
         try:
             if not call_within(self.time_limit, self._fill, spec, row):
-                return []
+                return [] if spec.same is None else [self._renamed(spec, spec.same)]
         except TimeLimitReached:
             end = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
@@ -95,15 +98,24 @@ class Evaluate:
 
     def _complete(self, spec: RowSpec, row: Row, status: str, reason: str | None) -> Row:
         """Return a row with all that is known of it before, in the order of its columns."""
-        key = row.pop("key", None) or row_key(spec, self.version, None, None)
+        key = row.pop("key", None) or self._key(spec, None, None)
         head = {"key": key, "unit": spec.unit, "index": spec.index, "status": status, "reason": reason}
-        return head | spec.columns() | row
+        code = self.codes.get(spec.choice.scheduler)
+        return head | spec.columns() | ({} if code is None else {"code": code}) | row
+
+    def _renamed(self, spec: RowSpec, row: Mapping[str, Any]) -> Row:
+        """Return a row of the same content under the name that the study has for it now."""
+        results = {name: value for name, value in row.items() if name == "key" or not is_name(name)}
+        return self._complete(spec, results, row["status"], row["reason"])
+
+    def _key(self, spec: RowSpec, graph: str | None, cluster: str | None) -> str:
+        return row_key(spec, self.version, graph, cluster, self.codes.get(spec.choice.scheduler))
 
     def _fill(self, spec: RowSpec, row: Row) -> bool:
         """Fill a row as far as it goes; return whether it is a new one."""
         target, target_name = _target(self, tuple(spec.cluster.items()))
         graph, graph_name, measured = _graph(self, spec.unit, tuple(spec.workload.items()), spec.root, spec.instance)
-        row["key"] = row_key(spec, self.version, graph_name, target_name)
+        row["key"] = self._key(spec, graph_name, target_name)
         if row["key"] == spec.known:
             return False
         row |= {"graph": graph_name, "ops": len(graph), "edges": len(graph.src)}
@@ -234,7 +246,7 @@ def target_digest(target: Target) -> str:
     return sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def row_key(spec: RowSpec, version: str, graph: str | None, cluster: str | None) -> str:
+def row_key(spec: RowSpec, version: str, graph: str | None, cluster: str | None, code: str | None = None) -> str:
     """Return the address of a row: the sha256 of all that has influence on it, in hex.
 
     Parameters
@@ -244,8 +256,10 @@ def row_key(spec: RowSpec, version: str, graph: str | None, cluster: str | None)
     graph, cluster
         Their digests. Where there is none - no graph could be made, or the process died - what the study says
         stands for them.
+    code
+        Digest of the scheduler's code, None of a scheduler of this library.
     """
     where = dict(spec.workload) if graph is None else graph, dict(spec.cluster) if cluster is None else cluster
     how = dict(sorted(spec.simulation.items())), spec.choice.scheduler, sorted(spec.choice.options)
-    content = FORMAT, version, [spec.root, spec.instance], *where, *how
+    content = FORMAT, version, [spec.root, spec.instance], *where, *how, *([] if code is None else [code])
     return sha256(json.dumps(content).encode()).hexdigest()

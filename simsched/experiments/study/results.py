@@ -1,14 +1,20 @@
 """`Results`: the rows of a study, made by `run_study`, brought together by `merge`, as CSV, Parquet and tables."""
 
+import json
+import logging
 import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version as installed
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
+
+import numpy as np
 
 from simsched.base.errors import MissingDependencyError, StudyError
 from simsched.base.io import write_file
@@ -16,16 +22,21 @@ from simsched.base.shown import VIEWS
 from simsched.base.units import MS
 from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.study import store
-from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target
+from simsched.experiments.study.code import code_of, require_loaded
+from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target, row_key, target_digest
 from simsched.experiments.study.execution import Batches, pool_of
+from simsched.experiments.study.growth import joined, workload_of
+from simsched.experiments.study.rank import Ranking, rank
 from simsched.experiments.study.store import STATUSES, WALL
-from simsched.experiments.study.study import Study, points, refusing, rows_of, swept_columns, text_of
+from simsched.experiments.study.study import RowSpec, Study, points, refusing, rows_of, swept_columns, text_of
 from simsched.schedulers import resolve
+
+_logger = logging.getLogger(__name__)
 
 _RESULTS: Final = "graph, makespan_us, ..."
 _ORDER: Final = (
     "key", "unit", "index", "status", "reason", "workload.", "seed", "cluster.", "simulation.", "scheduler", "option.",
-    _RESULTS, "search.", WALL,
+    "code", _RESULTS, "search.", WALL,
 )  # fmt: skip  # of columns, or of all that begin so
 _POINT: Final = ("workload.", "cluster.", "simulation.")
 _REASONS, _LONGEST = 2, 160  # of each scheduler, and characters of each
@@ -43,11 +54,17 @@ class Results(Result):
         Those that there are, by index.
     folder
         Where they are from, None if from nowhere.
+    n_new
+        How many of them the run that returned this has made; None if no run did.
+    others
+        Rows of the folder that the study does not name, but did once, or whose scheduler's code has changed since.
     """
 
     study: Study
     rows: tuple[Mapping[str, Any], ...]
     folder: Path | None = None
+    n_new: int | None = None
+    others: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "Results":
@@ -61,8 +78,9 @@ class Results(Result):
             If a line is no row.
         """
         path = Path(folder)
-        study, _ = store.read_study(path)
-        return cls(study, tuple(store.all_rows(path, study)), path)
+        study, _, code = store.read_study(path)
+        rows = store.placed_rows(store.rows_paths(path), study, code)
+        return cls(study, tuple(rows.placed), path, others=(*rows.stale, *rows.others))
 
     load = open
 
@@ -134,10 +152,19 @@ class Results(Result):
         rows, counted = self.counts(), ("rows", "missing", *STATUSES)
         notes = [f"{row['scheduler']}: {reason}" for row in rows for reason in row["reasons"][:_REASONS]]
         short = [note if len(note) <= _LONGEST else f"{note[:_LONGEST]} ..." for note in notes]
+        short += [self.left_over] if self.others else []
         cells = [
             (row["scheduler"], *(str(row[name] or "-") for name in counted), f"{row['wall_s']:.1f}") for row in rows
         ]
         return table_of(self._title, ("scheduler", *counted, "wall s"), cells, note=short)
+
+    @property
+    def left_over(self) -> str:
+        """What there is of rows that count no more, in a line; empty if there are none."""
+        if not self.others:
+            return ""
+        rows = "1 more row" if len(self.others) == 1 else f"{len(self.others)} more rows"
+        return f"{rows} in the folder, of parts that the study no longer has or of code that changed"
 
     def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
         """Draw the figures that the study asks for, or those that suit it; return their files.
@@ -159,6 +186,17 @@ class Results(Result):
         into = Path(self.folder or ".", "figures") if folder is None else folder
         files: list[Path] = VIEWS["study"](self.rows, self.study.figure, swept_columns(self.study), into, format)
         return files
+
+    def rank(
+        self, by: Sequence[str] = (), metric: str = "makespan", *, baseline: str | None = None,
+        rng: np.random.Generator | int = 0,
+    ) -> Ranking:  # fmt: skip
+        """Return which scheduler wins, by how much, and whether that may be chance.
+
+        Parameters and errors are those of `simsched.experiments.study.rank.rank`.
+        """
+        labels = [choice.label for choice in self.study.choices]
+        return rank(self.study.name, self.rows, labels, by=by, metric=metric, baseline=baseline, rng=rng)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``rows.csv``, and ``rows.parquet`` where pyarrow is installed, whole or not at all."""
@@ -254,31 +292,42 @@ def run_study(
     Raises
     ------
     StudyError
-        If the folder holds another study, is being written to, a workload or cluster cannot be made, or a scheduler
-        cannot be imported.
+        If the folder holds a study of another name or version, is being written to, a workload or cluster cannot be
+        made, a scheduler cannot be imported, or with ``executor="serial"`` was edited after it had been imported.
     FileError
         If the folder cannot be written to.
 
     Notes
     -----
     A row is run again only if what it is made from has changed: its key is the sha256 of the graph's content, of that
-    of the cluster or calibration, of scheduler and options, seed, simulation and version. Graphs are made again to see.
-    A scheduler of yours goes by its name: use another folder, or another name, where its code has changed.
+    of the cluster or calibration, of scheduler and options, seed, simulation and version, and of a scheduler of yours
+    also of its code, see `simsched.experiments.study.code.code_of`. Graphs are made again to see.
+
+    The folder may hold an earlier form of the study: schedulers, seeds, workloads, clusters and simulations may have
+    been added or left out, or have another name or order. Rows of the same key are taken over. Rows that the study
+    does not name stay in the folder, and count again when it names them again.
     """
     part = _shard(shard)
     _require_runnable(study, check)
     version = installed("simsched")
-    path = store.prepare(study, folder, version)
+    codes = _codes(study, executor)
+    path = store.prepare(study, folder, version, codes)
     with store.appending(path / store.rows_file(part)) as append:
-        before = [row for row in store.all_rows(path, study) if not retry or row["status"] == OK]
+        rows = store.placed_rows(store.rows_paths(path), study, codes)
+        _tell_changed(study, rows, codes, path)
+        before = [row for row in rows.placed if not retry or row["status"] == OK]
         # those that are known are looked at first: from then on it goes as fast as it will
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
+        specs = _renamed(specs, rows.others, os.path.realpath(study.folder), version, codes)
         specs.sort(key=lambda spec: spec.known is None)
         asked = {spec.index for spec in specs}
         n_without = sum(row["status"] != OK for row in before if row["index"] in asked)
+        taken_over = {spec.index: spec.known for spec in specs if spec.same is not None}
+        n_new = 0
 
         def keep(rows: list[dict[str, Any]], done: int) -> None:
-            nonlocal n_without
+            nonlocal n_without, n_new
+            n_new += sum(row["key"] != taken_over.get(row["index"]) for row in rows)
             if rows:
                 append(rows)
             n_without += sum(row["status"] != OK for row in rows)
@@ -286,16 +335,65 @@ def run_study(
                 progress(done, len(specs), n_without)
 
         limit = study.execution.get("time_limit")
-        evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8))
+        evaluate = Evaluate(load, os.path.realpath(study.folder), version, limit, secrets.token_hex(8), codes)
         preload = [each for each in ("simsched.experiments.study.evaluate", load.__module__) if each != "__main__"]
         memory = study.execution.get("memory_limit")
         with pool_of(executor, workers, preload=preload, memory=memory, time_limit=limit) as pool:
             Batches(specs, evaluate, pool, keep, evaluate.died).run()
         if not specs:
             keep([], 0)
-    results = Results.open(path)
+    results = replace(Results.open(path), n_new=n_new)
     results.save(path)
     return results
+
+
+def _codes(study: Study, executor: str) -> dict[str, str]:
+    """Return digests of the code of schedulers that are not part of this library."""
+    names = dict.fromkeys(choice.scheduler for choice in study.choices)
+    with refusing(study.source):
+        codes = {name: code for name in names if (code := code_of(name)) is not None}
+        if executor == "serial":
+            for name, code in codes.items():
+                require_loaded(name, code)
+    return codes
+
+
+def _tell_changed(study: Study, rows: store.Rows, codes: Mapping[str, str], folder: Path) -> None:
+    """Log of which schedulers rows are run again since their code is not, or may not be, that of the rows."""
+    schedulers = {choice.label: choice.scheduler for choice in study.choices}
+    unsigned = [row for row in rows.placed if schedulers[row["scheduler"]] in codes and "code" not in row]
+    for why, told in (("has changed", rows.stale), ("was not recorded", unsigned)):
+        for name, n in Counter(schedulers[row["scheduler"]] for row in told).items():
+            _logger.warning("%s: the code of scheduler %r %s: its rows, %d, are run again", folder, name, why, n)
+
+
+def _renamed(
+    specs: list[RowSpec], rows: Sequence[Mapping[str, Any]], folder: str, version: str, codes: Mapping[str, str]
+) -> list[RowSpec]:
+    """Return specs of rows, those with the key of a row that has another name with that row.
+
+    Parameters
+    ----------
+    rows
+        That the study does not name.
+    folder, version, codes
+        As `Evaluate` has them.
+    """
+    target = cache(lambda text: target_digest(make_target(json.loads(text), folder)))
+    by_key = {row["key"]: row for row in rows if row["status"] == OK}
+    graphs: dict[str, dict[str, None]] = {}
+    for row in by_key.values():
+        graphs.setdefault(workload_of(row), {})[row["graph"]] = None
+    if not graphs:
+        return specs
+    found = []
+    for spec in specs:
+        made = graphs.get(workload_of(spec.columns()), ()) if spec.known is None else ()
+        code = codes.get(spec.choice.scheduler)
+        keys = [row_key(spec, version, graph, target(json.dumps(spec.cluster)), code) for graph in made]
+        key = next((key for key in keys if key in by_key), None)
+        found.append(spec if key is None else replace(spec, known=key, same=by_key[key]))
+    return found
 
 
 def _shard(given: tuple[int, int] | str | None) -> tuple[int, int] | None:
@@ -344,25 +442,41 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     Raises
     ------
     StudyError
-        If they are not of one study and version, two rows disagree in columns other than wall times, or a run is
-        writing to `out`.
+            If names, root seeds, fields of the simulation or versions differ, a scheduler of yours has other code, two
+        rows disagree in columns other than wall times, or a run is writing to `out`.
 
     Notes
     -----
+    Studies may have schedulers, seeds, workloads, clusters and values of the simulation that others have not: `out` is
+    then of all of them. What none of them has run is missing there, and `run_study` runs it.
+
     Files of shards in `out` stay where they are; they say nothing that ``rows.jsonl`` does not.
     """
     if not folders:
         raise StudyError("there are no folders to merge; give at least one")
     paths = [Path(folder) for folder in folders]
-    study, version = store.read_study(paths[0])
-    for path in paths[1:]:
-        store.require_same(path, study, version)
-    target = store.prepare(study, out, version)
+    is_there = bool(os.fspath(out)) and Path(out, store.STUDY).exists()
+    there = [Path(out)] if is_there and Path(out) not in paths else []
+    described = [store.read_study(path) for path in paths + there]
+    study, version, code = described[0].study, described[0].version, dict[str, str]()
+    for path, one in zip(paths + there, described, strict=True):
+        store.require_kin(path, study, version)
+        for name, digest in one.code.items():
+            if code.setdefault(name, digest) != digest:
+                raise StudyError(
+                    f"{path}: rows of {name!r} are of other code; run it again with the code of the others"
+                )
+    study = joined([each.study for each in described])
+    target = store.prepare(study, out, version, code)
     path = target / store.rows_file()
     with store.appending(path) as append:
-        there = {row["index"]: row for row in store.read_rows(path)}
-        found = store.union((str(folder), store.all_rows(folder, study)) for folder in [target, *paths])
-        append([row for row in found if there.get(row["index"]) != row])
+        own = store.placed_rows([path], study, code)
+        files = [file for folder in dict.fromkeys([target, *paths]) for file in store.rows_paths(folder)]
+        rows = store.placed_rows(files, study, code)
+        known = {row["index"]: row for row in own.placed}
+        kept = {row["key"] for row in (*own.stale, *own.others)}
+        append([row for row in rows.placed if known.get(row["index"]) != row])
+        append([row for row in (*rows.stale, *rows.others) if row["key"] not in kept])
     results = Results.open(target)
     results.save(target)
     return results

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from simsched.base.codec import Checked, Document
+from simsched.base.codec import Checked, Document, brief
 from simsched.base.errors import FileError, FormatError, StudyError
 from simsched.base.io import clear_unfinished, file_errors, make_folder, read_bytes
 from simsched.base.numeric import is_count, is_number
+from simsched.experiments.study.growth import Places
 from simsched.experiments.study.study import Study
 
 STUDY: Final = "study.json"
@@ -43,12 +44,51 @@ class StudyFile(Checked, Document):
         What files that the study names are relative to.
     study
         The study, its defaults written out; see `Study`.
+    code
+        Digest of the code of each scheduler that is not part of the library, by its name in the study.
     """
 
     SUBJECT, ERROR, FORMAT = "study", StudyError, "simsched.study"
     simsched: str
     folder: str
     study: Mapping[str, Any]
+    code: Mapping[str, str] = brief(dict)
+
+
+class Described(NamedTuple):
+    """What a folder says of its rows.
+
+    Parameters
+    ----------
+    study
+        What they are of.
+    version
+        Of the library that made them.
+    code
+        Digest of the code of each scheduler that is not part of the library.
+    """
+
+    study: Study
+    version: str
+    code: Mapping[str, str]
+
+
+class Rows(NamedTuple):
+    """The rows of a folder.
+
+    Parameters
+    ----------
+    placed
+        Those that its study names, by index.
+    stale
+        Those that it names, of schedulers whose code has changed since.
+    others
+        Those that it does not name: an earlier form of the study did.
+    """
+
+    placed: list[dict[str, Any]]
+    stale: list[dict[str, Any]]
+    others: list[dict[str, Any]]
 
 
 def rows_file(shard: tuple[int, int] | None = None) -> str:
@@ -56,24 +96,29 @@ def rows_file(shard: tuple[int, int] | None = None) -> str:
     return "rows.jsonl" if shard is None else f"rows.shard-{shard[0]}-of-{shard[1]}.jsonl"
 
 
-def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
+def prepare(study: Study, folder: str | os.PathLike[str], version: str, code: Mapping[str, str] | None = None) -> Path:
     """Make the folder of a study, and write down what is going to be run.
+
+    Parameters
+    ----------
+    code
+        As in `Described`.
 
     Raises
     ------
     StudyError
-        If the folder holds another study, or rows of another version; the message says what differs.
+        If the folder holds a study of another name, or rows of another version.
     FileError
         If it cannot be made or written to.
     """
     path = make_folder(folder)
     for name in (STUDY, ROWS_CSV, ROWS_PARQUET):  # a run that was killed may have left some
         clear_unfinished(path / name)
-    new = StudyFile(simsched=version, folder=os.path.realpath(study.folder), study=study.to_dict())
+    new = StudyFile(simsched=version, folder=os.path.realpath(study.folder), study=study.to_dict(), code=code or {})
     rows = rows_paths(path)  # looked for first: another shard may be beginning, too
     if (path / STUDY).exists():
-        old = require_same(path, study, version)
-        if old == study and os.path.realpath(old.folder) == new.folder:
+        old = require_kin(path, study, version)
+        if old.study == study and os.path.realpath(old.study.folder) == new.folder and old.code == new.code:
             return path
     elif rows:
         raise StudyError(f"{path}: there are rows but no {STUDY} that says of what; use another folder")
@@ -81,8 +126,8 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str) -> Path:
     return path
 
 
-def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
-    """Return the study of a folder, and the version of the library that its rows are of."""
+def read_study(folder: str | os.PathLike[str]) -> Described:
+    """Return what a folder says of its rows."""
     if not os.fspath(folder):
         raise StudyError("a folder without a name is that of no study; give . for the current one")
     path = Path(folder, STUDY)
@@ -90,17 +135,17 @@ def read_study(folder: str | os.PathLike[str]) -> tuple[Study, str]:
         found = StudyFile.load(path)
     except FileError as error:
         raise StudyError(f"{folder}: not the folder of a study; run one into it: {error}") from None
-    return Study.from_dict(found.study, str(path), found.folder), found.simsched
+    return Described(Study.from_dict(found.study, str(path), found.folder), found.simsched, found.code)
 
 
-def require_same(folder: str | os.PathLike[str], study: Study, version: str) -> Study:
-    """Return the study of a folder; refuse one whose rows are of something else."""
-    old, written_by = read_study(folder)
-    key = old.difference(study)
-    if key is not None:
-        raise StudyError(f"{folder}: holds another study: {key!r} is not as in {study.source}; use another folder")
-    if written_by != version:
-        raise StudyError(f"{folder}: its rows are of simsched {written_by}, not {version}; use another folder")
+def require_kin(folder: str | os.PathLike[str], study: Study, version: str) -> Described:
+    """Return what a folder says of its rows; refuse one that holds a study of another name, or another version's."""
+    old = read_study(folder)
+    if old.study.name != study.name:
+        names = f"{old.study.name!r}, not {study.name!r}"
+        raise StudyError(f"{folder}: holds the study {names}; give it that name to extend it, or use another folder")
+    if old.version != version:
+        raise StudyError(f"{folder}: its rows are of simsched {old.version}, not {version}; use another folder")
     return old
 
 
@@ -110,18 +155,14 @@ def rows_paths(folder: Path) -> list[Path]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file; a last line that was not written whole is left out.
-
-    Of rows of one index the last counts, since a file that the study names may have changed.
+    """Return the rows of a file in their order; a last line that was not written whole is left out.
 
     Raises
     ------
-    StudyError
-        If a row stands twice and the two disagree.
     FormatError
         If a line is no row; the message names it.
     """
-    found: dict[int, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # what has no end is of a writer that died
         try:
             row = json.loads(line)
@@ -130,9 +171,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             written = False
         if not written:
             raise FormatError(f"{path}: line {number} is not as it was written; delete the line, then resume")
-        old = found.pop(row["index"], None)
-        found[row["index"]] = row if old is None or old["key"] != row["key"] else _agreed(old, row, str(path))
-    return list(found.values())
+        found.append(row)
+    return found
 
 
 def _digest(row: Row) -> str:
@@ -167,39 +207,48 @@ def _deterministic(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not name.startswith(WALL)}
 
 
-def union(files: Iterable[tuple[str, Sequence[dict[str, Any]]]]) -> list[dict[str, Any]]:
-    """Return the rows of several files by index; those that stand in several must agree.
+def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) -> Rows:
+    """Return the rows of some files, held against a study.
+
+    Parameters
+    ----------
+    code
+        As in `Described`.
+
+    Returns
+    -------
+    Rows
+        Numbered as the study numbers them now. Of rows of one file and place the last counts, since a file that the
+        study names may have changed; but one with a result before one without.
 
     Raises
     ------
     StudyError
-        If two with a result do not; the message names the row.
-    """
-    found: dict[int, dict[str, Any]] = {}
-    for where, rows in files:
-        for row in rows:
-            old = found.get(row["index"])
-            found[row["index"]] = row if old is None else _agreed(old, row, where)
-    return [found[index] for index in sorted(found)]
-
-
-def all_rows(folder: Path, study: Study) -> list[dict[str, Any]]:
-    """Return the rows of all files of a folder by index.
-
-    Raises
-    ------
-    StudyError
-        If two disagree, or one is not of the study.
+        If two rows of one place and one content disagree, or two with a result in different files do.
     FormatError
         If a line is no row.
     """
-    rows = union((str(path), read_rows(path)) for path in rows_paths(folder))
-    labels, n_rows = [choice.label for choice in study.choices], len(study)
-    for row in rows:
-        index = row["index"]
-        if index >= n_rows or row["scheduler"] != labels[index % len(labels)]:  # it varies fastest
-            raise StudyError(f"{folder}: row {index} ({row['scheduler']}) is not of its study; delete it, then resume")
-    return rows
+    places = Places(study)
+    found: dict[int, dict[str, Any]] = {}
+    stale: dict[str, dict[str, Any]] = {}
+    others: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        of_file: dict[int, dict[str, Any]] = {}
+        for row in read_rows(path):
+            indices, scheduler = places.of(row)
+            if not indices:
+                others[row["key"]] = row
+            elif row.get("code") not in (None, code.get(scheduler)):
+                stale[row["key"]] = row
+            for index in indices if row["key"] not in stale else ():
+                old = of_file.get(index)
+                placed = {**row, "index": index}
+                of_file[index] = placed if old is None or old["key"] != row["key"] else _agreed(old, placed, str(path))
+        for index, row in of_file.items():
+            found[index] = _agreed(found[index], row, str(path)) if index in found else row
+    keys = {row["key"] for row in found.values()}  # what was named anew is not left over
+    rest = [[row for key, row in rows.items() if key not in keys] for rows in (stale, others)]
+    return Rows([found[index] for index in sorted(found)], *rest)
 
 
 @contextmanager

@@ -34,7 +34,6 @@ GRAPH, SCHEDULER, JITTER = range(3)
 """What the random numbers of an instance are for."""
 
 FIELDS: Final = ("name", "schedulers", "seeds", "seed", "workload", "cluster", "simulation", "execution", "figure")
-_FREE: Final = ("execution", "figure")  # fields that no row depends on
 SIMULATION_DEFAULTS: Final = {"engine": "compiled", "threads": "device", "transfers": "async", "bound": True}
 MOST_ROWS: Final = 1_000_000
 """Of a study: they are kept in memory, 2 to 3 KB each once they are done."""
@@ -223,12 +222,6 @@ class Study:
     def instances(self) -> tuple[int, ...]:
         """Numbers of the instances of each workload."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
-
-    def difference(self, other: "Study") -> str | None:
-        """Return the first field in which rows would differ from another study's, None if there is none."""
-        mine, theirs = self.to_dict(), other.to_dict()
-        asked = (key for key in FIELDS if key not in _FREE)
-        return next((key for key in asked if json.dumps(mine[key]) != json.dumps(theirs[key])), None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Study) and json.dumps(self.to_dict()) == json.dumps(other.to_dict())
@@ -435,6 +428,9 @@ def text_of(value: Any) -> str:
 # The rows ---------------------------------------------------------------------------------------
 
 
+_NAMES: Final = ("key", "unit", "index", "status", "reason", "seed", "scheduler", "code")
+
+
 @dataclass(frozen=True, slots=True)
 class RowSpec:
     """What a row is made from.
@@ -453,6 +449,8 @@ class RowSpec:
         The scheduler.
     known
         Key of the row where there is one already, else None.
+    same
+        A row with that key under another name, such as another label; None if there is none.
     """
 
     index: int
@@ -464,19 +462,34 @@ class RowSpec:
     simulation: Point
     choice: Choice
     known: str | None = None
+    same: Mapping[str, Any] | None = None
 
     def columns(self) -> dict[str, Any]:
         """Return the columns that say what the row is of."""
-        parts: tuple[tuple[str, Mapping[str, Any]], ...] = (
-            ("workload.", self.workload), ("", {"seed": self.instance}), ("cluster.", self.cluster),
-            ("simulation.", self.simulation), ("", {"scheduler": self.choice.label}),
-            ("option.", dict(self.choice.options)),
-        )  # fmt: skip
         return {
-            f"{part}{key}": text_of(value) if isinstance(value, tuple) else value
-            for part, table in parts
-            for key, value in table.items()
+            **_columns("workload.", self.workload),
+            "seed": self.instance,
+            **setting_columns(self.cluster, self.simulation, self.choice),
         }
+
+
+def setting_columns(cluster: Point, simulation: Point, choice: Choice) -> dict[str, Any]:
+    """Return the columns that say on what, how and by which scheduler a graph is run."""
+    return {
+        **_columns("cluster.", cluster),
+        **_columns("simulation.", simulation),
+        "scheduler": choice.label,
+        **_columns("option.", dict(choice.options)),
+    }
+
+
+def _columns(prefix: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}{key}": text_of(value) if isinstance(value, tuple) else value for key, value in table.items()}
+
+
+def is_name(column: str) -> bool:
+    """Return whether a column says what a row is of, and not what came of it."""
+    return column in _NAMES or column.startswith(("workload.", "cluster.", "simulation.", "option."))
 
 
 def units(study: Study) -> list[tuple[str, Point, int]]:

@@ -33,7 +33,7 @@ from simsched.show.report.figures import figure_of
 from simsched.show.results import boxes_of, chart_of
 
 if TYPE_CHECKING:
-    from simsched.experiments import accuracy, advise, comparison, study, whatif
+    from simsched.experiments import accuracy, advise, comparison, duel, study, whatif
 
 _logger = logging.getLogger(__name__)
 
@@ -340,6 +340,14 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
     return Section("What runs when", tabs(label, panels), note)
 
 
+def _duel(found: "duel.Duel") -> Sequence[Section]:
+    """Return why one schedule loses to another: where the time of both goes, what runs when, and what bounds them."""
+    traces, shown = found.traces, found.table()
+    reasons = [text(sentence, "lead" if i == 0 else "") for i, sentence in enumerate(found.reasons)]
+    first = Section(shown.title, *reasons, table(shown._replace(note="")), _blames(traces))
+    return first, _runs(traces, "Schedulers"), Section("Parameters", _parameters(found.graph, found.cluster))
+
+
 def _answer(answer: "whatif.Answer") -> Sequence[Section]:
     """Return what changes do to the makespan: before, after and the difference."""
     traces = {name: case.trace for name, case in answer.runs.items()}
@@ -436,5 +444,5 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
 # by the views of results: none of their packages is imported for nothing
 _MAKERS: Final[Mapping[str, Callable[[Any], Sequence[Section]]]] = {
     "comparison": _comparison, "advice": _advice, "results": _study, "accuracy": _accuracy,
-    "whatif": lambda asked: _answer(asked.answer()), "answer": _answer,
+    "duel": _duel, "whatif": lambda asked: _answer(asked.answer()), "answer": _answer,
 }  # fmt: skip

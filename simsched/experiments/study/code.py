@@ -1,0 +1,130 @@
+"""The code of schedulers that are not part of this library: a digest of its source, and of what that imports nearby."""
+
+import ast
+import sys
+import sysconfig
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Final
+
+from simsched.base.errors import StudyError
+from simsched.base.io import read_bytes
+from simsched.schedulers import resolve
+
+_OURS: Final = "simsched"  # the version stands for its code
+_LENGTH: Final = 16  # hex digits of a digest
+_loaded: dict[str, tuple[ModuleSpec | None, str]] = {}  # the digest of a scheduler's code when it was first asked for
+
+
+def code_of(scheduler: str) -> str | None:
+    """Return a digest of the source of a scheduler's module and of the modules that it imports from nearby.
+
+    Parameters
+    ----------
+    scheduler
+        A name in `SCHEDULERS`, or ``package.module:function``.
+
+    Returns
+    -------
+    str or None
+        16 hex digits. None of a scheduler of this library, whose version says enough, and of a module without a file.
+
+    Raises
+    ------
+    SchedulerError
+        If the scheduler cannot be imported.
+    FileError
+        If a file cannot be read.
+
+    Notes
+    -----
+    Nearby is the folder that holds the module, or the package that it is part of; of an installed module, its package
+    alone. Imports are read from the source, those inside functions too, and followed. Imports by a computed name and
+    data files are not seen. Where the module is on the disk does not matter.
+    """
+    module, colon, _ = scheduler.partition(":")
+    if not colon or module.partition(".")[0] == _OURS:
+        return None
+    resolve(scheduler)
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        return None
+    digest = sha256()
+    for name, path in sorted(_sources(module, Path(file)).items()):
+        text = read_bytes(path)
+        digest.update(f"{name}:{len(text)}:".encode())
+        digest.update(text)
+    return digest.hexdigest()[:_LENGTH]
+
+
+def require_loaded(scheduler: str, code: str) -> None:
+    """Refuse a scheduler whose source has changed since this process first ran it: the old code would run.
+
+    Raises
+    ------
+    StudyError
+        If it has.
+    """
+    spec = sys.modules[scheduler.partition(":")[0]].__spec__  # another one after a reload
+    known, first = _loaded.setdefault(scheduler, (spec, code))
+    if known is not spec:
+        _loaded[scheduler] = spec, code
+    elif first != code:
+        raise StudyError(
+            f"the code of scheduler {scheduler!r} was edited after this process had imported it; start Python again, "
+            'or pass executor="processes"'
+        )
+
+
+def _sources(module: str, file: Path) -> dict[str, Path]:
+    """Return the files of a module and of those nearby that it imports, by the names of the modules."""
+    is_package = file.stem == "__init__"
+    root = file.resolve().parents[module.count(".") + is_package]
+    installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
+    top = module.partition(".")[0]
+    files: dict[str, Path] = {}
+    waiting = [(module, file)]
+    while waiting:
+        name, path = waiting.pop()
+        if name in files:
+            continue
+        files[name] = path
+        if path.suffix != ".py":
+            continue
+        for alternatives in _imports(name, path):
+            near = [each for each in alternatives if _is_near(each, top if root in installed else None)]
+            found = ((each, _file_of(each, root)) for each in near)
+            waiting += [(each, source) for each, source in found if source is not None][:1]
+    return files
+
+
+def _is_near(module: str, package: str | None) -> bool:
+    """Return whether a module may be nearby: one of the package if that is given, none of this library."""
+    first = module.partition(".")[0]
+    return first not in ("", _OURS) and package in (None, first)
+
+
+def _file_of(module: str, root: Path) -> Path | None:
+    """Return the file of a module in a folder, None if it has none there."""
+    place = root.joinpath(*module.split("."))
+    candidates = (place.with_name(f"{place.name}.py"), place / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _imports(module: str, file: Path) -> Iterator[list[str]]:
+    """Yield what a module imports, from its source: names of modules, of which the first that is one is meant."""
+    package = module if file.stem == "__init__" else module.rpartition(".")[0]
+    try:
+        tree = ast.parse(read_bytes(file))
+    except (SyntaxError, ValueError):  # of a module that is imported inside of `try`
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ([alias.name] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            above = parents[: len(parents) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from ([f"{base}.{alias.name}", base] for alias in node.names)

@@ -1,0 +1,63 @@
+"""Whatever a command takes as GRAPH: names, files, traces, Python files and programs of PyTorch, for each command."""
+
+import pytest
+
+import workloads
+
+MODEL = """
+import workloads
+
+GRAPH = workloads.load("tiny_inception", image_size=16)
+
+def make():
+    return GRAPH
+
+def fails():
+    raise RuntimeError("no\\nweights")
+
+def other():
+    return 5
+"""
+TRACE = "kineto-1.json"
+COMMANDS = {
+    "compare": "--schedulers lios", "schedule": "", "simulate": "", "explain": "", "whatif": "--set overhead.launch*=2",
+    "sweep": "overhead.launch 1,2", "sensitivity": "", "breakeven": "overhead.launch lios sequential", "throughput": "",
+    "robust": "--schedulers lios --samples 5", "advise": "--schedulers lios", "show": "",
+}  # fmt: skip
+
+
+@pytest.fixture
+def sources(tmp_path, files):
+    """Each kind of GRAPH by its name."""
+    (tmp_path / "my_model.py").write_text(MODEL)
+    workloads.load("tiny_inception", image_size=16).save(str(tmp_path / "graph.json"))
+    (tmp_path / "graph.dot").write_text("digraph { a [time=5]; b [time=6]; a -> b }")
+    return {
+        "name": "tiny_inception", "family": "random:layered,n_ops=12,n_layers=3", "file": "graph.json",
+        "dot": "graph.dot", "function": "my_model.py:make", "object": "my_model.py:GRAPH",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", ["name", "family", "file", "dot", "function", "object"])
+def test_each_command_takes_each_kind(command, kind, sources, said):
+    assert said(command, sources[kind], *COMMANDS[command].split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("my_model.py:nobody", "my_model.py has no 'nobody', or it returns nothing; give an OpGraph"),
+        ("my_model.py:fails", "my_model.py:fails: RuntimeError: no weights"),
+        ("my_model.py:other", "it holds a int; give an OpGraph"),
+        ("missing.py:make", "cannot read missing.py"),
+        ("model.pt2", "loading an exported program can run code of whoever wrote it; add --trust"),
+    ],
+)
+def test_what_cannot_be_taken_is_said_in_one_line(command, source, message, sources, refused):
+    assert message in refused(command, source, *COMMANDS[command].split())
+
+
+def test_a_model_of_pytorch_has_its_own_number_format(sources, refused):
+    assert "a PyTorch model has its own number formats" in refused("compare my_model.py:make --dtype fp16")
