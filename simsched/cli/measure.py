@@ -216,7 +216,7 @@ def _read_ranks(traces: list[str], step: str | None) -> "TracedProgram":
 
 
 def pairs(
-    traces: Annotated[list[str], argument("TRACE...", "What torch.profiler exported, or folders of such.")],
+    trace: Annotated[list[str], argument("TRACE...", "What torch.profiler exported, or folders of such.")],
     output: Annotated[Text, option("Write the tables into a folder, for `python -m validation.realtraces`.",
                                    "--output", "-o", metavar="FOLDER")] = None,
     as_json: opt.Json = False,
@@ -228,7 +228,7 @@ def pairs(
     """
     from workloads.formats.kineto_pairs import read_all_pairs, write_pairs
 
-    found = read_all_pairs(traces)
+    found = read_all_pairs(trace)
     files: list[out.File] = []
     if output is not None:
         files = [("tables", path, lambda _: None) for path in write_pairs(found, output)]

@@ -134,7 +134,11 @@ def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
 def read_plan(text: str, shapes: list[str] | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
     """Return a graph, schedule or program; a file says by its format which of them it holds."""
     from workloads import read_spec
+    from workloads.registry import read_traced
 
+    traced = None if shapes else read_traced(text)
+    if traced is not None:
+        return traced.graph
     found = read_spec(text, shapes=read_shapes(shapes))
     if not isinstance(found, ss.OpGraph) and isinstance(found, ss.Profile):  # not imported for graphs
         raise FormatError(f"{text}: a profile holds times, not a graph or schedule")
@@ -448,11 +452,11 @@ class Target:
         sheet = GpuSheet.load(self.gpu or "")
         return ss.Cluster.of_equal(sheet.to_device(), self.gpus or 1, link=self.link or sheet.link)
 
-    def bare(self) -> "ss.Cluster":
-        """Return the cluster itself."""
+    def bare(self, source: Graph | None = None) -> "ss.Cluster":
+        """Return the cluster itself, see `read`."""
         from simsched.model.costmodel import bare
 
-        return bare(self.read())
+        return bare(self.read(source))
 
     def text(self) -> str:
         """Return the options that name it, as they were typed."""

@@ -302,6 +302,8 @@ def test_commands_say_what_ran(made, tmp_path, capsys, monkeypatch):
     ran = json.loads(said("compare made.json --schedulers sequential --json"))["ran"]
     assert (ran["measured_us"], ran["exposed_us"]) == pytest.approx((417, 10))
     assert "host bound" in said("advise made.json --schedulers sequential")
+    for line in ("explain", "throughput", "simulate", "show", "whatif"):
+        assert "A100-SXM4" in said(f"{line} made.json" + " --scheduler sequential" * (line != "show"))
     found = json.loads(said("pairs . --json"))["traces"]
     assert [len(row["dispatch"]) for row in found] == [1]
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")

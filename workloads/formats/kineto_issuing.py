@@ -17,7 +17,7 @@ from simsched.model.cluster import occupancy
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
 from workloads.formats.kineto_collectives import Collective, communicators, short_name
 from workloads.formats.kineto_device import measured_device, traced_device
-from workloads.formats.kineto_events import Activities, Codes, HostEvents, MeasuredKind
+from workloads.formats.kineto_events import Activities, Codes, MeasuredKind
 from workloads.formats.kineto_hosts import HostThread, Stream, handed_over, next_launches, records_by_order
 from workloads.formats.kineto_records import (
     EARLY,
@@ -30,6 +30,7 @@ from workloads.formats.kineto_records import (
     faults_of_calls,
     launches_kernel,
 )
+from workloads.formats.kineto_streams import called_at, reached
 from workloads.formats.kineto_traced import Measured, TracedProgram
 
 _logger = logging.getLogger(__name__)
@@ -637,44 +638,6 @@ class Issued:
                     edges[a, b] = None
         edges |= {(hold, op): None for op, hold in holds.items()} | self._edges
         return np.array([(number[a], number[b]) for a, b in edges], np.int64).reshape(-1, 2).T
-
-
-def called_at(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Ints, Ints]:
-    """Return when each activity was called for, and the latest that this can have been, in ns.
-
-    Without a call the latest is its start, or the next call that is known for its stream: streams run in order. What
-    runs before the first call that is known for its stream was called for before the recording.
-    """
-    known = call >= 0
-    latest = np.where(known, calls.start[call] if len(calls) else 0, acts.start)
-    if known.all() or not len(calls):
-        return latest, latest
-    first_call, lanes = int(calls.start.min()), list(zip(acts.device.tolist(), acts.stream.tolist(), strict=True))
-    order = np.lexsort((acts.correlation, acts.start)).tolist()
-    following: dict[tuple[int, int], int] = {}
-    for row in reversed(order):
-        if not known[row]:
-            latest[row] = min(int(latest[row]), following.get(lanes[row], _EVER))
-        following[lanes[row]] = min(int(latest[row]), following.get(lanes[row], _EVER))
-    called, begun = np.array(latest), {lanes[row] for row in np.flatnonzero(~known).tolist()}
-    begun &= {lanes[row] for row in np.flatnonzero(known).tolist()}  # streams of which the first calls are not known
-    for row in order:
-        if known[row]:
-            begun.discard(lanes[row])
-        elif lanes[row] in begun:
-            called[row] = min(int(latest[row]), first_call)
-    return called, latest
-
-
-def reached(acts: Activities) -> list[int]:
-    """Return, for each activity, the end in ns of what ended last on its device of all that started before it."""
-    found = [0] * len(acts)
-    ends = (acts.start + acts.duration).tolist()
-    devices, last = acts.device.tolist(), dict[int, int]()
-    for row in np.argsort(acts.start, kind="stable").tolist():
-        found[row] = last.get(devices[row], 0)
-        last[devices[row]] = max(found[row], ends[row])
-    return found
 
 
 def _fits(device: Device, kernel: Kernel) -> bool:
