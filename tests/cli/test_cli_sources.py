@@ -30,6 +30,7 @@ COMMANDS = {
 def sources(tmp_path, files):
     """Each kind of GRAPH by its name."""
     (tmp_path / "my_model.py").write_text(MODEL)
+    (tmp_path / "model.pt2").write_bytes(b"PK")
     workloads.load("tiny_inception", image_size=16).save(str(tmp_path / "graph.json"))
     (tmp_path / "graph.dot").write_text("digraph { a [time=5]; b [time=6]; a -> b }")
     return {

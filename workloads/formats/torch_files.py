@@ -3,10 +3,12 @@
 import importlib.util
 import os
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from simsched.base.errors import FormatError, MissingDependencyError, SimschedError
+from simsched.base.io import read_bytes
 from simsched.model.graph import OpGraph
 
 _CONTENTS = (
@@ -40,18 +42,16 @@ def read_exported_file(
         If PyTorch is not installed.
     """
     source = os.fspath(path)
+    content = read_bytes(path)
     if not trust:
         raise FormatError(
             f"{source}: loading an exported program can run code of whoever wrote it; add --trust (in Python and specs "
             "trust=true) if you trust the file"
         )
     _refuse_format(source, dtype)
-    from simsched.base.io import read_bytes
-
-    read_bytes(path, 1)  # what cannot be read is said as of any other file
     torch = _torch()
     try:
-        program = torch.export.load(source)
+        program = torch.export.load(BytesIO(content))
     except Exception as error:  # pickle, zip and PyTorch raise many kinds
         raise FormatError(f"{source}: PyTorch cannot load it: {_one_line(error)}") from error
     from workloads.formats.torch_fx import from_exported
@@ -83,8 +83,8 @@ def read_python(path: str | os.PathLike[str], *, granularity: str = "operator", 
     """
     source = os.fspath(path)
     _refuse_format(source, dtype)
-    file, _, name = source.rpartition(":")
-    made = _value(source, Path(file), name)
+    file, colon, name = source.rpartition(":")
+    made = _value(source, Path(file if colon else source), name)
     if isinstance(made, OpGraph):
         return made
     from workloads.formats.torch_fx import from_exported, from_module
@@ -101,9 +101,7 @@ def read_python(path: str | os.PathLike[str], *, granularity: str = "operator", 
 
 def _value(source: str, file: Path, name: str) -> Any:
     """Return what a name of a Python file holds, or what a function of that name returns."""
-    from simsched.base.io import read_bytes
-
-    read_bytes(file, 1)
+    read_bytes(file)  # what cannot be read, or is no file, is said as of any other format
     spec = importlib.util.spec_from_file_location(f"_simsched_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
