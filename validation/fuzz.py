@@ -73,7 +73,8 @@ class DefectError(Exception):
 _GRAPHS: Final = "simsched.graph.json dot-2.dot stg-1.stg onnx-5.onnx random:layered,n_ops=6,n_layers=3"
 _PLANS: Final = "simsched.schedule.json simsched.program.json"
 _WORDS: Final = {
-    "graph": _GRAPHS, "plan": _PLANS, "trace": "kineto-1.json", "profiles": "simsched.profile.json", "source": _GRAPHS,
+    "graph": _GRAPHS, "plan": _PLANS, "trace": "kineto-1.json", "traces": "kineto-1.json",
+    "profiles": "simsched.profile.json", "source": _GRAPHS,
     "sources": f"simsched.comparison.json simsched.whatif.json rows measured {_PLANS}", "file": "study-1.toml",
     "folder": "rows", "folders": "rows", "resume": "measured new", "target": "t.json t.dot", "gpu": "a100 v100",
     "link": "pcie3 nvlink3", "cluster": "simsched.cluster.json simsched.calibration.json", "first": "lios",

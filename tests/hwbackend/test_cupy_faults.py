@@ -121,11 +121,11 @@ def test_what_cannot_be_had(api, options, says):
 def test_a_gpu_without_a_preset():
     """7.5 with 40 SMs of 64 lanes at 1590 MHz: 8.1 TFLOP/s; 320 GB/s; no clock known: 1500 MHz."""
     found = replace(
-        H200, name="Tesla T4", capability="7.5", sms=40, threads_per_sm=1024, blocks_per_sm=16, clock=1590.0,
+        H200, name="Tesla T40", capability="7.5", sms=40, threads_per_sm=1024, blocks_per_sm=16, clock=1590.0,
         bandwidth=320_000.0,
     )  # fmt: skip
     device = CupyBackend(api=FakeCuda(device=found)).cluster.devices[0]
-    assert device.model == "Tesla T4"
+    assert device.model == "Tesla T40"
     assert device.peak["fp32"] == 40 * 64 * 2 * 1590.0
     assert (device.bandwidth, device.shared_memory_granularity, device.blocks_per_sm) == (320_000.0, 256, 16)
     unknown = replace(found, clock=0.0, bandwidth=0.0)
