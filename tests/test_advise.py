@@ -84,3 +84,15 @@ def test_what_a_file_does_not_hold():
     assert (back.rows, back.verdict, str(back)) == (found.rows, found.verdict, str(found))
     with pytest.raises(WhatIfError, match="read from a file has no schedules"):
         _ = back.plan
+
+
+@pytest.mark.parametrize(("unknown_us", "withheld"), [(1.0, False), (30.0, True)])
+def test_no_advice_where_much_of_the_time_is_a_guess(unknown_us, withheld):
+    """Of 100 us and more 1 or 30 are of a kind that nobody knows; a file of the graph keeps that."""
+    ops = [ss.Operator(name, time=50.0, utilization=0.3) for name in "ab"]
+    odd = ss.Operator("odd", time=unknown_us, attributes={"unknown": "acme.Odd"})
+    graph = ss.OpGraph.from_dict(ss.OpGraph([*ops, odd]).to_dict())
+    found = ss.advise(graph, ss.Cluster.preset("a100"), ["lios"])
+    assert any("of 1 operators of unknown kinds: acme.Odd" in sentence for sentence in found.verdict)
+    assert found.verdict[0].startswith("No advice: ") is withheld
+    assert (found.best == "one stream captured") is withheld

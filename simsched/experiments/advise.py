@@ -10,7 +10,7 @@ from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import WhatIfError
 from simsched.base.units import format_bytes, format_gain
 from simsched.experiments.baselines import CAPTURED, EAGER, ONE, baselines, executed
-from simsched.experiments.comparison import Comparison, compare
+from simsched.experiments.comparison import Comparison, bounded_by_bytes, compare, share_of_unknown
 from simsched.experiments.ranges import Ranged, ranges
 from simsched.experiments.result import Doubt, Finding, table_of, unit_of
 from simsched.experiments.whatif.throughput import requests_per_s
@@ -25,6 +25,8 @@ IN_FLIGHT: Final = (1, 2, 4, 8)
 """Requests under way at a time, for which throughputs are told."""
 WORTH: Final = 1.05
 """How many times as fast something has to be to be worth deploying: less is within what runs and models vary."""
+DOUBTFUL: Final = 0.1
+"""Part of the time that may be of operators of unknown kinds: beyond it no way is recommended."""
 _AS_GOOD: Final = 1.01
 _ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # what parts of schedulers are worth
 _STREAMS, _BOTH = "streams", "streams captured"
@@ -200,9 +202,10 @@ def advise(
     The row of eager execution has no range, see `simsched.experiments.baselines`. Of the schedules within 1 % of the
     least makespan that with the fewest streams is taken; ablations of schedulers are left out. Only schedules of the
     operators as they are can be deployed: one that rewrites operators, merged convolutions say, is named where it is
-    faster, and never recommended. One GPU is the first. Replicas have the schedule that is best on one: with k requests
-    in flight on n GPUs each has k / n, in whole requests. Ranges are those of `compare`, in worlds common to all rows.
-    Throughputs are those of `simsched.throughput`.
+    faster, and never recommended. Where more than a tenth of the time is of operators of unknown kinds, of which the
+    bytes alone are known, there is no advice, and `best` is the captured stream. One GPU is the first. Replicas have
+    the schedule that is best on one: with k requests in flight on n GPUs each has k / n, in whole requests. Ranges are
+    those of `compare`, in worlds common to all rows. Throughputs are those of `simsched.throughput`.
 
     >>> import simsched as ss
     >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]
@@ -255,6 +258,11 @@ def advise(
         surely_split=bool(surely_split),
         n_streams={name: plan.n_streams for name, (plan, _) in found.items()},
     )
+    doubtful = bounded_by_bytes(graph, whole.devices[0])
+    if doubtful is not None and share_of_unknown(graph, whole.devices[0]) > DOUBTFUL:
+        best, verdict, beyond = CAPTURED, (f"No advice: {doubtful}.",), None
+    elif doubtful is not None:
+        verdict = (*verdict, f"{doubtful}.")
     if beyond is not None and beyond[1].makespan * _AS_GOOD < found[best][1].makespan:
         verdict = (*verdict, _out_of_reach(*beyond, base))
     plan, made = found[best][0], {"sequential": one.plan, **alone.plans}

@@ -673,12 +673,20 @@ def bounded_by_bytes(graph: OpGraph, device: Device) -> str | None:
     kinds = {op.name: str(op.attributes[UNKNOWN]) for op in graph.operators if UNKNOWN in op.attributes}
     if not kinds:
         return None
-    times = operator_times(graph, device)
-    total = float(times.sum())
-    share = float(times[[graph.index[name] for name in kinds]].sum()) / total if total else 1.0
+    share = share_of_unknown(graph, device)
     listed = ", ".join(list(dict.fromkeys(kinds.values()))[:_MOST_LISTED])
     part = f"{100 * share:.1f} % of the time is a bound from bytes alone"
     return f"{part}, of {len(kinds)} operators of unknown kinds: {listed}"
+
+
+def share_of_unknown(graph: OpGraph, device: Device) -> float:
+    """Return the part of the summed times that is of operators of which an importer knows the bytes alone."""
+    places = [i for i, op in enumerate(graph.operators) if UNKNOWN in op.attributes]
+    times = operator_times(graph, device)
+    total = float(times.sum())
+    if not places:
+        return 0.0
+    return float(times[places].sum()) / total if total else 1.0
 
 
 def operators_without_load(graph: OpGraph) -> int:
