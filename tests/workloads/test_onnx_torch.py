@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("torch")
 
+import onnx
 import torch
 from torch import nn
 from torch_modules import Inception, Residual, torchvision_models
@@ -62,6 +63,8 @@ def test_blocks(tmp_path, name, dynamo, caplog):
     network, shape, expected, macs = BLOCKS[name]
     path = exported(tmp_path / f"{name}.onnx", network, torch.zeros(shape), dynamo=dynamo)
     graph, single = read_onnx(path, granularity="unit"), read_onnx(path)
+    if "ReduceMean" in {node.op_type for node in onnx.load(path).graph.node}:  # of torch 2.13, for a pool of one pixel
+        expected = Counter({"reduce_mean" if kind == "pool" else kind: n for kind, n in expected.items()})
     assert (graph.name, Counter(op.kind for op in graph.operators)) == (name, expected)
     assert products(graph) == products(single) == macs
     assert len(single) > len(graph)
@@ -72,18 +75,20 @@ def test_blocks(tmp_path, name, dynamo, caplog):
 def test_a_layer_of_a_transformer(tmp_path, caplog):
     """2 sequences of 10 tokens, 32 features in 4 heads, 64 inside.
 
-    Products: 20 * 32 * 96 for queries, keys and values, twice 2 * 4 * 10 * 10 * 8 for scores and mixture,
-    20 * 32 * 32 after them, 20 * 32 * 64 * 2 in the rest. Weights: all parameters, 4 bytes each. (The older
+    Products: 20 * 32 * 96 for queries, keys and values, 20 * 32 * 32 after them, 20 * 32 * 64 * 2 in the rest. Attention
+    is one operator: 2 * 4 * 10 * 10 * 8 for scores, as much for the mixture, and a softmax. Weights: all parameters, 4 bytes each. (The older
     exporter does not take this layer.)
     """
     torch.backends.mha.set_fastpath_enabled(False)
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
     path = exported(tmp_path / "layer.onnx", layer, torch.zeros(2, 10, 32))
     graph = read_onnx(path)
-    assert products(graph) == 20 * 32 * 96 + 2 * 2 * 4 * 10 * 10 * 8 + 20 * 32 * 32 + 2 * 20 * 32 * 64
+    assert products(graph) == 20 * 32 * 96 + 20 * 32 * 32 + 2 * 20 * 32 * 64
+    (attention,) = (op for op in graph.operators if op.kind == "attention")
+    assert attention.flops == 2 * (2 * 2 * 4 * 10 * 10 * 8) + 5 * 2 * 4 * 10 * 10
     assert graph.weight_nbytes.sum() == pytest.approx(4 * sum(p.numel() for p in layer.parameters()), rel=0.01)
     kinds = Counter(op.kind for op in graph.operators)
-    assert (kinds["softmax"], kinds["layer_norm"]) == (1, 2)
+    assert (kinds["softmax"], kinds["gelu"], kinds["layer_norm"]) == (0, 1, 2)
     assert not [record for record in caplog.records if record.name.startswith("workloads")]
     assert makespan(graph) > 0.0
 
