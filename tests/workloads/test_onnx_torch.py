@@ -75,9 +75,9 @@ def test_blocks(tmp_path, name, dynamo, caplog):
 def test_a_layer_of_a_transformer(tmp_path, caplog):
     """2 sequences of 10 tokens, 32 features in 4 heads, 64 inside.
 
-    Products: 20 * 32 * 96 for queries, keys and values, 20 * 32 * 32 after them, 20 * 32 * 64 * 2 in the rest. Attention
-    is one operator: 2 * 4 * 10 * 10 * 8 for scores, as much for the mixture, and a softmax. Weights: all parameters, 4 bytes each. (The older
-    exporter does not take this layer.)
+    Products: 20 * 32 * 96 for queries, keys and values, 20 * 32 * 32 after them, 20 * 32 * 64 * 2 in the rest.
+    Attention is one operator: 2 * 4 * 10 * 10 * 8 for scores, as much for the mixture, and a softmax. Weights: all
+    parameters, 4 bytes each. (The older exporter does not take this layer.)
     """
     torch.backends.mha.set_fastpath_enabled(False)
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
