@@ -7,6 +7,7 @@ from itertools import combinations
 from math import sqrt
 from pathlib import Path
 from typing import Any, Final, cast
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -456,16 +457,17 @@ def wilcoxon(differences: Floats) -> float:
     given = differences[differences != 0]
     if len(given) == 0:
         return 1.0
-    sizes = _levelled(np.abs(given)[None, :])[
-        0
-    ]  # 20 / 10 and 30 / 15 are one ratio, whatever their logarithms' last bit
+    # 20 / 10 and 30 / 15 are one ratio, whatever the last bit of their logarithms
+    sizes = _levelled(np.abs(given)[None, :])[0]
     given = np.copysign(sizes, given)
     if len(given) <= _EXACT and len(np.unique(sizes)) == len(given):
         return float(stats.wilcoxon(given, method="exact").pvalue)
     try:
         return float(stats.wilcoxon(given, method="asymptotic").pvalue)
-    except ValueError:  # as scipy called it before 1.15
-        return float(stats.wilcoxon(given, method="approx").pvalue)
+    except ValueError:  # scipy before 1.15 has another name for it, and a warning for few differences
+        with catch_warnings():
+            simplefilter("ignore", UserWarning)
+            return float(stats.wilcoxon(given, method="approx").pvalue)
 
 
 def holm(p: Sequence[float]) -> list[float]:
