@@ -92,7 +92,7 @@ from hwbackend.cuda_arguments import (
 from hwbackend.cuda_kernels import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, Resources, kernel_source
 from hwbackend.cuda_steps import MOST_ELEMENTS, Step, Tensor, as_argument
 from simsched.base.errors import BackendError
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.model.graph import Kernel, Operator
 from simsched.rewriting.draft import Slice, is_contiguous, sliced_shape, slices_of
 
@@ -240,7 +240,7 @@ def kernels_of(
             launch.threads,
             resources[launch.kernel].registers,
             launch.shared_memory + resources[launch.kernel].shared_memory,
-            cost / added(costs),
+            cost / sum_in_order(costs),
         )
         for launch, cost in zip(launches, costs, strict=True)
     )

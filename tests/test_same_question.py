@@ -7,7 +7,7 @@ import pytest
 import simsched as ss
 import workloads
 from simsched.base.units import format_gain
-from simsched.experiments.baselines import CAPTURED, EAGER, ONE, baselines, executed
+from simsched.experiments.baselines import CAPTURED, EAGER, ONE, baselines, with_execution
 
 GRAPHS = (
     "inception_v3", "squeezenet", "googlenet", "resnet50", "t5_small_encoder", "tiny_inception", "deepfm",
@@ -56,7 +56,7 @@ def test_a_study_has_the_same_speedup(tmp_path):
 def test_an_execution_is_the_same_everywhere(execution):
     graph, cluster = workloads.load("squeezenet"), ss.Cluster.preset("a100")
     row = ss.compare(graph, cluster, ["ios"], execution=execution).rows[0]
-    plan = executed(ss.schedule(graph, cluster, "ios"), execution)
+    plan = with_execution(ss.schedule(graph, cluster, "ios"), execution)
     assert ss.simulate(plan, cluster).makespan == ss.explain(plan, cluster).makespan_us == row.makespan_us
     assert row.execution == ("stages" if execution == "own" else execution)
 

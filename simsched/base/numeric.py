@@ -17,13 +17,13 @@ LARGEST_COUNT = 2**53
 """Counts beyond this are no longer exact as floats."""
 
 
-def added(numbers: Iterable[float]) -> float:
+def sum_in_order(numbers: Iterable[float]) -> float:
     """Return the sum of floats, added from the first to the last; 0 of none.
 
     `sum` compensates for rounding since Python 3.12: its last bit, and so a choice between two costs that are nearly
     equal, would depend on the version of Python.
 
-    >>> added([1e100, 1.0, -1e100])
+    >>> sum_in_order([1e100, 1.0, -1e100])
     0.0
     """
     total = 0.0

@@ -370,10 +370,10 @@ class Plan(Scheduled):
         """Return the schedule."""
         found = self.found()
         plan: ss.Schedule = self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
-        executed: ss.Schedule = self.executed(plan)
-        return executed
+        run: ss.Schedule = self.run_as(plan)
+        return run
 
-    def executed(self, plan: Any) -> Any:
+    def run_as(self, plan: Any) -> Any:
         """Return a schedule as --execution says.
 
         Raises
@@ -381,10 +381,10 @@ class Plan(Scheduled):
         FormatError
             If a program is given and an execution is asked for: a program runs in one way.
         """
-        from simsched.experiments.baselines import OWN, executed, require_execution
+        from simsched.experiments.baselines import OWN, require_execution, with_execution
 
         if isinstance(plan, ss.Schedule):
-            return executed(plan, self.execution)
+            return with_execution(plan, self.execution)
         if require_execution(self.execution) != OWN:
             raise FormatError(f"{self.graph}: a program runs as it is; --execution is for schedules")
         return plan

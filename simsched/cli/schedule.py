@@ -12,7 +12,7 @@ import simsched as ss
 from simsched.base.errors import FileError, FormatError, SchedulerError, SimulationError, WhatIfError
 from simsched.base.io import naming, read_json
 from simsched.base.limits import MOST
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.cli import options as opt
 from simsched.cli import printing as out
 from simsched.cli.options import Text, Texts, argument, drawn, option, read_name, written
@@ -83,7 +83,7 @@ def simulate(
     cluster, found = target.read(plan), plan.found(programs=True)
     if isinstance(found, ss.OpGraph):
         found = plan.schedule(found, cluster)
-    found = plan.executed(found)
+    found = plan.run_as(found)
     trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
     n = len(trace.program)
     brief = n > LARGE and drawn == opt.Pictures()
@@ -191,7 +191,7 @@ def advise(
 
 def _shares(blame: Mapping[str, float]) -> str:
     """Return what the time of a critical path goes to in per cent."""
-    total = added(blame.values())
+    total = sum_in_order(blame.values())
     return ", ".join(f"{name} {100 * us / total:.1f} %" for name, us in blame.items() if us > 0) or "-"
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from simsched.base.codec import Amount, Checked, Count, Document, Filled, aside, brief, write
 from simsched.base.errors import BackendError, FileError, FormatError, SimschedError
 from simsched.base.io import dump_json, file_errors, make_folder
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.base.text import joined
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
@@ -156,7 +156,7 @@ class Round(Checked):
         """Return the mean error of a column of the rows that count, where it is defined."""
         found = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
         errors = [error for error in found if error is not None]
-        return added(errors) / len(errors) if errors else None
+        return sum_in_order(errors) / len(errors) if errors else None
 
     @property
     def mean_error(self) -> float | None:

@@ -9,10 +9,11 @@ import numpy as np
 from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import WhatIfError
 from simsched.base.units import format_bytes, format_gain
-from simsched.experiments.baselines import CAPTURED, EAGER, ONE, baselines, executed
-from simsched.experiments.comparison import Comparison, bounded_by_bytes, compare, share_of_unknown
+from simsched.experiments.baselines import CAPTURED, EAGER, ONE, baselines, with_execution
+from simsched.experiments.comparison import Comparison, compare
 from simsched.experiments.ranges import Ranged, ranges
 from simsched.experiments.result import Doubt, Finding, table_of, unit_of
+from simsched.experiments.unknown import bounded_by_bytes, share_of_unknown
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.cluster import widened
@@ -220,7 +221,7 @@ def advise(
     first = with_cluster(cluster, widened(whole, 1))
     alone = comparison if n == 1 else compare(graph, first, schedulers, cost, ranges=False)
     one = baselines(graph, cluster, cost)
-    found = {name: (executed(one.plan, trace.program.execution), trace) for name, trace in one.traces.items()}
+    found = {name: (with_execution(one.plan, trace.program.execution), trace) for name, trace in one.traces.items()}
     kept = [plan for name, plan in alone.plans.items() if name not in _ABLATIONS]
     deployable = [plan for plan in kept if not plan.rewriting]
     for name, execution in ((_STREAMS, None), (_BOTH, "graph")):
@@ -302,7 +303,7 @@ def _best(
     made = []
     for plan in plans:
         how = execution or ("events" if plan.execution == "graph" else plan.execution)
-        run = executed(plan, how)
+        run = with_execution(plan, how)
         made.append((run, simulate(run.lower(whole), cluster, cost)))
     least = min(map(_makespan, made))
     near = [each for each in made if each[1].makespan <= _AS_GOOD * least]

@@ -104,7 +104,7 @@ def require_execution(execution: str) -> str:
     return execution
 
 
-def executed(plan: Schedule, execution: str) -> Schedule:
+def with_execution(plan: Schedule, execution: str) -> Schedule:
     """Return a schedule in another execution, without the estimate, which was of its own; with `OWN` as it is.
 
     Raises

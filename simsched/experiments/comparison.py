@@ -1,9 +1,9 @@
-"""`evaluate`: what a schedule comes to; `compare`: what several schedulers do on one graph, in a table."""
+"""`compare`: what several schedulers do on one graph, in a table."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from math import inf, isclose
 from typing import Annotated, Any, ClassVar, Final, cast
 
@@ -11,9 +11,7 @@ import numpy as np
 
 from simsched.base.codec import Amount, Checked, Count, Document, Range, Seed, aside, write
 from simsched.base.errors import FormatError, ScheduleError, SimschedError, SimulationError, UnknownNameError
-from simsched.base.jit import running_time
 from simsched.base.units import TIE, format_bytes, format_gain
-from simsched.bounds import lower_bound
 from simsched.experiments.baselines import (
     CAPTURED,
     EAGER,
@@ -22,18 +20,17 @@ from simsched.experiments.baselines import (
     OWN,
     Baselines,
     baselines,
-    executed,
     require_execution,
 )
+from simsched.experiments.evaluation import Evaluation, Yardstick, evaluate
 from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
-from simsched.model import Cluster, CostModel, Device, Floats, OpGraph, Program, Schedule, Target, operator_times, upon
-from simsched.model.graph import UNKNOWN
+from simsched.experiments.unknown import bounded_by_bytes, operators_without_load
+from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, upon
 from simsched.model.graph.opgraph import with_times
-from simsched.model.launches import choices_of
 from simsched.model.schedule import NumberedPlan
 from simsched.model.trace import Trace
-from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, schedule, scheduler_name, takes
-from simsched.simulator.simulate import Makespans, require_samples, simulate, simulate_many
+from simsched.schedulers import FAST_UP_TO, SCHEDULERS, Scheduler, scheduler_name, takes
+from simsched.simulator.simulate import Makespans, require_samples, simulate
 from simsched.simulator.workload import Jitter, placed_operator_times
 
 SETS: Final = ("fast", "all")
@@ -42,121 +39,7 @@ _ALIKE: Final = {
 }  # fmt: skip
 """Schedulers that do on one GPU what another does, or one stream."""
 _SLOWER: Final = "(slow)"
-_MOST_LISTED: Final = 8  # kinds in a line
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What a schedule came to.
-
-    Parameters
-    ----------
-    plan
-        The schedule, or the program that was given in its place.
-    trace
-        What ran when.
-    samples
-        Makespans with operator times that vary; None if none were asked for.
-    bound_us
-        Lower bound of the graph that the schedule runs, in us; None if it was not asked for.
-    search_s, simulate_s
-        Wall times in s: of the scheduler, None where there was none to wait for; and of all simulations.
-    """
-
-    plan: Schedule | Program
-    trace: Trace
-    samples: Makespans | None
-    bound_us: float | None
-    search_s: float | None
-    simulate_s: float
-
-
-def evaluate(
-    what: OpGraph | Schedule | Program, cluster: Target, cost: CostModel | None = None, *,
-    scheduler: str | Scheduler = "lios", options: Mapping[str, Any] | None = None,
-    bound: Callable[[OpGraph], float] | None = None, jitter: Jitter | None = None, seed: int | None = None,
-    samples: int | None = None, workers: int = 1, engine: str = "auto", lowering: Mapping[str, Any] | None = None,
-    execution: str = OWN,
-) -> Evaluation:  # fmt: skip
-    """Schedule a graph, or take a schedule as it is, and find what it comes to.
-
-    Parameters
-    ----------
-    what, cluster, cost
-        As in `schedule` and `simulate`.
-    scheduler, options
-        Who schedules a graph, and how.
-    bound
-        Gives the lower bound of a graph in us, such as `Yardstick.bound`; None if there is no need of it.
-    jitter, seed, engine
-        As in `simulate`.
-    samples, workers
-        As in `simulate_many`: with samples jitter is in them alone, the trace is without. None draws none.
-    lowering
-        Options of `Schedule.lower`; None leaves it to `simulate`.
-    execution
-        How a schedule runs, see `simsched.experiments.baselines.executed`.
-
-    Raises
-    ------
-    SimschedError
-        As `schedule`, `executed`, `simulate` and `simulate_many` do.
-    """
-    start = running_time()
-    plan = schedule(what, cluster, scheduler, cost, **(options or {})) if isinstance(what, OpGraph) else what
-    if isinstance(plan, Schedule):
-        plan = executed(plan, execution)
-    scheduled = running_time()
-    lowered = plan if lowering is None or isinstance(plan, Program) else plan.lower(cluster, **lowering)
-    varied: dict[str, Any] = {"jitter": jitter, "rng": seed}  # None is refused where samples are asked for
-    trace = simulate(lowered, cluster, cost, engine=engine, **(varied if samples is None else {}))
-    drawn = None if samples is None else simulate_many(trace.program, cluster, samples, cost, workers=workers, **varied)
-    end = running_time()
-    bound_us = None if bound is None else bound(plan.graph)
-    return Evaluation(plan, trace, drawn, bound_us, scheduled - start, end - scheduled)
-
-
-@dataclass
-class Yardstick:
-    """What all schedules of a graph are measured by, found when it is first asked for.
-
-    Parameters
-    ----------
-    graph, cluster, cost
-        As in `schedule`; the graph as measured on the cluster.
-    """
-
-    graph: OpGraph
-    cluster: Target
-    cost: CostModel | None = None
-    _captured: list[tuple[Mapping[str, Any], float | None]] = field(default_factory=list)
-
-    def bound(self, graph: OpGraph) -> float:
-        """Return the lower bound in us of the graph that a schedule runs, which may be a rewritten one."""
-        return self._bound_us if graph is self.graph else lower_bound(graph, self.cluster, self.cost)
-
-    @cached_property
-    def _bound_us(self) -> float:
-        return lower_bound(self.graph, self.cluster, self.cost)
-
-    def captured(self, conditions: Mapping[str, Any]) -> float | None:
-        """Return the makespan in us of one operator after the other in a CUDA graph, None if there is none.
-
-        Parameters
-        ----------
-        conditions
-            How it is simulated, as in `evaluate`.
-        """
-        for known, makespan in self._captured:
-            if known == conditions:
-                return makespan
-        found: float | None = None
-        with suppress(SimschedError):  # a row of `sequential` says why
-            run = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", execution="graph", **conditions)
-            found = run.trace.makespan
-        self._captured.append((conditions, found))
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -666,29 +549,3 @@ def unused(name: str, taken: Collection[str]) -> str:
     """Return a name, with a number if it is taken."""
     numbered = (name, *(f"{name} ({i})" for i in range(2, len(taken) + 2)))
     return next(candidate for candidate in numbered if candidate not in taken)
-
-
-def bounded_by_bytes(graph: OpGraph, device: Device) -> str | None:
-    """Return what is said of operators of which an importer knows the bytes alone; None if there are none."""
-    kinds = {op.name: str(op.attributes[UNKNOWN]) for op in graph.operators if UNKNOWN in op.attributes}
-    if not kinds:
-        return None
-    share = share_of_unknown(graph, device)
-    listed = ", ".join(list(dict.fromkeys(kinds.values()))[:_MOST_LISTED])
-    part = f"{100 * share:.1f} % of the time is a bound from bytes alone"
-    return f"{part}, of {len(kinds)} operators of unknown kinds: {listed}"
-
-
-def share_of_unknown(graph: OpGraph, device: Device) -> float:
-    """Return the part of the summed times that is of operators of which an importer knows the bytes alone."""
-    places = [i for i, op in enumerate(graph.operators) if UNKNOWN in op.attributes]
-    times = operator_times(graph, device)
-    total = float(times.sum())
-    if not places:
-        return 0.0
-    return float(times[places].sum()) / total if total else 1.0
-
-
-def operators_without_load(graph: OpGraph) -> int:
-    """Return how many operators have neither kernels nor a utilization, and so contend for nothing."""
-    return int((np.isnan(graph.utilization) & (np.diff(graph.kernel_ptr) == 0) & ~choices_of(graph)).sum())

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, runtime_chec
 import numpy as np
 
 from simsched.base.errors import CostError
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.model.cluster import Cluster, Device
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices
@@ -53,7 +53,7 @@ def roofline(op: Operator, device: Device) -> float:
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
     335.4
     """
-    return added(launch.time for launch in launches_of(op, device))
+    return sum_in_order(launch.time for launch in launches_of(op, device))
 
 
 def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL) -> Floats:

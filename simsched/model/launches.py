@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import GraphError
-from simsched.base.numeric import added, frozen
+from simsched.base.numeric import frozen, sum_in_order
 from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph import Kernel, Operator, OpGraph, Work
@@ -312,7 +312,7 @@ class _Choice:
                 launches = _chosen(graph.names[i], graph.label("works", i), dtype, device)
                 groups[pair] = len(self._chosen), len(launches)
                 self._chosen += launches
-                total = added(launch.time for launch in launches)
+                total = sum_in_order(launch.time for launch in launches)
                 shares += [launch.time / total for launch in launches]
         n_chosen = len(self._chosen)
         start[:] = n_chosen
@@ -376,7 +376,7 @@ class _Choice:
 
 def _chosen(name: str, works: Sequence[Work], dtype: str, device: Device) -> tuple[Launch, ...]:
     """Return the launches that the libraries of a device choose for the works of the operator `name`."""
-    weights = added(work.weights for work in works)
+    weights = sum_in_order(work.weights for work in works)
     weights_cached = max(weights, *(work.parameters for work in works)) <= WEIGHTS_CACHED * device.l2
     try:
         return tuple(launch for work in works for launch in choose(work, dtype, device, weights_cached=weights_cached))

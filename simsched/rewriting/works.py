@@ -43,7 +43,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.model import DTYPE_NBYTES, Cluster, Device, Kernel, Operator, Work, roofline
 from simsched.rewriting.draft import sliced_shape
 
@@ -119,7 +119,7 @@ def made_from(
     works = () if kernels else _works((like,) if like else ops, output_shape, given)
     made = Operator(
         name, kernels=kernels, works=works,
-        utilization=None if kernels or works or not loads else max(loads) if like else min(1.0, added(loads)),
+        utilization=None if kernels or works or not loads else max(loads) if like else min(1.0, sum_in_order(loads)),
         intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
         dtype=ops[0].dtype, output_shape=output_shape, block=ops[0].block, host=max(op.host for op in ops), **given,
     )  # fmt: skip
@@ -252,7 +252,9 @@ def _timed(made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequenc
     if not any(op.flops or op.nbytes for op in ops):
         return replace(made, time=otherwise(times))
     device = _reference()
-    return replace(made, time=added(times) * roofline(made, device) / added(roofline(op, device) for op in ops))
+    return replace(
+        made, time=sum_in_order(times) * roofline(made, device) / sum_in_order(roofline(op, device) for op in ops)
+    )
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from simsched.base.codec import Amount, Checked
 from simsched.base.errors import SchedulerError, UnknownNameError
-from simsched.base.numeric import added, is_number
+from simsched.base.numeric import is_number, sum_in_order
 from simsched.model import Cluster, CostModel, Device, Operator, OpGraph, operator_times
 from simsched.model.launches import kernels_on, launches_of
 from simsched.schedulers.protocol import Tools
@@ -197,7 +197,7 @@ def executed_in_turn(ops: Sequence[Operator], times: Sequence[float], device: De
         The operators, and the time of each alone in us.
     """
     n_launches = sum(1 for op in ops for launch in launches_of(op, device) if launch.blocks)  # a view has none
-    return max(added(time + device.gap for time in times), device.launch * n_launches)
+    return max(sum_in_order(time + device.gap for time in times), device.launch * n_launches)
 
 
 def _latency_of(
@@ -218,11 +218,13 @@ def _of_times(option: str | StageFormula, graph: OpGraph, device: Device, cost: 
     busy: dict[str, float] = dict(zip(graph.names, used.tolist(), strict=True))
 
     def latency(groups: Groups) -> float:
-        sums: list[float] = [added(time[name] for name in group) for group in groups]
+        sums: list[float] = [sum_in_order(time[name] for name in group) for group in groups]
         if isinstance(option, StageFormula):
             return option.latency(sums)
         if len(sums) == 1:
             return sums[0]
-        return 0.5 * added(sums) + 0.5 * max(added(busy[name] for group in groups for name in group), max(sums))
+        return 0.5 * sum_in_order(sums) + 0.5 * max(
+            sum_in_order(busy[name] for group in groups for name in group), max(sums)
+        )
 
     return latency

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from simsched.base.units import GB_PER_S, format_bytes, format_time
-from simsched.experiments.comparison import bounded_by_bytes, operators_without_load
+from simsched.experiments.unknown import bounded_by_bytes, operators_without_load
 from simsched.model import Cluster, Device, OpGraph, operator_times
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph.opgraph import longest_to

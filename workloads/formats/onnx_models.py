@@ -16,7 +16,7 @@ from workloads.checks import one_of
 from workloads.costs import in_fp32, of_one_model
 from workloads.formats.fusion import fuse, with_biases
 from workloads.formats.onnx_bodies import prepared
-from workloads.formats.onnx_composed import composed
+from workloads.formats.onnx_formulas import join_formulas
 from workloads.formats.onnx_operators import is_supported, operator_of
 from workloads.formats.onnx_shapes import ShapeReader
 from workloads.formats.onnx_tensors import Formats, Step, plain
@@ -179,7 +179,7 @@ def _check_version(model: "onnx.ModelProto", source: str) -> None:
 def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> OpGraph:
     if not reader.steps:
         raise FormatError(f"{source}: the model has no operator that depends on an input")
-    steps = composed(reader.steps, reader.results)
+    steps = join_formulas(reader.steps, reader.results)
     names = _unique([step.name for step in steps] + [tensor.name for tensor in reader.results])
     operators, edges = [], []
     for name, step in zip(names, steps, strict=False):

@@ -11,7 +11,8 @@ import numpy as np
 from simsched.base.codec import Checked, Filled
 from simsched.base.errors import ScheduleError, SimulationError, WhatIfError
 from simsched.base.units import format_time
-from simsched.experiments.comparison import Sampling, evaluate, unused
+from simsched.experiments.comparison import Sampling, unused
+from simsched.experiments.evaluation import evaluate
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.base.numeric import added
-from simsched.experiments.comparison import evaluate
+from simsched.base.numeric import sum_in_order
+from simsched.experiments.evaluation import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target, Work
 from simsched.model.cluster import widened
@@ -200,7 +200,7 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
         return whole
     time = float(times[inside].sum())
     if all(op.flops or op.nbytes for op in rows):
-        time *= roofline(whole, device) / added(roofline(op, device) for op in rows)
+        time *= roofline(whole, device) / sum_in_order(roofline(op, device) for op in rows)
     return replace(whole, time=time)
 
 

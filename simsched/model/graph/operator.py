@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from simsched.base.codec import Among, Amount, Checked, Count, Name, Range, Share, Size, brief
 from simsched.base.errors import GraphError
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 
 INTENSITIES: Final = ("compute", "memory", "link")
 DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
@@ -190,7 +190,7 @@ class Operator(Checked):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        total = added(kernel.share for kernel in self.kernels)
+        total = sum_in_order(kernel.share for kernel in self.kernels)
         if self.kernels and abs(total - 1.0) > _SHARE_TOLERANCE:
             raise self.refusal(f"the shares of its kernels must add up to 1, not {total!r}")
 

@@ -1,6 +1,6 @@
 """Convolutions: implicit products, the kernels that turn tensors round for them, grouped and depthwise ones."""
 
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.model.graph import Work
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import parts
@@ -30,7 +30,7 @@ def convolution(case: Case) -> tuple[Launch, ...]:
     choices = [_kernels(case, case.dtype)]
     if case.may_use_tf32:
         choices.append(_kernels(case, "tf32"))
-    return (*min(choices, key=lambda launches: added(launch.time for launch in launches)), *_bias(case))
+    return (*min(choices, key=lambda launches: sum_in_order(launch.time for launch in launches)), *_bias(case))
 
 
 def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:

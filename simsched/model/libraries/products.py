@@ -4,7 +4,7 @@ from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
 
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.model.graph import DTYPE_NBYTES
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import DRAM, Block, Chip, counted, parts
@@ -88,7 +88,7 @@ def product(case: Case) -> tuple[Launch, ...]:
     choices = [_kernels(case, case.dtype)]
     if case.may_use_tf32:
         choices.append(_kernels(case, "tf32"))
-    return min(choices, key=lambda launches: added(launch.time for launch in launches))
+    return min(choices, key=lambda launches: sum_in_order(launch.time for launch in launches))
 
 
 def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
@@ -99,7 +99,7 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     if work.rows > (_TENSOR_VECTOR_ROWS if tensor else _VECTOR_ROWS) or (tensor and dtype != "tf32"):
         return launches
     vector = _vector(case, shape)
-    return (vector,) if vector.time < added(launch.time for launch in launches) else launches
+    return (vector,) if vector.time < sum_in_order(launch.time for launch in launches) else launches
 
 
 def tiled(

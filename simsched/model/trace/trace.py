@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.base.errors import BackendError
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.base.shown import VIEWS, as_html, frame_of
 from simsched.base.units import format_bytes
 from simsched.model.cluster import WARP, Cluster, Device
@@ -61,7 +61,7 @@ class CriticalPath:
     @property
     def shares(self) -> dict[str, float]:
         """The blame as parts of the makespan, in [0, 1]."""
-        total = added(self.blame.values())
+        total = sum_in_order(self.blame.values())
         return {name: us / total if total else 0.0 for name, us in self.blame.items()}
 
 
@@ -100,7 +100,7 @@ class Trace(Timeline):
         """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
         found = self._loads(device)
         room = self.makespan * sum(each.sms for each, _ in found)
-        return added(self._integral(load, load.warps) for _, load in found) / room if self.makespan else 0.0
+        return sum_in_order(self._integral(load, load.warps) for _, load in found) / room if self.makespan else 0.0
 
     def achieved_occupancy(self, device: str | None = None) -> float:
         """Return the resident warps over the most that the active SMs could hold, in [0, 1].

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import running_time
-from simsched.base.numeric import added
+from simsched.base.numeric import sum_in_order
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, operator_times
 from simsched.model.graph.columns import KERNELS, topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
@@ -103,7 +103,7 @@ class Problem:
             times = [cost(op, device) for op in ops]
             if option == "executed":
                 return executed_in_turn(ops, times, device)
-            return added(times) if formula is None else formula.latency([added(times)])
+            return sum_in_order(times) if formula is None else formula.latency([sum_in_order(times)])
 
         self.times = operator_times(graph, device, cost)
         by_look = isinstance(option, str | StageFormula)
@@ -559,7 +559,7 @@ def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
     graph = problem.graph
     order = graph.order_index
     nowhere = np.zeros(len(graph), np.int64)
-    estimate = require_finite("ios", added(problem.latency(((graph.names[i],),)) for i in order.tolist()))
+    estimate = require_finite("ios", sum_in_order(problem.latency(((graph.names[i],),)) for i in order.tolist()))
     return Schedule.from_columns(
         graph, order, plan.devices, stream=nowhere, stage=np.arange(len(graph)), group=nowhere, execution="stages",
         estimate=estimate, scheduler="ios", search={**plan.search, "merged": 0, "one_stream": True},
@@ -571,7 +571,7 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
     asked = sum(not merged for _, merged in problem.latency.known)
     found = [solution for block in solved for solution in block]
     stages = [stage for solution in found for stage in solution.stages]
-    estimate = require_finite("ios", added(problem.latency(groups, merged) for groups, merged in stages))
+    estimate = require_finite("ios", sum_in_order(problem.latency(groups, merged) for groups, merged in stages))
     sets = [groups[0] for groups, merged in stages if merged]
     rewritten, replaced = merge(problem.graph, sets) if sets else (problem.graph, [])
     new = iter(replaced)

@@ -85,7 +85,7 @@ class _Steps:
         )
 
 
-def composed(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step]:
+def join_formulas(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step]:
     """Return the steps with each known formula made one step; the producers of tensors are numbered anew.
 
     Parameters

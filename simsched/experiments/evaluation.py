@@ -1,0 +1,130 @@
+"""`evaluate`: the makespan of one schedule, and the yardsticks that schedules of a graph share."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from simsched.base.errors import SimschedError
+from simsched.base.jit import running_time
+from simsched.bounds import lower_bound
+from simsched.experiments.baselines import OWN, with_execution
+from simsched.model import CostModel, OpGraph, Program, Schedule, Target
+from simsched.model.trace import Trace
+from simsched.schedulers import Scheduler, schedule
+from simsched.simulator.simulate import Makespans, simulate, simulate_many
+from simsched.simulator.workload import Jitter
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a schedule came to.
+
+    Parameters
+    ----------
+    plan
+        The schedule, or the program that was given in its place.
+    trace
+        What ran when.
+    samples
+        Makespans with operator times that vary; None if none were asked for.
+    bound_us
+        Lower bound of the graph that the schedule runs, in us; None if it was not asked for.
+    search_s, simulate_s
+        Wall times in s: of the scheduler, None where there was none to wait for; and of all simulations.
+    """
+
+    plan: Schedule | Program
+    trace: Trace
+    samples: Makespans | None
+    bound_us: float | None
+    search_s: float | None
+    simulate_s: float
+
+
+def evaluate(
+    what: OpGraph | Schedule | Program, cluster: Target, cost: CostModel | None = None, *,
+    scheduler: str | Scheduler = "lios", options: Mapping[str, Any] | None = None,
+    bound: Callable[[OpGraph], float] | None = None, jitter: Jitter | None = None, seed: int | None = None,
+    samples: int | None = None, workers: int = 1, engine: str = "auto", lowering: Mapping[str, Any] | None = None,
+    execution: str = OWN,
+) -> Evaluation:  # fmt: skip
+    """Schedule a graph, or take a schedule as it is, and find what it comes to.
+
+    Parameters
+    ----------
+    what, cluster, cost
+        As in `schedule` and `simulate`.
+    scheduler, options
+        Who schedules a graph, and how.
+    bound
+        Gives the lower bound of a graph in us, such as `Yardstick.bound`; None if there is no need of it.
+    jitter, seed, engine
+        As in `simulate`.
+    samples, workers
+        As in `simulate_many`: with samples jitter is in them alone, the trace is without. None draws none.
+    lowering
+        Options of `Schedule.lower`; None leaves it to `simulate`.
+    execution
+        How a schedule runs, see `simsched.experiments.baselines.with_execution`.
+
+    Raises
+    ------
+    SimschedError
+        As `schedule`, `with_execution`, `simulate` and `simulate_many` do.
+    """
+    start = running_time()
+    plan = schedule(what, cluster, scheduler, cost, **(options or {})) if isinstance(what, OpGraph) else what
+    if isinstance(plan, Schedule):
+        plan = with_execution(plan, execution)
+    scheduled = running_time()
+    lowered = plan if lowering is None or isinstance(plan, Program) else plan.lower(cluster, **lowering)
+    varied: dict[str, Any] = {"jitter": jitter, "rng": seed}  # None is refused where samples are asked for
+    trace = simulate(lowered, cluster, cost, engine=engine, **(varied if samples is None else {}))
+    drawn = None if samples is None else simulate_many(trace.program, cluster, samples, cost, workers=workers, **varied)
+    end = running_time()
+    bound_us = None if bound is None else bound(plan.graph)
+    return Evaluation(plan, trace, drawn, bound_us, scheduled - start, end - scheduled)
+
+
+@dataclass
+class Yardstick:
+    """What all schedules of a graph are measured by, found when it is first asked for.
+
+    Parameters
+    ----------
+    graph, cluster, cost
+        As in `schedule`; the graph as measured on the cluster.
+    """
+
+    graph: OpGraph
+    cluster: Target
+    cost: CostModel | None = None
+    _captured: list[tuple[Mapping[str, Any], float | None]] = field(default_factory=list)
+
+    def bound(self, graph: OpGraph) -> float:
+        """Return the lower bound in us of the graph that a schedule runs, which may be a rewritten one."""
+        return self._bound_us if graph is self.graph else lower_bound(graph, self.cluster, self.cost)
+
+    @cached_property
+    def _bound_us(self) -> float:
+        return lower_bound(self.graph, self.cluster, self.cost)
+
+    def captured(self, conditions: Mapping[str, Any]) -> float | None:
+        """Return the makespan in us of one operator after the other in a CUDA graph, None if there is none.
+
+        Parameters
+        ----------
+        conditions
+            How it is simulated, as in `evaluate`.
+        """
+        for known, makespan in self._captured:
+            if known == conditions:
+                return makespan
+        found: float | None = None
+        with suppress(SimschedError):  # a row of `sequential` says why
+            run = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", execution="graph", **conditions)
+            found = run.trace.makespan
+        self._captured.append((conditions, found))
+        return found
