@@ -47,6 +47,10 @@ class Errors(NamedTuple):
 MODEL_ERRORS: Final = Errors(0.08, 0.2, 0.3, 0.2)
 """Without a calibration; chosen on published figures and networks on an H100 by `validation.ranges`, which says how
 ranges do on those of a paper, or of a network, that had no part in the choice."""
+MEASURED_CAPABILITY: Final = "9.0"
+"""Compute capability of the H100 that the constants of kernels were measured on."""
+MEASURED_COMMON: Final = 0.05
+"""Common error on devices of that capability; constants were carried over to all others. Chosen likewise."""
 _MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
 _DRAWS, _FEWEST = 32, 8
 _ENOUGH = 2**11  # operators in all worlds, beyond which there are fewer
@@ -187,7 +191,7 @@ def ranges(
     reference
         What speedups are measured against, in the same world; None for none.
     errors
-        Of the model; by default what a calibration's held-out runs show, else `MODEL_ERRORS`.
+        Of the model; by default those of a calibration's held-out runs, else `uncalibrated_errors`.
 
     Returns
     -------
@@ -331,9 +335,21 @@ def _range(logs: Floats, point: float, error: float) -> tuple[float, float]:
     return exp(min(low, point - _SLACK)), exp(max(high, point + _SLACK))
 
 
+def uncalibrated_errors(cluster: Cluster) -> Errors:
+    """Return the errors of the model on a cluster without a calibration.
+
+    What schedules have in common is surer where every device is of the generation that kernels were measured on.
+    """
+    if all(device.capability == MEASURED_CAPABILITY for device in cluster.kinds):
+        return MODEL_ERRORS._replace(common=MEASURED_COMMON)
+    return MODEL_ERRORS
+
+
 def _model_errors(target: Target) -> Errors:
     held_out = target.error if isinstance(target, Calibration) else None
-    return MODEL_ERRORS if held_out is None else Errors(max(0.01, _MEAN_TO_SD * held_out.mean))
+    if held_out is None:
+        return uncalibrated_errors(bare(target))
+    return Errors(max(0.01, _MEAN_TO_SD * held_out.mean))
 
 
 def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Floats, error: float) -> Doubt:
