@@ -218,9 +218,9 @@ def replay_trace(
 ) -> None:
     """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
     from simsched.experiments.whatif import parse_change
-    from workloads.formats.kineto_replay import known_change, replay_traced
+    from workloads.formats.kineto_replay import replay_traced
 
-    asked = [parse_change(known_change(text)) for text in changes or ()]
+    asked = [parse_change(text) for text in changes or ()]
     program = _read_ranks(trace, step)
     found = replay_traced(program, asked, host=host, streams=streams)
     files: list[out.File] = [("both traces", perfetto, found.to_perfetto), ("both traces", gantt, found.gantt)]

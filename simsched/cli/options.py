@@ -298,13 +298,14 @@ class Graph:
         return None if self.shape else read_traced(self.spec)
 
     @cached_property
-    def cluster_of_duel(self) -> "ss.Cluster | None":
-        """The cluster of a file with a duel; None of anything else."""
+    def made_for(self) -> "ss.Cluster | None":
+        """The cluster that a file with a duel holds; None of anything else."""
         from workloads.formats import format_of
         from workloads.registry import split_path
 
         path, _ = split_path(self.graph)
-        data = read_json(path) if path is not None and format_of(path) == "simsched" else None
+        is_file = path is not None and Path(path).is_file()  # of a pipe nothing would be left for the graph
+        data = read_json(path) if is_file and format_of(path) == "simsched" else None
         is_duel = isinstance(data, dict) and data.get("format") == "simsched.duel"
         return ss.Duel.from_dict(data, path).cluster if is_duel else None
 
@@ -369,12 +370,22 @@ class Plan(Scheduled):
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
     execution: Execution = "own"
 
+    @cached_property
+    def _held(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
+        """What a name or a file stands for; a pipe is read once."""
+        return read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
+
+    @cached_property
+    def made_for(self) -> "ss.Cluster | None":
+        """The cluster that a file with a schedule or a duel holds; None of anything else."""
+        return self._held.cluster if isinstance(self._held, ss.Schedule) else super().made_for
+
     def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
 
         `anew`, if that can be asked for, says whether it is scheduled anew.
         """
-        found = read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
+        found = self._held
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
@@ -426,7 +437,9 @@ class Target:
     cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
 
     def read(self, source: Graph | None = None) -> "costmodel.Target":
-        """Return it; where none is named and the source is a profiler trace, its device, with contention.
+        """Return it; where none is named, what the source ran on or was made for.
+
+        That is the device of a profiler trace, with contention, and the cluster of a file with a schedule.
 
         Raises
         ------
@@ -434,8 +447,6 @@ class Target:
             If a file and a preset are given, or more devices than those of a file and it is not known how they are
             joined.
         """
-        if source is not None and self.text() == "" and (own := source.cluster_of_duel) is not None:
-            return own
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
@@ -446,6 +457,8 @@ class Target:
                 source.graph,
                 traced.cluster.devices[0].model,
             )
+        if source is not None and not (self.gpu or self.link or self.cluster) and source.made_for is not None:
+            return self._widened(source.made_for, source.graph)
         if self.cluster is None:
             return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):

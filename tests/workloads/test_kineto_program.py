@@ -13,7 +13,7 @@ from simsched.experiments.whatif import parse_change
 from simsched.model.program import SYNC, WAIT
 from workloads import read_kineto_program
 from workloads.formats.kineto_program import read_kineto_graph
-from workloads.formats.kineto_replay import known_change, replay_traced, traced
+from workloads.formats.kineto_replay import replay_traced, traced
 
 CLUSTER = ss.Cluster.preset("a100")
 
@@ -46,7 +46,7 @@ def starts(program, cluster=None):
 
 
 def changed(program, *changes, **options):
-    return replay_traced(program, [parse_change(known_change(change)) for change in changes], **options)
+    return replay_traced(program, [parse_change(change) for change in changes], **options)
 
 
 def pairs(program):

@@ -13,7 +13,6 @@ from simsched.base.io import dump_json, write_file
 from simsched.experiments.whatif.changes import Change, speed_of
 from simsched.experiments.whatif.world import changed_cluster, selected
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, default_cost
-from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph.opgraph import with_times
 from simsched.model.program import ACTIONS, LAUNCH, RECORD, WAIT, Program
 from simsched.model.trace import KERNEL, Trace
@@ -350,9 +349,3 @@ def traced(graph: OpGraph, cluster: Cluster, _cost: CostModel, *, execution: str
         execution=execution,
         scheduler="traced",
     )
-
-
-def known_change(text: str) -> str:
-    """Return a change with the name of its parameter in full: ``launch*=0.5`` is ``overhead.launch*=0.5``."""
-    name = text.partition("=")[0].strip().removesuffix("*").strip()
-    return f"overhead.{text.strip()}" if name in OVERHEADS else text
