@@ -28,8 +28,8 @@ from simsched.cli.printing import File, progress, tell
 if TYPE_CHECKING:
     import hwbackend
     from simsched.model import costmodel
-    from workloads.formats.kineto_facts import TraceFacts
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto.facts import TraceFacts
+    from workloads.formats.kineto.traced import TracedProgram
 
 _logger = logging.getLogger(__name__)
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
@@ -159,7 +159,7 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
         names += map(str, scheduler_set(name, graph))
     found = [read_scheduler(name) for name in dict.fromkeys(names)]
     if traced:
-        from workloads.formats.kineto_replay import traced as as_traced
+        from workloads.formats.kineto.replay import traced as as_traced
 
         found.insert(0, as_traced)
     return found
@@ -317,7 +317,7 @@ class Graph:
 
     def traced_facts(self) -> "TraceFacts | None":
         """Return what is known of the step that a profiler trace ran; None of anything else."""
-        from workloads.formats.kineto_facts import facts_of
+        from workloads.formats.kineto.facts import facts_of
 
         return None if self.traced is None else facts_of(self.traced)
 
@@ -356,7 +356,7 @@ class Scheduled(Graph):
     def chosen(self) -> "tuple[str, str | ss.Scheduler]":
         """Return the scheduler with its name: the one that is named, or of a trace what it ran, or the usual one."""
         if self.scheduler is None and self.traced is not None:
-            from workloads.formats.kineto_replay import traced
+            from workloads.formats.kineto.replay import traced
 
             return "traced", traced
         name = self.scheduler or _USUAL_SCHEDULER
@@ -419,7 +419,7 @@ class Plan(Scheduled):
 
 def _require_stated(program: "TracedProgram", source: str) -> None:
     """Refuse a trace that does not say on which devices it ran."""
-    from workloads.formats.kineto_device import hinted
+    from workloads.formats.kineto.device import hinted
 
     if not program.of_trace.is_stated:
         hint = hinted(program.graph.names)
