@@ -5,10 +5,11 @@ from functools import partial
 from math import prod
 from typing import Any, Final
 
+from hwbackend.executor.feeds import Feed, feeds_of, n_copied, sequential_feeds
+from hwbackend.executor.lanes import devices_of
 from hwbackend.measuring.synth import SYNTH
 from hwbackend.torch.operators import Place, call_of, output_shape
 from hwbackend.torch.pieces import Parameters, Shape, drawn, drawn_parameters, fitted
-from hwbackend.torch.program import Feed, devices_of, feeds_of, n_copied, sequential_feeds
 from simsched.base.errors import BackendError
 from simsched.model import Operator, Program
 
