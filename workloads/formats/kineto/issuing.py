@@ -60,7 +60,7 @@ class IssuedStep:
     events_of
         Number of the event that is recorded after an operator.
     n_handed
-        Number of events by which threads hand over work; they follow those of operators.
+        Number of events by which threads hand over work; their numbers follow the events of operators.
     edges
         Dependencies by waits of streams and threads.
     untraced
@@ -137,7 +137,7 @@ class _Issuer:
 
     def _hand_over(self, giver: HostThread, taker: HostThread) -> None:
         """Let a thread continue at the time that another one has reached."""
-        event = -2 - self._issued.n_handed  # its final number follows those of operators
+        event = -2 - self._issued.n_handed  # its final number follows the events of operators
         self._issued.n_handed += 1
         giver.rows.append((RECORD, -1, event, 0, 0))
         taker.rows.append((SYNC, -1, event, 0, 0))
