@@ -56,6 +56,7 @@ _HOME = {
     ),
     "model": (
         "Cluster",
+        "Collective",
         "CostModel",
         "Device",
         "Edge",
@@ -85,6 +86,7 @@ __all__ = [
     "Advice",
     "Calibration",
     "Cluster",
+    "Collective",
     "Comparison",
     "CostModel",
     "Device",
