@@ -13,6 +13,7 @@ from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link, device_named
 from simsched.model.cluster.device import OVERHEADS
+from simsched.model.graph.collective import MOST_RANKS
 from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
@@ -20,10 +21,11 @@ _EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
     "gpus": Number(True, Range(1, MOST["gpus"])),
+    "ranks": Number(True, Range(2, MOST_RANKS)),
     "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
 }
-_AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
+_AS_THEY_ARE: Final = ("gpus", "ranks", *_NAMES, "contention", *_EDITS)
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
 _HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
@@ -65,7 +67,7 @@ class Parameter:
     def changed(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
-            return replace(cluster, links=tuple((a, b, self._changed(link, change)) for a, b, link in cluster.links))
+            return cluster.with_links(lambda link: self._changed(link, change))
         return replace(cluster, devices=tuple(self._changed(device, change) for device in cluster.devices))
 
     def _changed(self, part: Any, change: "Change") -> Any:
