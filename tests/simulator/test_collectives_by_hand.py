@@ -32,7 +32,9 @@ def test_all_begin_together_and_none_ends_before_all(engine):
     ops = [*made("a=10 b=30 z=1").operators, *ranks(["r", "s"])]
     trace = run(ops, "a-r b-s r-z", "a@0 b@1 r@0 s@1 z@0", hand_made(2, link=LINK), engine=engine)
     assert trace.operator_times() == times(trace) | {"r": (30.0, 44.0), "s": (30.0, 44.0), "z": (44.0, 45.0)}
-    assert [step.op for step in trace.critical_path().steps] == ["b", "r", "z"]
+    path = trace.critical_path()
+    assert path.operators == ("b", "r", "z")
+    assert path.blame["transfer"] == pytest.approx(14.0)
 
 
 @ENGINES
