@@ -46,7 +46,8 @@ class Work(Checked):
     "gather"
         `rows` rows of `columns` elements are read from a table, `window` of them are added up for each output.
     "attention"
-        `batch` heads of all sequences, `rows` queries, `columns` keys, `inner` features of a head.
+        `batch` heads of all sequences, `rows` queries, `columns` keys, `inner` features of a head. `rule` is "divided"
+        where keys may be divided among blocks, as engines do for few queries; then `batch` are heads of keys.
     "recurrence"
         `rows` steps one after the other of `batch` sequences, `columns` units, `inner` inputs, `window` gates.
 
