@@ -10,7 +10,8 @@ was not measured: it is its bytes over the bandwidth of the data sheet on the me
 The split, stated before this program was first run: the rows of Llama-2-7B without tensor parallelism may be looked at
 (two of them, with 4,032 and 4,096 tokens, had been). All other files and all other rows are held out, so that a device,
 a model and a number of GPUs are each new at least once. One decode step (48 sequences of 2,048 tokens) and one prefill
-step (one prompt of 2,016 tokens) count; all other numbers of tokens are reported beside them.
+step (one prompt of 2,016 tokens) count, or the rows of the nearest numbers of tokens (the tables have no 2,016); all
+other numbers of tokens are reported beside them.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from simsched.base.errors import FileError, SimschedError
 from simsched.base.io import dump_json, read_bytes, write_file
 from simsched.base.units import MS
 from simsched.model import OpGraph, operator_times
-from validation.h100.figures import Case, Figure, Section, bias, documents, largest_error, mean_error, number
+from validation.h100.figures import Case, Figure, Section, bias, documents, largest_error, mean_error
 from validation.h100.vidur import cluster
 from workloads import from_spec
 
@@ -113,14 +114,20 @@ def llm_section(folder: Path) -> Section:
     table = []
     for path in files:
         device, _, model = path.name.removesuffix(SUFFIX).partition("-")
-        for phase, row, cases, whole in steps(path):
+        found = [*steps(path)]
+        nearest = {
+            phase: min((int(row["num_tokens"]) for _, row, _, _ in found), key=lambda n, to=wanted: abs(n - to))
+            for phase, wanted in COUNTED.items()
+            if found
+        }
+        for phase, row, cases, whole in found:
             shares = row["num_tensor_parallel_workers"]
             is_held_out = (model, shares) != LOOKED_AT
             if is_held_out:
                 every.append(whole)
                 for name, case in cases.items():
                     operators[name].append(case)
-            if int(row["num_tokens"]) == COUNTED[phase]:
+            if int(row["num_tokens"]) == nearest[phase]:
                 if is_held_out:
                     counted.append(whole)
                 split = "held out" if is_held_out else "looked at"

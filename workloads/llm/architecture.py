@@ -205,11 +205,12 @@ def architecture(source: str, document: Any) -> Architecture:
     weights = _weights(config)
     stated = _DTYPES.get(str(config.get("torch_dtype") or config.get("dtype") or "bfloat16"), "bf16")
     dtype = "fp8" if weights == "fp8" else stated
+    has_bias = config.flag("attention_bias", model_type in ("qwen2", "qwen2_moe"))
     only_experts = weights == "fp4" and experts is not None
     return Architecture(
         name=source.rpartition("/")[2].removesuffix(".json"), hidden=hidden, layers=layers,
         vocabulary=config.count("vocab_size"), heads=heads, kv_heads=kv_heads, head=head,
-        ffn=_dense_ffn(config, model_type), has_bias=config.flag("attention_bias", model_type in ("qwen2", "qwen2_moe")),
+        ffn=_dense_ffn(config, model_type), has_bias=has_bias,
         has_head_norms=model_type in ("qwen3", "qwen3_moe"), window=window, slides=_slides(config, layers, window),
         latent=latent, indexer=_indexer(config), experts=experts, is_sparse=_sparse(config, layers, experts),
         dtype=dtype, weights=dtype if only_experts else weights or dtype, expert_weights=weights or dtype,

@@ -75,8 +75,8 @@ def llm(
     Operators are those of vLLM and TensorRT-LLM: the sum of residuals is part of the norm after it, SiLU and the
     product with the gate are one kernel, rotation writes the cache, and the quantisation of activations is part of
     the kernel before. Tokens reach as many experts as expected if each draws evenly, and experts that are reached have
-    as many tokens each; real routers are less even. Scales of quantised weights, and the host, are left out. Decode asks
-    compressed keys themselves (latent attention, absorbed).
+    as many tokens each; real routers are less even. Scales of quantised weights, and the host, are left out. Where a
+    sequence has up to 16 new tokens, latent attention asks compressed keys themselves.
 
     Examples
     --------
