@@ -134,9 +134,15 @@ def _compiled(name: str, gm: Any, inputs: Sequence[Any], options: Mapping[str, A
     _logger.info(
         "%s: %d operators, predicted %.1f us by %s on %d streams against %.1f us one after the other (%s); runs %s; "
         "not compared with Inductor",
-        name, len(graph), prediction.scheduled, plan.scheduler, plan.n_streams, prediction.sequential, prediction,
+        name,
+        len(graph),
+        prediction.scheduled,
+        plan.scheduler,
+        plan.n_streams,
+        prediction.sequential,
+        prediction,
         "under the schedule" if runs else "as it is",
-    )  # fmt: skip
+    )
     if not runs:
         return forward
     fixed = [is_weight(value) for value in inputs]

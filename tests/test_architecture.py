@@ -32,8 +32,24 @@ PACKAGES = ("simsched", "workloads", "hwbackend")
 SHARED_BY_SCHEDULERS = tuple(
     f"simsched.schedulers.{name}" for name in ("list_scheduling", "listing", "protocol", "stage_costs")
 )
-HEAVY = {"matplotlib", "llvmlite", "scipy", "networkx", "simpy", "rich", "typer", "pandas", "cupy", "torch", "onnx",
-         "ortools", "dask", "distributed", "pyarrow", "plotly"}  # fmt: skip
+HEAVY = {
+    "matplotlib",
+    "llvmlite",
+    "scipy",
+    "networkx",
+    "simpy",
+    "rich",
+    "typer",
+    "pandas",
+    "cupy",
+    "torch",
+    "onnx",
+    "ortools",
+    "dask",
+    "distributed",
+    "pyarrow",
+    "plotly",
+}
 # optional packages, and the modules that may import them
 OPTIONAL = {
     "cupy": ("hwbackend.cupy",),

@@ -41,9 +41,20 @@ _MODELS: Final = {
     "tiny": ("tiny_inception", "tiny_resnet", "tiny_transformer"),
 }  # module of workloads.models -> its networks
 _FAMILIES: Final = (
-    "layered", "erdos-renyi", "watts-strogatz", "fork-join", "series-parallel", "wavefront", "in-tree", "out-tree",
-    "cholesky", "lu", "fft", "inception-like", "transformer-like",
-)  # fmt: skip  # of workloads.random_dags
+    "layered",
+    "erdos-renyi",
+    "watts-strogatz",
+    "fork-join",
+    "series-parallel",
+    "wavefront",
+    "in-tree",
+    "out-tree",
+    "cholesky",
+    "lu",
+    "fft",
+    "inception-like",
+    "transformer-like",
+)  # of workloads.random_dags
 
 WORKLOADS: Final[Mapping[str, Workload]] = Imported(
     {name: f"workloads.models.{module}:{name}" for module, names in _MODELS.items() for name in names}

@@ -153,8 +153,15 @@ def priors() -> str:
 def importers(name: str) -> str:
     """Return the tables of an importer: what it reads, and how; "formats", "torch", "bodies", "onnx" or "contrib"."""
     if name == "formats":
-        rows = [(f"`{key}`", entry.holds, ", ".join(f"`{x}`" for x in (*entry.suffixes, *entry.keys)),
-                 "yes" if entry.write else "no") for key, entry in FORMATS.items()]  # fmt: skip
+        rows = [
+            (
+                f"`{key}`",
+                entry.holds,
+                ", ".join(f"`{x}`" for x in (*entry.suffixes, *entry.keys)),
+                "yes" if entry.write else "no",
+            )
+            for key, entry in FORMATS.items()
+        ]
         return _table(("format", "holds", "known by suffix or key", "written"), rows)
     if name == "bodies":
         return _table(("operator", "read as"), [(f"`{key}`", text) for key, text in BODIES.items()])
@@ -222,8 +229,14 @@ def completed(text: str, docname: str) -> str:
         if kind == "file":
             source = (DOCS / docname).parent / argument
             return relinked(source.read_text(encoding="utf-8"), source, docname)
-        makers = {"room": room, "schedulers": schedulers, "commands": commands, "priors": priors, "pages": pages,
-                  "importers": importers}  # fmt: skip
+        makers = {
+            "room": room,
+            "schedulers": schedulers,
+            "commands": commands,
+            "priors": priors,
+            "pages": pages,
+            "importers": importers,
+        }
         return makers[kind](*argument.split())
 
     return _COMMENT.sub(made, relinked(text, DOCS / f"{docname}.md", docname))

@@ -240,9 +240,10 @@ Gpu = Annotated[
 Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=MOST["gpus"])]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
 Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
-Dtype = Annotated[Text, option(
-    "Number format of the model: fp32, tf32, fp16, bf16 or fp8; by default its own, else fp32.", metavar="NAME")
-]  # fmt: skip
+Dtype = Annotated[
+    Text,
+    option("Number format of the model: fp32, tf32, fp16, bf16 or fp8; by default its own, else fp32.", metavar="NAME"),
+]
 Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar="NAME=VALUE")]
 BackendOption = Annotated[Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
@@ -254,9 +255,13 @@ JITTER = option("Standard deviation of operator times over their mean.", min=0, 
 Trust = Annotated[bool, option("Load a .pt2 file, which can run code of whoever wrote it.", "--trust")]
 Jitter = Annotated[float | None, JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
-Execution = Annotated[str, option(
-    "How schedules run: own, as their schedulers mean them to; events or stages, launched by the host; or graph, "
-    "captured as a CUDA graph.")]  # fmt: skip
+Execution = Annotated[
+    str,
+    option(
+        "How schedules run: own, as their schedulers mean them to; events or stages, launched by the host; or graph, "
+        "captured as a CUDA graph."
+    ),
+]
 RunSeed = Annotated[int, option("Seed of schedules drawn at random.", min=0)]
 Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=MOST["repeats"])]
 Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["warmup"])]
@@ -266,8 +271,14 @@ Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["
 class Graph:
     """A graph."""
 
-    graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
-                                   ".pt2, my_model.py:make, .dot, ...; - is stdin.")]  # fmt: skip
+    graph: Annotated[
+        str,
+        argument(
+            "GRAPH",
+            "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
+            ".pt2, my_model.py:make, .dot, ...; - is stdin.",
+        ),
+    ]
     shape: Shape = None
     dtype: Dtype = None
     trust: Trust = False
@@ -311,10 +322,15 @@ class Graph:
 
     def traced_lines(self) -> list[str]:
         """Return what the dependencies are worth of a graph that is from a profiler trace."""
-        return [] if self.traced is None else [
-            "dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)",
-            f"waits between streams: {self.traced.n_waits}, of which {self.traced.guessed_waits} are guessed",
-        ]  # fmt: skip
+        return (
+            []
+            if self.traced is None
+            else [
+                "dependencies are those of the traced streams: an upper bound on what is needed "
+                "(order=waits drops them)",
+                f"waits between streams: {self.traced.n_waits}, of which {self.traced.guessed_waits} are guessed",
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -426,9 +442,10 @@ class Target:
                 _require_stated(traced, source.graph)
                 return self._widened(traced.cluster.replace_devices(contention=True), source.graph)
             _logger.warning(
-                "%s was recorded on %s: its kernels keep the times that were measured there", source.graph,
+                "%s was recorded on %s: its kernels keep the times that were measured there",
+                source.graph,
                 traced.cluster.devices[0].model,
-            )  # fmt: skip
+            )
         if self.cluster is None:
             return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):
@@ -483,13 +500,20 @@ class Compare:
     schedulers: Schedulers = "fast"
     jitter: Jitter = None
     seed: Seed = 0
-    samples: Annotated[int | None, option(
-        "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
-        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=MOST["samples"])] = None  # fmt: skip
+    samples: Annotated[
+        int | None,
+        option(
+            "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
+            f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.",
+            min=1,
+            max=MOST["samples"],
+        ),
+    ] = None
     execution: Execution = "own"
-    baseline: Annotated[Text, option(
-        "Speedups are over this: a deployment on one stream, or a scheduler; by default one stream captured.")
-    ] = None  # fmt: skip
+    baseline: Annotated[
+        Text,
+        option("Speedups are over this: a deployment on one stream, or a scheduler; by default one stream captured."),
+    ] = None
 
     def compare(self, source: Graph, cluster: "costmodel.Target", *, traced: bool = True) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
@@ -511,9 +535,16 @@ class Compare:
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
         with progress(len(asked)) as tell:
             found = ss.compare(
-                graph, cluster, asked, jitter=jitter, rng=self.seed, samples=self.samples, progress=tell,
-                execution=self.execution, baseline=self.baseline or CAPTURED,
-            )  # fmt: skip
+                graph,
+                cluster,
+                asked,
+                jitter=jitter,
+                rng=self.seed,
+                samples=self.samples,
+                progress=tell,
+                execution=self.execution,
+                baseline=self.baseline or CAPTURED,
+            )
         if not found.plans:
             row = found.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
@@ -526,9 +557,10 @@ class Backend:
 
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
     backend_option: BackendOption = None
-    virtual_devices: Annotated[int | None, option(
-        "Let one device stand for so many, to see whether it works.",
-        min=1, max=MOST["virtual_devices"])] = None  # fmt: skip
+    virtual_devices: Annotated[
+        int | None,
+        option("Let one device stand for so many, to see whether it works.", min=1, max=MOST["virtual_devices"]),
+    ] = None
 
     def make(self) -> "hwbackend.Backend":
         """Return the backend."""
@@ -560,9 +592,13 @@ class Result:
     output: Output = None
 
     def tell(
-        self, found: Any, *shown: Any, files: Sequence[File] = (), name: str = "result",
+        self,
+        found: Any,
+        *shown: Any,
+        files: Sequence[File] = (),
+        name: str = "result",
         data: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
         own = (name, self.output, found.save)
         tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)

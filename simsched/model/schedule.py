@@ -173,9 +173,16 @@ class Schedule(Columnar, Document):
         columns: dict[str, npt.ArrayLike] = {key: [getattr(row, key) for row in rows] for key in _NUMBERS}
         columns |= {"op": [graph.index[row.op] for row in rows], "device": [number[row.device] for row in rows]}
         made = Schedule.from_columns(
-            graph, devices=devices, **columns, execution=execution, estimate=estimate, scheduler=scheduler,
-            events=events, search=search, rewriting=rewriting,
-        )  # fmt: skip
+            graph,
+            devices=devices,
+            **columns,
+            execution=execution,
+            estimate=estimate,
+            scheduler=scheduler,
+            events=events,
+            search=search,
+            rewriting=rewriting,
+        )
         self.__dict__.update(made.__dict__)
 
     @classmethod
@@ -203,9 +210,13 @@ class Schedule(Columnar, Document):
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
         told = _Said(
-            execution=execution, estimate=estimate, scheduler=scheduler, events=events, search=search,
+            execution=execution,
+            estimate=estimate,
+            scheduler=scheduler,
+            events=events,
+            search=search,
             rewriting=tuple(rewriting),
-        )  # fmt: skip
+        )
         n = len(graph)
         if len(set(devices)) != len(devices):
             raise ScheduleError(f"device {twice(devices)!r} stands twice")

@@ -20,10 +20,19 @@ def other():
 """
 TRACE = "kineto-1.json"
 COMMANDS = {
-    "compare": "--schedulers lios", "schedule": "", "simulate": "", "explain": "", "whatif": "--set overhead.launch*=2",
-    "sweep": "overhead.launch 1,2", "sensitivity": "", "breakeven": "overhead.launch lios sequential", "throughput": "",
-    "robust": "--schedulers lios --samples 5", "advise": "--schedulers lios", "show": "",
-}  # fmt: skip
+    "compare": "--schedulers lios",
+    "schedule": "",
+    "simulate": "",
+    "explain": "",
+    "whatif": "--set overhead.launch*=2",
+    "sweep": "overhead.launch 1,2",
+    "sensitivity": "",
+    "breakeven": "overhead.launch lios sequential",
+    "throughput": "",
+    "robust": "--schedulers lios --samples 5",
+    "advise": "--schedulers lios",
+    "show": "",
+}
 
 
 @pytest.fixture
@@ -34,9 +43,13 @@ def sources(tmp_path, files):
     workloads.load("tiny_inception", image_size=16).save(str(tmp_path / "graph.json"))
     (tmp_path / "graph.dot").write_text("digraph { a [time=5]; b [time=6]; a -> b }")
     return {
-        "name": "tiny_inception", "family": "random:layered,n_ops=12,n_layers=3", "file": "graph.json",
-        "dot": "graph.dot", "function": "my_model.py:make", "object": "my_model.py:GRAPH",
-    }  # fmt: skip
+        "name": "tiny_inception",
+        "family": "random:layered,n_ops=12,n_layers=3",
+        "file": "graph.json",
+        "dot": "graph.dot",
+        "function": "my_model.py:make",
+        "object": "my_model.py:GRAPH",
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -119,8 +119,9 @@ def test_long_and_wide_graphs(name, pairs, n):
         assert plan.estimate <= 1000 * slowest * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name not in ("sequential", "round-robin", "greedy",
-                                                                              "autograph", "search")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", [name for name in SCHEDULERS if name not in ("sequential", "round-robin", "greedy", "autograph", "search")]
+)
 @pytest.mark.parametrize("n", [1, 2])
 def test_times_that_add_up_to_infinity(name, n):
     """One after the other, on whatever devices; an error that names the scheduler, and no warning of numpy."""

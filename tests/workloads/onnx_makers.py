@@ -40,24 +40,34 @@ _HEADS = """ {0} = MatMul (x, w{0})  {0}_bias = Add ({0}, b{0})  {0}_heads = Res
 _Q, _K, _V = (_HEADS.format(part, [0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]) for part in "qkv")
 MODELS = {
     # a convolution of 3 channels to 16 on 8 x 8 pixels, normalised, with activation
-    "conv_norm_relu": ("""(float[1, 3, 8, 8] x) => ("conv.relu") {
+    "conv_norm_relu": (
+        """(float[1, 3, 8, 8] x) => ("conv.relu") {
         conv = Conv <pads = [1, 1, 1, 1]> (x, w)
         "conv.norm" = BatchNormalization (conv, n0, n1, n2, n3)  "conv.relu" = Relu ("conv.norm")
-     }""", {"w": (16, 3, 3, 3)} | {f"n{i}": (16,) for i in range(4)}),
+     }""",
+        {"w": (16, 3, 3, 3)} | {f"n{i}": (16,) for i in range(4)},
+    ),
     # two convolutions of one input, the first with activation, a pool of it, and their concatenation
-    "branches": ("""(float[2, 8, 4, 4] x) => (both) {
+    "branches": (
+        """(float[2, 8, 4, 4] x) => (both) {
         left = Conv (x, v)  "left.relu" = Relu (left)  right = Conv <pads = [1, 1, 1, 1]> (x, w)
         pool = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1> (x)
         both = Concat <axis = 1> ("left.relu", right, pool)
-     }""", {"v": (16, 8, 1, 1), "w": (24, 8, 3, 3)}),
+     }""",
+        {"v": (16, 8, 1, 1), "w": (24, 8, 3, 3)},
+    ),
     # three Gemm of a batch of 5 rows of 10 features, with 20, 30 and 4 outputs
-    "mlp": ("""(float[5, 10] x) => (fc2) {
+    "mlp": (
+        """(float[5, 10] x) => (fc2) {
         fc0 = Gemm <transB = 1> (x, w0, b0)            "fc0.relu" = Relu (fc0)
         fc1 = Gemm <transB = 1> ("fc0.relu", w1, b1)   "fc1.relu" = Relu (fc1)
         fc2 = Gemm <transB = 1> ("fc1.relu", w2, b2)
-     }""", {"w0": (20, 10), "b0": (20,), "w1": (30, 20), "b1": (30,), "w2": (4, 30), "b2": (4,)}),
+     }""",
+        {"w0": (20, 10), "b0": (20,), "w1": (30, 20), "b1": (30,), "w2": (4, 30), "b2": (4,)},
+    ),
     # self-attention of 2 sequences of 6 tokens in 4 heads of 8, the shapes worked out in the graph
-    "attention": (f"""(float[batch, 6, 32] x) => (out)
+    "attention": (
+        f"""(float[batch, 6, 32] x) => (out)
      <int64 zero = {{0}}, int64 one = {{1}}, int64[1] axis = {{0}}, int64[2] each = {{4, 8}}, int64[1] all = {{32}},
       float scale = {{2.8}}> {{
         shape = Shape (x)
@@ -69,17 +79,22 @@ MODELS = {
         weights = Softmax <axis = -1> (scaled)  mixed = MatMul (weights, v_turned)
         mixed_turned = Transpose <perm = [0, 2, 1, 3]> (mixed)
         mixed_joined = Reshape (mixed_turned, joined)  out = MatMul (mixed_joined, wo)
-     }}""", {f"w{part}": (32, 32) for part in "qkvo"} | {f"b{part}": (32,) for part in "qkv"}),
+     }}""",
+        {f"w{part}": (32, 32) for part in "qkvo"} | {f"b{part}": (32,) for part in "qkv"},
+    ),
     # a choice between two ways to go on, in graphs of their own that read a tensor from around them
-    "with_if": ("""(float[1, 4, 8, 8] x, bool choice) => (after) <float[1, 4, 8, 8] chosen> {
+    "with_if": (
+        """(float[1, 4, 8, 8] x, bool choice) => (after) <float[1, 4, 8, 8] chosen> {
         conv = Conv (x, v)
         chosen = If (choice) <
             then_branch = one () => (float[1, 4, 8, 8] a) { a = Relu (conv) },
             else_branch = other () => (float[1, 4, 8, 8] b) { b = Sigmoid (conv) }
         >
         after = Conv (chosen, w)
-     }""", {"v": (4, 4, 1, 1), "w": (8, 4, 1, 1)}),
-}  # fmt: skip
+     }""",
+        {"v": (4, 4, 1, 1), "w": (8, 4, 1, 1)},
+    ),
+}
 """Texts and weights of models; all need no shapes but `attention`, of which the batch is open."""
 
 

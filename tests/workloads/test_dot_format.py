@@ -28,12 +28,15 @@ def test_attributes_become_fields():
     assert list(graph.edges) == edges("ab=1024:15")
 
 
-@pytest.mark.parametrize(("text", "pairs"), [
-    ("{a b} -> subgraph cluster_1 { c; d } -> e", "ac ad bc bd ce de"),  # pairs in order of the left
-    ("a -> { b -> c }", "bc ab ac"),  # an edge inside makes its ends members
-    ("subgraph s { a }  subgraph s { b } -> c", "ac bc"),  # opened again it keeps its members
-    ("{ a { b } subgraph s { c } } -> d", "ad bd cd"),  # members of those inside are its own
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("{a b} -> subgraph cluster_1 { c; d } -> e", "ac ad bc bd ce de"),  # pairs in order of the left
+        ("a -> { b -> c }", "bc ab ac"),  # an edge inside makes its ends members
+        ("subgraph s { a }  subgraph s { b } -> c", "ac bc"),  # opened again it keeps its members
+        ("{ a { b } subgraph s { c } } -> d", "ad bd cd"),  # members of those inside are its own
+    ],
+)
 def test_subgraphs_as_ends(text, pairs):
     assert list(parse_dot(f"digraph {{ {text} }}").edges) == edges(pairs)
 
@@ -56,47 +59,53 @@ def test_strict_graphs_hold_an_edge_once():
     assert list(parse_dot(f"strict {text}").edges) == edges("ab=1:2")
 
 
-@pytest.mark.parametrize(("text", "names"), [
-    ('digraph { "a b" -> "c;->" }', ("a b", "c;->")),
-    ('digraph { "say \\"hi\\"" }', ('say "hi"',)),
-    ('digraph { "back\\\\slash" }', ("back\\slash",)),
-    ('digraph { "line\\n" }', ("line\\n",)),  # the two characters, which pictures show as a new line
-    ('digraph { "jo\\\nined" }', ("joined",)),
-    ('digraph { "jo" + "in" + "ed" }', ("joined",)),
-    ("digraph { <b <i>html</i> > }", ("<b <i>html</i> >",)),
-    ("digraph { -1.5 -> .5 }", ("-1.5", ".5")),
-    ('digraph { "node"; Größe }', ("node", "Größe")),
-    ("digraph { c -> a; b; a -> b; }", ("c", "a", "b")),  # in order of first appearance
-    ("DiGraph{a->b}", ("a", "b")),
-    ("digraph { a:port:ne -> b:sw }", ("a", "b")),
-    ("// c\n/* c { */ digraph\n# line 1 \"x.c\"\n{ a /* -> b */ // c\n}\n# end", ("a",)),
-    ("digraph { rankdir=LR; graph [size=3]; a; label = <x> }", ("a",)),
-    ('digraph { a [bold] [time=1][label="x" /* c */ + "y"] }', ("a",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('digraph { "a b" -> "c;->" }', ("a b", "c;->")),
+        ('digraph { "say \\"hi\\"" }', ('say "hi"',)),
+        ('digraph { "back\\\\slash" }', ("back\\slash",)),
+        ('digraph { "line\\n" }', ("line\\n",)),  # the two characters, which pictures show as a new line
+        ('digraph { "jo\\\nined" }', ("joined",)),
+        ('digraph { "jo" + "in" + "ed" }', ("joined",)),
+        ("digraph { <b <i>html</i> > }", ("<b <i>html</i> >",)),
+        ("digraph { -1.5 -> .5 }", ("-1.5", ".5")),
+        ('digraph { "node"; Größe }', ("node", "Größe")),
+        ("digraph { c -> a; b; a -> b; }", ("c", "a", "b")),  # in order of first appearance
+        ("DiGraph{a->b}", ("a", "b")),
+        ("digraph { a:port:ne -> b:sw }", ("a", "b")),
+        ('// c\n/* c { */ digraph\n# line 1 "x.c"\n{ a /* -> b */ // c\n}\n# end', ("a",)),
+        ("digraph { rankdir=LR; graph [size=3]; a; label = <x> }", ("a",)),
+        ('digraph { a [bold] [time=1][label="x" /* c */ + "y"] }', ("a",)),
+    ],
+)
 def test_grammar(text, names):
     assert parse_dot(text).names == names
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("graph { a -- b }", "undirected graph"),
-    ("digraph { a -- b }", "write '->'"),
-    ("digraph {\n a -> \n}", "line 3: expected a node or a subgraph after '->'"),
-    ("digraph { a } digraph { b }", "a file holds one graph"),
-    ("digraph { a [time=1 ", "expected an attribute or ']', not the end"),
-    ("digraph { a [time=1e5] }", "stands in quotes"),
-    ('digraph { "a', "cannot be read"),
-    ("digraph { <a", "no '>' closes"),
-    ('digraph { "a" + b }', "string in quotes after '+'"),
-    ("digraph { subgraph s; a }", "expected '{'"),
-    ("digraph " + "{" * 200, "nested more than 100 deep"),
-    ("digraph { a [time=fast] }", "'a', attribute 'time' must be a number, not 'fast'"),
-    ("digraph { a -> b [nbytes=x] }", "'a -> b', attribute 'nbytes'"),
-    ('digraph { a [kernels="[{}]"] }', "'a'.kernels[0]: field 'blocks' is missing"),
-    ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
-    ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
-    ("digraph { a -> b -> a }", "cycle: "),
-    ('digraph { "" }', "name must be a text"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("graph { a -- b }", "undirected graph"),
+        ("digraph { a -- b }", "write '->'"),
+        ("digraph {\n a -> \n}", "line 3: expected a node or a subgraph after '->'"),
+        ("digraph { a } digraph { b }", "a file holds one graph"),
+        ("digraph { a [time=1 ", "expected an attribute or ']', not the end"),
+        ("digraph { a [time=1e5] }", "stands in quotes"),
+        ('digraph { "a', "cannot be read"),
+        ("digraph { <a", "no '>' closes"),
+        ('digraph { "a" + b }', "string in quotes after '+'"),
+        ("digraph { subgraph s; a }", "expected '{'"),
+        ("digraph " + "{" * 200, "nested more than 100 deep"),
+        ("digraph { a [time=fast] }", "'a', attribute 'time' must be a number, not 'fast'"),
+        ("digraph { a -> b [nbytes=x] }", "'a -> b', attribute 'nbytes'"),
+        ('digraph { a [kernels="[{}]"] }', "'a'.kernels[0]: field 'blocks' is missing"),
+        ('digraph { a [kernels="[{\\"blocks\\": 1, \\"x\\": 1}]"] }', "unknown field 'x'; known are: blocks, threads"),
+        ('digraph { a [attributes="{"] }', "'a', attribute 'attributes': not valid JSON"),
+        ("digraph { a -> b -> a }", "cycle: "),
+        ('digraph { "" }', "name must be a text"),
+    ],
+)
 def test_what_is_no_dot_is_refused(text, message):
     with pytest.raises((FormatError, GraphError), match=re.escape(message)) as caught:
         parse_dot(text, "t.dot")

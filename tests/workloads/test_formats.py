@@ -17,7 +17,7 @@ from simsched.base.errors import (
     MissingDependencyError,
     SimschedError,
     UnknownNameError,
-)  # fmt: skip
+)
 from workloads import from_spec, load, read_spec
 from workloads.formats import format_of, read, read_graph, torch_fx, write
 from workloads.formats.onnx_models import read_onnx
@@ -136,10 +136,15 @@ def test_refused_names(graph, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("read", "package"), [
-    (lambda: torch_fx.from_module(0, ()), "torch"), (lambda: torch_fx.from_fx(0), "torch"),
-    (lambda: torch_fx.from_exported(0), "torch"), (lambda: read_onnx("a.onnx"), "onnx"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("read", "package"),
+    [
+        (lambda: torch_fx.from_module(0, ()), "torch"),
+        (lambda: torch_fx.from_fx(0), "torch"),
+        (lambda: torch_fx.from_exported(0), "torch"),
+        (lambda: read_onnx("a.onnx"), "onnx"),
+    ],
+)
 def test_without_a_package_what_to_install_is_said(read, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingDependencyError, match=rf"pip install 'simsched\[{package}\]'"):
@@ -157,7 +162,11 @@ def test_formats_that_left_are_named(name, tmp_path):
     """By what a file holds, and by name, with what to do instead."""
     path = tmp_path / "old.json"
     path.write_text(json.dumps(LEFT[name]))
-    for call in (lambda: read(path), lambda: read_graph(path), lambda: from_spec(str(path)),
-                 lambda: read(path, name.lower())):  # fmt: skip
+    for call in (
+        lambda: read(path),
+        lambda: read_graph(path),
+        lambda: from_spec(str(path)),
+        lambda: read(path, name.lower()),
+    ):
         with pytest.raises(FormatError, match=f"{name} is not read any more: .*make an OpGraph"):
             call()

@@ -115,8 +115,16 @@ def test_old_names_of_categories(read, samples):
     trace.op("ProfilerStep#0", 0.0, 900.0, cat="Operator")
     trace.event("Operator", "aten::mm", 10.0, 20.0, 1, 1, {"external id": 5})
     trace.event("Runtime", "cudaLaunchKernel", 15.0, 3.0, 1, 1, {"cbid": 211, "correlation": 9, "external id": 5})
-    args = {"device": 0, "stream": 7, "correlation": 9, "external id": 5, "grid": [2, 2, 2], "block": [32, 4, 1],
-            "registers per thread": 0, "shared memory": 0}  # fmt: skip
+    args = {
+        "device": 0,
+        "stream": 7,
+        "correlation": 9,
+        "external id": 5,
+        "grid": [2, 2, 2],
+        "block": [32, 4, 1],
+        "registers per thread": 0,
+        "shared memory": 0,
+    }
     trace.event("Kernel", "gemm", 50.0, 7.0, 0, "stream 7", args)
     assert samples(trace) == {"aten::mm#0": (7.0,)}
     launch = read(trace)["aten::mm#0"].kernels[0].launch
@@ -144,11 +152,14 @@ def test_several_devices(read, samples):
 DATA = small_network().text().encode()
 
 
-@pytest.mark.parametrize("content", [
-    gzip.compress(DATA, mtime=0),  # as torch writes it
-    gzip.compress(DATA[:500], mtime=0) + gzip.compress(DATA[500:], mtime=0),  # in two members one behind the other
-    b"\xef\xbb\xbf" + DATA.replace(b"\n", b"\r\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(DATA, mtime=0),  # as torch writes it
+        gzip.compress(DATA[:500], mtime=0) + gzip.compress(DATA[500:], mtime=0),  # in two members one behind the other
+        b"\xef\xbb\xbf" + DATA.replace(b"\n", b"\r\n"),
+    ],
+)
 def test_gzip_whatever_the_name(content, tmp_path):
     (tmp_path / "a.json").write_bytes(content)
     assert len(read_kineto(tmp_path / "a.json")) == 3
@@ -169,9 +180,15 @@ def test_estimated_occupancy(trace, read):
     """The profiler says 0 % for 67,584 bytes of shared memory; an SM of 164 KiB holds 2 blocks of 66 + 1 KiB."""
     op = trace.op("aten::conv2d", 0.0, 50.0)
     trace.kernel(
-        trace.call("cudaLaunchKernel", 10.0, external=op), 60.0, 20.0, grid=(2160, 1, 1), block=(256, 1, 1),
-        registers=32, shared=67_584, **{"est. achieved occupancy %": 0, "warps per SM": "inf", "blocks per SM": "inf"},
-    )  # fmt: skip
+        trace.call("cudaLaunchKernel", 10.0, external=op),
+        60.0,
+        20.0,
+        grid=(2160, 1, 1),
+        block=(256, 1, 1),
+        registers=32,
+        shared=67_584,
+        **{"est. achieved occupancy %": 0, "warps per SM": "inf", "blocks per SM": "inf"},
+    )
     (kernel,) = read(trace)["aten::conv2d#0"].kernels
     assert (kernel.launch.blocks, kernel.launch.threads, kernel.launch.shared_memory) == (2160, 256, 67_584)
     assert occupancy(Cluster.preset("a100").devices[0], kernel.launch).blocks == 2
@@ -248,14 +265,22 @@ def test_a_lost_call(trace, samples):
     assert samples(trace) == {"aten::a#0": (2.0,)}
 
 
-@pytest.mark.parametrize(("ids", "options", "names", "expected"), [
-    # four kernels of one correlation id are four operators, in the order of the nodes
-    (True, {}, "stem left right join", [(1.0, 2.0), (2.0, 3.0), (3.0, 4.0), (4.0, 5.0)]),
-    # without ids: stream 7 has stem, left, join, then stream 13 has right, whichever of left and right is first
-    (False, {}, "stem left join right", [(1.0, 2.0), (2.0, 3.0), (4.0, 5.0), (3.0, 4.0)]),
-    # the operators that were captured: stem and left are conv's, 1 + 2 us and 2 + 3 us
-    (True, {"captured": ["conv", "conv", "relu", "add"]}, "stem left right join", [(3.0, 5.0), (3.0, 4.0), (4.0, 5.0)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ids", "options", "names", "expected"),
+    [
+        # four kernels of one correlation id are four operators, in the order of the nodes
+        (True, {}, "stem left right join", [(1.0, 2.0), (2.0, 3.0), (3.0, 4.0), (4.0, 5.0)]),
+        # without ids: stream 7 has stem, left, join, then stream 13 has right, whichever of left and right is first
+        (False, {}, "stem left join right", [(1.0, 2.0), (2.0, 3.0), (4.0, 5.0), (3.0, 4.0)]),
+        # the operators that were captured: stem and left are conv's, 1 + 2 us and 2 + 3 us
+        (
+            True,
+            {"captured": ["conv", "conv", "relu", "add"]},
+            "stem left right join",
+            [(3.0, 5.0), (3.0, 4.0), (4.0, 5.0)],
+        ),
+    ],
+)
 def test_nodes_of_a_graph(ids, options, names, expected, read):
     profile = read(forked(ids), skip=0, **options)
     assert " ".join(kernel.name for op in profile.operators for kernel in op.kernels) == names

@@ -77,11 +77,14 @@ def test_costs_of_the_device_are_measured(made):
     assert (device.model, device.sms, device.contention) == ("NVIDIA A100-SXM4-40GB", 108, False)
 
 
-@pytest.mark.parametrize(("name", "blocks"), [
-    *((f"cuda{name}", True) for name in ("DeviceSynchronize", "StreamSynchronize", "EventSynchronize", "Free")),
-    *((name, True) for name in ("hipDeviceSynchronize", "cuCtxSynchronize", "hipFree")),
-    ("cudaMallocHost", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        *((f"cuda{name}", True) for name in ("DeviceSynchronize", "StreamSynchronize", "EventSynchronize", "Free")),
+        *((name, True) for name in ("hipDeviceSynchronize", "cuCtxSynchronize", "hipFree")),
+        ("cudaMallocHost", False),
+    ],
+)
 def test_calls_that_block(name, blocks, made):
     """A kernel of 50 us, a call that returns 3 us after it ended, and a kernel behind that."""
     made.launch(0, 5, 7, 50)
@@ -95,11 +98,14 @@ def test_calls_that_block(name, blocks, made):
     assert (("k#0", "k#1") in pairs(program)) or not blocks
 
 
-@pytest.mark.parametrize(("call", "name", "blocks"), [
-    ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", True),
-    ("cudaMemcpy", "Memcpy DtoH (Device -> Pinned)", True),
-    ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "name", "blocks"),
+    [
+        ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", True),
+        ("cudaMemcpy", "Memcpy DtoH (Device -> Pinned)", True),
+        ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", False),
+    ],
+)
 def test_copies_block_their_thread(call, name, blocks, made):
     made.launch(0, 5, 7, 50)
     made.copy(made.call(call, 10, 52), 58, 2, name=name)  # held by the kernel before it
@@ -118,8 +124,13 @@ def test_waits_are_for_what_is_named_else_for_what_ended_last(ids, prefix, sourc
         made.launch(ts, 5, start, length, stream=stream, call=f"{prefix}LaunchKernel")
     record, wait = made.call(f"{prefix}EventRecord", 28, 1), made.call(f"{prefix}StreamWaitEvent", 30, 1)
     if ids:
-        args = {"stream": 20, "correlation": wait, "device": 0, "wait_on_stream": 8,
-                "wait_on_cuda_event_record_corr_id": record}  # fmt: skip
+        args = {
+            "stream": 20,
+            "correlation": wait,
+            "device": 0,
+            "wait_on_stream": 8,
+            "wait_on_cuda_event_record_corr_id": record,
+        }
         made.event("cuda_sync", "Stream Wait Event", 30, 1, 0, 20, args)
     made.launch(40, 5, 59, 10, stream=20, call=f"{prefix}LaunchKernel")
     program = made.program()
@@ -188,11 +199,14 @@ def test_collectives_keep_their_blocks(made):
     assert (op.kind, op.name, op.kernels[0].blocks) == ("collective", "ncclDevKernel_AllReduce_Sum_f32_RING_LL#0", 64)
 
 
-@pytest.mark.parametrize(("device", "said", "model"), [
-    ({"name": ""}, "device 0 has no name", "device 0"),
-    ({"id": 3}, "nothing is said of device 0", "h100"),
-    ({"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4}, "", "AMD Instinct MI300X"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "said", "model"),
+    [
+        ({"name": ""}, "device 0 has no name", "device 0"),
+        ({"id": 3}, "nothing is said of device 0", "h100"),
+        ({"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4}, "", "AMD Instinct MI300X"),
+    ],
+)
 def test_devices_that_say_little(device, said, model, made, caplog):
     made.header["deviceProperties"] = [A100 | device]
     made.launch(0, 5, 7, 10)
@@ -209,8 +223,12 @@ def two_streams(made):
 
 def test_what_ifs(two_streams):
     program = two_streams.program()
-    for options, us, far in (({}, 208, 12), ({"streams": "one"}, 410, 5), ({"host": "none"}, 203, 3),
-                             ({"host": "captured"}, 207, 3)):  # fmt: skip
+    for options, us, far in (
+        ({}, 208, 12),
+        ({"streams": "one"}, 410, 5),
+        ({"host": "none"}, 203, 3),
+        ({"host": "captured"}, 207, 3),
+    ):
         assert changed(program, **options).simulated_us == pytest.approx(us, abs=far)
     assert changed(program, "contention=true", "device.sms=8").simulated_us > 350  # 64 blocks of 8 warps fill 8 SMs
     other = changed(program, "device=v100")
@@ -244,8 +262,11 @@ def test_command_line(two_streams, tmp_path, capsys, monkeypatch):
     found = json.loads(said("replay-trace made.json --json --set launch*=0.5 --perfetto both.json"))
     assert (found["measured_us"], found["guessed_waits"]) == (207, 0)
     assert [row["operators"] for row in found["busy"]] == [2, 2]
-    names = [event["args"]["name"] for event in json.loads((tmp_path / "both.json").read_text())["traceEvents"]
-             if event["name"] == "process_name"]  # fmt: skip
+    names = [
+        event["args"]["name"]
+        for event in json.loads((tmp_path / "both.json").read_text())["traceEvents"]
+        if event["name"] == "process_name"
+    ]
     assert {"gpu0, measured", "gpu0, simulated"} <= set(names)
     assert "simulated makespan" in said("replay-trace made.json --gantt both.svg")
     assert "an upper bound on what is needed" in said("compare made.json --schedulers sequential")

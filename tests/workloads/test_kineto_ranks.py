@@ -132,24 +132,36 @@ def test_matching():
     assert [m.transfer for m in met([bare[0], bare[0]])] == [10.0, 30.0]
 
 
-@pytest.mark.parametrize("name", [
-    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t",
-    "void rccl::kernel<1>(int)", "void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(int4*)",
-    "nvshmemi_transfer_rma_warp", "void vllm::cross_device_reduce_2stage<__half, 4>(vllm::RankData*)",
-    "void sglang::cross_device_reduce_1stage<half, 8>(int)", "void mscclpp::allreduce7<half>(half*)",
-    "void tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8>(int)",
-    "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>(int)",
-    "void at::native::multimem_all_reduce_kernel<float>(float*)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t",
+        "void rccl::kernel<1>(int)",
+        "void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(int4*)",
+        "nvshmemi_transfer_rma_warp",
+        "void vllm::cross_device_reduce_2stage<__half, 4>(vllm::RankData*)",
+        "void sglang::cross_device_reduce_1stage<half, 8>(int)",
+        "void mscclpp::allreduce7<half>(half*)",
+        "void tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8>(int)",
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>(int)",
+        "void at::native::multimem_all_reduce_kernel<float>(float*)",
+    ],
+)
 def test_names_of_collectives(name):
     assert is_collective(name)
 
 
-@pytest.mark.parametrize("name", [
-    "void oneflow::BlockAllReduceKernel<float>(float*)", "void at::native::reduce_kernel<512, 1>(int)",
-    "void cutlass::Kernel<ncclTile>(int)", "void at::native::vectorized_gather_kernel<16, long>(char*)",
-    "void (anonymous namespace)::softmax_warpAllReduce<4>(int)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void oneflow::BlockAllReduceKernel<float>(float*)",
+        "void at::native::reduce_kernel<512, 1>(int)",
+        "void cutlass::Kernel<ncclTile>(int)",
+        "void at::native::vectorized_gather_kernel<16, long>(char*)",
+        "void (anonymous namespace)::softmax_warpAllReduce<4>(int)",
+    ],
+)
 def test_names_of_others(name):
     assert not is_collective(name)
     assert is_collective(name, {"Collective name": "allreduce"})

@@ -30,8 +30,11 @@ def record(path, n_steps=4):
 
     net = Forward(
         lambda m, x: m.fc(torch.flatten(m.conv2(a := m.relu(m.conv1(x))) + a, 1)),
-        conv1=nn.Conv2d(3, 8, 3, padding=1), relu=nn.ReLU(), conv2=nn.Conv2d(8, 8, 3, padding=1), fc=nn.Linear(512, 10),
-    )  # fmt: skip
+        conv1=nn.Conv2d(3, 8, 3, padding=1),
+        relu=nn.ReLU(),
+        conv2=nn.Conv2d(8, 8, 3, padding=1),
+        fc=nn.Linear(512, 10),
+    )
 
     class Annotated(torch.fx.Interpreter):
         def run_node(self, node):
@@ -40,10 +43,15 @@ def record(path, n_steps=4):
 
     network = Annotated(torch.fx.symbolic_trace(net.eval()))
     image = torch.zeros(1, 3, 8, 8)
-    with torch.no_grad(), profile(
-        activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=n_steps), record_shapes=True,
-        on_trace_ready=lambda prof: prof.export_chrome_trace(str(path)),
-    ) as prof:  # fmt: skip
+    with (
+        torch.no_grad(),
+        profile(
+            activities=[ProfilerActivity.CPU],
+            schedule=schedule(wait=1, warmup=1, active=n_steps),
+            record_shapes=True,
+            on_trace_ready=lambda prof: prof.export_chrome_trace(str(path)),
+        ) as prof,
+    ):
         for _ in range(n_steps + 2):
             network.run(image)
             prof.step()

@@ -47,36 +47,42 @@ def changed(cat, field, value):
     return json.dumps(document)
 
 
-@pytest.mark.parametrize(("data", "message"), [
-    (b"", "not valid JSON at line 1, column 1: Expecting value"),
-    (b"{}", "expected an object with 'traceEvents'"),
-    (b'{"traceEvents": [], "x": NaN}', "NaN is not a number that can be used"),
-    (b'{"traceEvents": 3}', "field 'traceEvents' must be a list"),
-    (b'{"traceEvents": [3]}', "traceEvents[0]: expected an object with a field 'ph'"),
-    (b'{"traceEvents": [{"ph": "M"}, {}]}', "traceEvents[1]: expected an object with a field 'ph'"),
-    (b'{"traceEvents": [], "more": [{"ph": "X"}]}', "there are events outside of the field 'traceEvents'"),
-    (b'{"traceEvents": []}', "no operator and no kernel was recorded; profile with ProfilerActivity.CPU"),
-    (b'{"traceEvents": [{"ph": "X", "cat": []}]}', "traceEvents[0]: a field has the wrong type"),
-    (b"\xff\xfe{}", "not a text file (invalid start byte at byte 0)"),
-    (b"\x1f\x8b", "the gzip file is truncated"),
-    (gzip.compress(VALID.encode(), mtime=0)[:-50], "the gzip file is truncated"),
-    (gzip.compress(VALID.encode(), mtime=0)[:-8] + b"\x00" * 8, "the gzip file is damaged"),
-    (changed("cpu_op", "name", ...), "field 'name' is missing"),
-    (changed("cpu_op", "name", 3), "field 'name' must be a text that is not empty, not 3"),
-    (changed("cpu_op", "name", "\ud800"), "field 'name' holds half of a character"),
-    (changed("kernel", "args.correlation", ...), "field 'correlation' is missing"),
-    (changed("kernel", "args.stream", -1), "field 'args.stream' must be a number below 2^31, not -1"),
-    (changed("kernel", "args.grid", 3), "a field has the wrong type"),
-    (changed("kernel", "args.grid", [0, 1, 1]), "'args.grid' must be whole numbers of at least 1, not [0, 1, 1]"),
-    (changed("kernel", "args.grid", [10**12] * 3), "kernel: blocks must be a whole number of at least 1 up to 2^"),
-    *((changed(None, "schemaVersion", one), f"field 'schemaVersion' is {one!r}; this release reads 1")
-      for one in (2, "1", None, True)),
-    (changed(None, "deviceProperties", [{}]), "deviceProperties[0]: field 'id' is missing"),
-    (changed(None, "deviceProperties", [A100 | {"numSms": "84"}]), "[0]: field 'numSms' must be a whole number"),
-    (changed(None, "deviceProperties", [A100 | {"numSms": 0}]), "device 'NVIDIA A100-SXM4-40GB': sms must be a "),
-    (changed("gpu_memcpy", "args.bytes", "4 KB"), "field 'args.bytes' must be a whole number, not '4 KB'"),
-    (changed("kernel", "args.shared memory", -1), "field 'args.shared memory' must be a whole number, not -1"),
-], ids=itertools.count())  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not valid JSON at line 1, column 1: Expecting value"),
+        (b"{}", "expected an object with 'traceEvents'"),
+        (b'{"traceEvents": [], "x": NaN}', "NaN is not a number that can be used"),
+        (b'{"traceEvents": 3}', "field 'traceEvents' must be a list"),
+        (b'{"traceEvents": [3]}', "traceEvents[0]: expected an object with a field 'ph'"),
+        (b'{"traceEvents": [{"ph": "M"}, {}]}', "traceEvents[1]: expected an object with a field 'ph'"),
+        (b'{"traceEvents": [], "more": [{"ph": "X"}]}', "there are events outside of the field 'traceEvents'"),
+        (b'{"traceEvents": []}', "no operator and no kernel was recorded; profile with ProfilerActivity.CPU"),
+        (b'{"traceEvents": [{"ph": "X", "cat": []}]}', "traceEvents[0]: a field has the wrong type"),
+        (b"\xff\xfe{}", "not a text file (invalid start byte at byte 0)"),
+        (b"\x1f\x8b", "the gzip file is truncated"),
+        (gzip.compress(VALID.encode(), mtime=0)[:-50], "the gzip file is truncated"),
+        (gzip.compress(VALID.encode(), mtime=0)[:-8] + b"\x00" * 8, "the gzip file is damaged"),
+        (changed("cpu_op", "name", ...), "field 'name' is missing"),
+        (changed("cpu_op", "name", 3), "field 'name' must be a text that is not empty, not 3"),
+        (changed("cpu_op", "name", "\ud800"), "field 'name' holds half of a character"),
+        (changed("kernel", "args.correlation", ...), "field 'correlation' is missing"),
+        (changed("kernel", "args.stream", -1), "field 'args.stream' must be a number below 2^31, not -1"),
+        (changed("kernel", "args.grid", 3), "a field has the wrong type"),
+        (changed("kernel", "args.grid", [0, 1, 1]), "'args.grid' must be whole numbers of at least 1, not [0, 1, 1]"),
+        (changed("kernel", "args.grid", [10**12] * 3), "kernel: blocks must be a whole number of at least 1 up to 2^"),
+        *(
+            (changed(None, "schemaVersion", one), f"field 'schemaVersion' is {one!r}; this release reads 1")
+            for one in (2, "1", None, True)
+        ),
+        (changed(None, "deviceProperties", [{}]), "deviceProperties[0]: field 'id' is missing"),
+        (changed(None, "deviceProperties", [A100 | {"numSms": "84"}]), "[0]: field 'numSms' must be a whole number"),
+        (changed(None, "deviceProperties", [A100 | {"numSms": 0}]), "device 'NVIDIA A100-SXM4-40GB': sms must be a "),
+        (changed("gpu_memcpy", "args.bytes", "4 KB"), "field 'args.bytes' must be a whole number, not '4 KB'"),
+        (changed("kernel", "args.shared memory", -1), "field 'args.shared memory' must be a whole number, not -1"),
+    ],
+    ids=itertools.count(),
+)
 def test_not_a_trace(data, message, tmp_path):
     assert message in refusal(data, tmp_path)
 
@@ -123,24 +129,34 @@ def twice():
 PLAIN, ANNOTATED = small_network(), small_network(annotated=True)
 
 
-@pytest.mark.parametrize(("trace", "options", "message"), [
-    (PLAIN, {"level": "middle"}, "unknown level 'middle'; known are: top, leaf"),
-    (PLAIN, {"skip": -1}, "skip must be a whole number of iterations, not"),
-    (PLAIN, {"skip": 1.5}, "skip must be a whole number of iterations, not"),
-    (PLAIN, {"skip": "1"}, "skip must be a whole number of iterations, not"),
-    (PLAIN, {"skip": 3}, "there are 3 iterations, of which skip=3 leaves none"),
-    (PLAIN, {"iteration": "aten::flatten"}, "no operator ran within an iteration"),
-    (PLAIN, {"graph": graph("conv add linear")},
-     "operator 1 of the graph is 'op1' of kind 'add', but 'aten::relu' ran"),
-    (PLAIN, {"graph": graph("conv relu")}, "2 of the graph is no further operator, but 'aten::linear' ran"),
-    (PLAIN, {"graph": graph("conv relu linear conv")}, "nothing ran for operator 'op3' of kind 'conv'"),
-    (PLAIN, {"graph": ["a", "b", "c", "d"]}, "3 operators ran in iteration 0 where the graph has 4"),
-    (ANNOTATED, {"graph": ["conv1", "softmax"]}, "operator 'softmax' of the graph is not annotated in iteration 0"),
-    (twice(), {"graph": ["conv1"]}, "operator 'conv1' is annotated twice in iteration 0; call the profiler's"),
-    (forked(True), {"captured": ["a", "b"]},
-     "iteration 0 launches 4 graph nodes, but captured= names the operators of 2"),
-    (forked(False), {"captured": list("abcd")}, "the nodes of the captured graph have no ids"),
-], ids=itertools.count())  # fmt: skip
+@pytest.mark.parametrize(
+    ("trace", "options", "message"),
+    [
+        (PLAIN, {"level": "middle"}, "unknown level 'middle'; known are: top, leaf"),
+        (PLAIN, {"skip": -1}, "skip must be a whole number of iterations, not"),
+        (PLAIN, {"skip": 1.5}, "skip must be a whole number of iterations, not"),
+        (PLAIN, {"skip": "1"}, "skip must be a whole number of iterations, not"),
+        (PLAIN, {"skip": 3}, "there are 3 iterations, of which skip=3 leaves none"),
+        (PLAIN, {"iteration": "aten::flatten"}, "no operator ran within an iteration"),
+        (
+            PLAIN,
+            {"graph": graph("conv add linear")},
+            "operator 1 of the graph is 'op1' of kind 'add', but 'aten::relu' ran",
+        ),
+        (PLAIN, {"graph": graph("conv relu")}, "2 of the graph is no further operator, but 'aten::linear' ran"),
+        (PLAIN, {"graph": graph("conv relu linear conv")}, "nothing ran for operator 'op3' of kind 'conv'"),
+        (PLAIN, {"graph": ["a", "b", "c", "d"]}, "3 operators ran in iteration 0 where the graph has 4"),
+        (ANNOTATED, {"graph": ["conv1", "softmax"]}, "operator 'softmax' of the graph is not annotated in iteration 0"),
+        (twice(), {"graph": ["conv1"]}, "operator 'conv1' is annotated twice in iteration 0; call the profiler's"),
+        (
+            forked(True),
+            {"captured": ["a", "b"]},
+            "iteration 0 launches 4 graph nodes, but captured= names the operators of 2",
+        ),
+        (forked(False), {"captured": list("abcd")}, "the nodes of the captured graph have no ids"),
+    ],
+    ids=itertools.count(),
+)
 def test_options_that_do_not_fit(trace, options, message, read):
     with pytest.raises(UnknownNameError if "unknown" in message else FormatError, match=message):
         read(trace, **options)

@@ -71,9 +71,12 @@ def test_a_collective_is_not_slowed_and_keeps_its_blocks(intensity, us, engine):
     """
     shapes = ss.Kernel(108 * 2, 512), ss.Kernel(108, 640)
     graph = ss.OpGraph(
-        [ss.Operator("product", time=100.0, kernels=shapes[:1], intensity="compute"),
-         ss.Operator("other", time=100.0, kernels=shapes[1:], intensity=intensity)], [],
-    )  # fmt: skip
+        [
+            ss.Operator("product", time=100.0, kernels=shapes[:1], intensity="compute"),
+            ss.Operator("other", time=100.0, kernels=shapes[1:], intensity=intensity),
+        ],
+        [],
+    )
     plan = ss.Schedule(graph, [ss.Placement("product", stream=0), ss.Placement("other", stream=1)])
     cluster = ss.Cluster.preset("a100").replace_devices(launch=0.0, launch_latency=0.0, block_spread=0.0)
     trace = ss.simulate(plan, cluster, engine=engine)
@@ -83,9 +86,12 @@ def test_a_collective_is_not_slowed_and_keeps_its_blocks(intensity, us, engine):
     else:
         assert took["other"] > us
     full = ss.OpGraph(
-        [ss.Operator("other", time=100.0, kernels=(ss.Kernel(108, 1024, 32, 160 * 1024),), intensity=intensity),
-         ss.Operator("product", time=50.0, kernels=(ss.Kernel(108, 256, 32, 32 * 1024),))], [],
-    )  # fmt: skip
+        [
+            ss.Operator("other", time=100.0, kernels=(ss.Kernel(108, 1024, 32, 160 * 1024),), intensity=intensity),
+            ss.Operator("product", time=50.0, kernels=(ss.Kernel(108, 256, 32, 32 * 1024),)),
+        ],
+        [],
+    )
     plan = ss.Schedule(full, [ss.Placement("other", stream=0), ss.Placement("product", stream=1)])
     spans = {span.op: span for span in ss.simulate(plan, cluster, engine=engine).spans}
     assert spans["product"].start >= spans["other"].end  # which has all the shared memory
@@ -109,8 +115,13 @@ def test_work_from_before_the_recording_keeps_its_place(made):
     made.kernel(991, 108, 200)
     record, wait = made.call("cudaEventRecord", 0.5, 0.5), made.call("cudaStreamWaitEvent", 1, 1)
     made.launch(2, 1, 309, 50)
-    args = {"stream": 20, "correlation": wait, "device": 0, "wait_on_stream": 7,
-            "wait_on_cuda_event_record_corr_id": record}  # fmt: skip
+    args = {
+        "stream": 20,
+        "correlation": wait,
+        "device": 0,
+        "wait_on_stream": 7,
+        "wait_on_cuda_event_record_corr_id": record,
+    }
     made.event("cuda_sync", "Stream Wait Event", 1, 1, 0, 20, args)
     made.launch(4, 1, 310, 10, stream=20)
     program = made.program()
@@ -127,8 +138,13 @@ def test_earlier_work_is_cut_where_it_is_waited_for(made):
     made.launch(4, 1, 401, 600)
     made.mark("ProfilerStep#1", 100, 2000)
     wait = made.call("cudaStreamWaitEvent", 110, 1)
-    args = {"stream": 20, "correlation": wait, "device": 0, "wait_on_stream": 7,
-            "wait_on_cuda_event_record_corr_id": record}  # fmt: skip
+    args = {
+        "stream": 20,
+        "correlation": wait,
+        "device": 0,
+        "wait_on_stream": 7,
+        "wait_on_cuda_event_record_corr_id": record,
+    }
     made.event("cuda_sync", "Stream Wait Event", 110, 1, 0, 20, args)
     made.launch(112, 1, 402, 50, stream=20)
     made.launch(114, 1, 1002, 50)
@@ -189,9 +205,17 @@ def trace_zero():
 def test_faults_are_counted_and_told(made):
     program = spoiled(made).program()
     assert program.of_trace.faults == {
-        UNUSABLE: 1, TWICE: 1, NO_KERNEL: 1, NO_COPY: 1, EARLY: 1, ZERO: 1, LONG: 1, OVERLAPPING: 1, NO_LAUNCH: 1,
+        UNUSABLE: 1,
+        TWICE: 1,
+        NO_KERNEL: 1,
+        NO_COPY: 1,
+        EARLY: 1,
+        ZERO: 1,
+        LONG: 1,
+        OVERLAPPING: 1,
+        NO_LAUNCH: 1,
         FEWER_NODES: 1,
-    }  # fmt: skip
+    }
     assert program.lines()[0].startswith("records: 1 without a usable time, 1 written twice, ")
 
 

@@ -23,11 +23,25 @@ def test_a_unit_is_one_operator_of_several_works():
     net.pool("pool", y, "max", 2, stride=2)
     op = net.graph()["both"]
     assert (op.kind, op.flops, op.nbytes, op.weight_nbytes) == ("sequential", 256 + 4096, 2048 + 3232, 4 * 40)
-    assert (works(op), op.kernels) == ((
-        Work("elementwise", "map", 256.0, 1024.0, 0.0, 1024.0, rows=256),
-        Work("convolution", "plain", 4096.0, 1024.0, 160.0, 2048.0, rows=64, columns=8, inner=4, elements=256,
-             tf32=True),
-    ), ())  # fmt: skip
+    assert (works(op), op.kernels) == (
+        (
+            Work("elementwise", "map", 256.0, 1024.0, 0.0, 1024.0, rows=256),
+            Work(
+                "convolution",
+                "plain",
+                4096.0,
+                1024.0,
+                160.0,
+                2048.0,
+                rows=64,
+                columns=8,
+                inner=4,
+                elements=256,
+                tf32=True,
+            ),
+        ),
+        (),
+    )
     assert (op.input_shapes, op.output_shape, op.intensity) == (((1, 4, 8, 8),), (1, 8, 8, 8), "compute")
     relu, conv = op.attributes["parts"]
     assert relu == {"kind": "relu", "inputs": [-1], "output_shape": [1, 4, 8, 8]}
@@ -94,31 +108,34 @@ def empty(net, x):
         pass
 
 
-@pytest.mark.parametrize(("build", "message"), [
-    (inside, "c: cannot read from within unit unit, only its last output"),
-    (nested, "inner: unit outer is still open"),
-    (empty, "empty: the unit is empty"),
-    (lambda net, x: net.add("sum", []), "sum: there is nothing to read"),
-    (lambda net, x: net.concat("j", []), "j: there is nothing to concatenate"),
-    (lambda net, x: net.concat("j", [x, net.pool("p", x, "max", 2)]), "j: cannot concatenate"),
-    (lambda net, x: net.concat("j", [x, x], axis=4), "j: axis must be at most 3, not 4"),
-    (lambda net, x: net.conv("c", x, 8, 9), "c: a window of 9 x 9 does not fit into 8 x 8"),
-    (lambda net, x: net.conv("c", x, 9, 1, groups=2), "c: groups = 2 does not divide 4 channels"),
-    (lambda net, x: net.conv("c", x, 4, (3,)), r"c: kernel must be a whole number, not \(3,\)"),
-    (lambda net, x: net.pool("p", x, "min", 2), "p: pool must be 'max' or 'avg'"),
-    (lambda net, x: net.reduce("r", x, (1, 0)), r"r: \(1, 4, 8, 8\) cannot be summed up to \(1, 0\)"),
-    (lambda net, x: net.layer_norm("n", x, kind="norm"), "n: kind must be 'layer_norm' or 'rms_norm', not 'norm'"),
-    (lambda net, x: net.add("sum", [x, net.input(1, 4)]), r"sum: the shapes \(1, 4\) and \(1, 4, 8, 8\) differ"),
-    (lambda net, x: net.activation("act", x, "swish"), "act: unknown activation 'swish'; known are: relu, relu6"),
-    (lambda net, x: net.conv("c", net.input(4, 4), 4, 1), r"c: needs a tensor of 4 axes, not of shape \(4, 4\)"),
-    (lambda net, x: net.matmul("m", x, x.__class__(None, (1, 4, 7, 8))), "m: cannot multiply"),
-    (lambda net, x: net.view("v", x, (3,)), r"v: \(1, 4, 8, 8\) cannot become \(3,\)"),
-    (lambda net, x: net.slice("s", x, (1, 5, 8, 8)), r"s: \(1, 5, 8, 8\) is no part of"),
-    (lambda net, x: net.input(2**20, 2**20, 2), "is more than any device holds"),
-    (lambda net, x: Network("net", granularity="layer"), "granularity must be 'unit' or 'operator', not 'layer'"),
-    (lambda net, x: Network("net", dtype="fp12"), "unknown dtype 'fp12'; known are: fp64"),
-    (lambda net, x: Network("net", device="a100"), "Network: there is no option 'device' any more: launch shapes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (inside, "c: cannot read from within unit unit, only its last output"),
+        (nested, "inner: unit outer is still open"),
+        (empty, "empty: the unit is empty"),
+        (lambda net, x: net.add("sum", []), "sum: there is nothing to read"),
+        (lambda net, x: net.concat("j", []), "j: there is nothing to concatenate"),
+        (lambda net, x: net.concat("j", [x, net.pool("p", x, "max", 2)]), "j: cannot concatenate"),
+        (lambda net, x: net.concat("j", [x, x], axis=4), "j: axis must be at most 3, not 4"),
+        (lambda net, x: net.conv("c", x, 8, 9), "c: a window of 9 x 9 does not fit into 8 x 8"),
+        (lambda net, x: net.conv("c", x, 9, 1, groups=2), "c: groups = 2 does not divide 4 channels"),
+        (lambda net, x: net.conv("c", x, 4, (3,)), r"c: kernel must be a whole number, not \(3,\)"),
+        (lambda net, x: net.pool("p", x, "min", 2), "p: pool must be 'max' or 'avg'"),
+        (lambda net, x: net.reduce("r", x, (1, 0)), r"r: \(1, 4, 8, 8\) cannot be summed up to \(1, 0\)"),
+        (lambda net, x: net.layer_norm("n", x, kind="norm"), "n: kind must be 'layer_norm' or 'rms_norm', not 'norm'"),
+        (lambda net, x: net.add("sum", [x, net.input(1, 4)]), r"sum: the shapes \(1, 4\) and \(1, 4, 8, 8\) differ"),
+        (lambda net, x: net.activation("act", x, "swish"), "act: unknown activation 'swish'; known are: relu, relu6"),
+        (lambda net, x: net.conv("c", net.input(4, 4), 4, 1), r"c: needs a tensor of 4 axes, not of shape \(4, 4\)"),
+        (lambda net, x: net.matmul("m", x, x.__class__(None, (1, 4, 7, 8))), "m: cannot multiply"),
+        (lambda net, x: net.view("v", x, (3,)), r"v: \(1, 4, 8, 8\) cannot become \(3,\)"),
+        (lambda net, x: net.slice("s", x, (1, 5, 8, 8)), r"s: \(1, 5, 8, 8\) is no part of"),
+        (lambda net, x: net.input(2**20, 2**20, 2), "is more than any device holds"),
+        (lambda net, x: Network("net", granularity="layer"), "granularity must be 'unit' or 'operator', not 'layer'"),
+        (lambda net, x: Network("net", dtype="fp12"), "unknown dtype 'fp12'; known are: fp64"),
+        (lambda net, x: Network("net", device="a100"), "Network: there is no option 'device' any more: launch shapes"),
+    ],
+)
 def test_refusals(build, message):
     with pytest.raises(GraphError, match=message):
         build(*network())

@@ -20,62 +20,125 @@ COUNTS = {
     # Stem 5 conv + 2 pool; A 7 + 1 + 1, three times; B 4 + 1 + 1; C 10 + 1 + 1, four times; D 6 + 1 + 1; E 9 + 1 + 1,
     # twice; head 1 pool. Edges: stem 6; A 12 (4 into the block, 1 + 2 + 1 inside, 4 into the join), three times; B 8;
     # C 15, four times; D 10; E 16 (4 + 6 + 6), twice; 1 into the head: 153, less 4 * 9 + 3 * 2 + 1 between blocks.
-    "inception_v3": ({"conv": 94, "pool": 14, "concat": 11}, 153, 110, [7, 9, 9, 9, 6, 12, 12, 12, 12, 8, 11, 11, 1],
-        5_711_168_096),
+    "inception_v3": (
+        {"conv": 94, "pool": 14, "concat": 11},
+        153,
+        110,
+        [7, 9, 9, 9, 6, 12, 12, 12, 12, 8, 11, 11, 1],
+        5_711_168_096,
+    ),
     # Stem 1 conv; 3 in each of 8 fire modules; 4 bypasses; head 1. Edges: a fire module with a convolution in the
     # bypass 1 + 2 + 2 + 1 + 2, without 7; stem 1, pools 2, head 2; between blocks 2 for each fire module, 1 for each
     # pool and the head. Stem 112^2 * 96 * 147; a fire module does in * s + 10 * s * e per pixel, a bypass in * 2e.
-    "squeezenet": ({"conv": 30, "pool": 4, "concat": 8, "add": 8}, 65, 65 - 19, [2, 6, 5, 6, 1, 5, 6, 5, 6, 1, 5, 2],
-        177_020_928 + 345_382_400 + 544_942_080 + 119_754_752),
+    "squeezenet": (
+        {"conv": 30, "pool": 4, "concat": 8, "add": 8},
+        65,
+        65 - 19,
+        [2, 6, 5, 6, 1, 5, 6, 5, 6, 1, 5, 2],
+        177_020_928 + 345_382_400 + 544_942_080 + 119_754_752,
+    ),
     # 111^2 * 64 * 27; 55^2 * (11,264 + 12,288); 27^2 * (45,056 + 49,152); 13^2 * (104,448 + 110,592 + 188,416 +
     # 196,608 + 512,000)
-    "squeezenet1_1": ({"conv": 26, "pool": 4, "concat": 8}, 1 + 8 * 5 + 2 + 2, 34, [2, 4, 4, 1, 4, 4, 1, 4, 4, 4, 4, 2],
-        21_290_688 + 71_244_800 + 68_677_632 + 187_938_816),
+    "squeezenet1_1": (
+        {"conv": 26, "pool": 4, "concat": 8},
+        1 + 8 * 5 + 2 + 2,
+        34,
+        [2, 4, 4, 1, 4, 4, 1, 4, 4, 4, 4, 2],
+        21_290_688 + 71_244_800 + 68_677_632 + 187_938_816,
+    ),
     # Conv 3 + 9 * 6; pools 2 in the stem, 1 in each module, 2 between them, 1 in the head. Edges: stem 4; a module 4
     # into it, 3 inside, 4 into the join; 1 into each of 3 pools. Stem 112^2 * 64 * 147 + 56^2 * 64 * 64 + 56^2 * 64 *
     # 192 * 9; modules per pixel 494,080 on 28^2, 2,645,760 on 14^2, 2,321,408 on 7^2.
-    "googlenet": ({"conv": 57, "pool": 14, "concat": 9}, 4 + 99 + 3, 106 - 9 * 4 - 3,
-        [5, 8, 8, 1, 8, 8, 8, 8, 8, 1, 8, 8, 1], 477_675_520 + 387_358_720 + 518_568_960 + 113_748_992),
+    "googlenet": (
+        {"conv": 57, "pool": 14, "concat": 9},
+        4 + 99 + 3,
+        106 - 9 * 4 - 3,
+        [5, 8, 8, 1, 8, 8, 8, 8, 8, 1, 8, 8, 1],
+        477_675_520 + 387_358_720 + 518_568_960 + 113_748_992,
+    ),
     # 16 bottlenecks of 3 conv and a sum, 4 of them with a conv beside; stem conv and pool; last pool. Edges: stem 1;
     # a bottleneck 3 + 2, with a conv beside 6; last pool 1; 33 between blocks. An activation for each normalisation
     # but the 16 + 4 before a sum, and one after each sum. Stem 112^2 * 64 * 147; per pixel of a stage's output
     # 212,992 on 56^2, 1,310,720 on 28^2, 7,471,104 on 14^2, 16,515,072 on 7^2.
-    "resnet50": ({"conv": 53, "add": 16, "pool": 2}, 4 * 6 + 12 * 5 + 2, 53,
+    "resnet50": (
+        {"conv": 53, "add": 16, "pool": 2},
+        4 * 6 + 12 * 5 + 2,
+        53,
         [2, 5, 4, 4, 5, 4, 4, 4, 5, 4, 4, 4, 4, 4, 5, 4, 4, 1],
-        118_013_952 + 667_942_912 + 1_027_604_480 + 1_464_336_384 + 809_238_528),
+        118_013_952 + 667_942_912 + 1_027_604_480 + 1_464_336_384 + 809_238_528,
+    ),
     # Twice the channels in the middle, and 9 * w * w / 32 for the 3x3: 202,240, 1,384,448, 7,782,400 and 17,661,952.
-    "resnext50": ({"conv": 53, "add": 16, "pool": 2}, 86, 53, [2, 5, 4, 4, 5, 4, 4, 4, 5, 4, 4, 4, 4, 4, 5, 4, 4, 1],
-        118_013_952 + 634_224_640 + 1_085_407_232 + 1_525_350_400 + 865_435_648),
+    "resnext50": (
+        {"conv": 53, "add": 16, "pool": 2},
+        86,
+        53,
+        [2, 5, 4, 4, 5, 4, 4, 4, 5, 4, 4, 4, 4, 4, 5, 4, 4, 1],
+        118_013_952 + 634_224_640 + 1_085_407_232 + 1_525_350_400 + 865_435_648,
+    ),
     # A bottleneck: 32 * 2 + 1 convolutions, a join, a sum, 1 more with a convolution beside. Edges: 32 into it, 32
     # within the branches, 32 into the join, 1 after it, 2 into the sum, 1 more: 12 * 99 + 4 * 100 + 2.
-    "resnext50,form=branches": ({"conv": 1045, "concat": 16, "add": 16, "pool": 2}, 1590, 1590 - 33 * 16 - 1,
-        [2, 68, 67, 67, 68, 67, 67, 67, 68, 67, 67, 67, 67, 67, 68, 67, 67, 1], 4_228_431_872),
+    "resnext50,form=branches": (
+        {"conv": 1045, "concat": 16, "add": 16, "pool": 2},
+        1590,
+        1590 - 33 * 16 - 1,
+        [2, 68, 67, 67, 68, 67, 67, 67, 68, 67, 67, 67, 67, 67, 68, 67, 67, 1],
+        4_228_431_872,
+    ),
     # 58 layers: a sequential and a conv each; 58 - 4 joins in front of them and 4 after them; 3 transitions of a
     # sequential and a pool; stem conv and pool; head sequential and pool. Edges L * (L - 1) / 2 + 4 * L = 39 + 114 +
     # 372 + 184, others 1 + 3 * 2 + 2. Stem 112^2 * 64 * 147; a layer of c channels does 128 * c + 36,864 per pixel, c
     # grows by 32; transitions, before their pools, 56^2 * 256 * 128 + 28^2 * 512 * 256 + 14^2 * 1024 * 512.
-    "densenet121": ({"conv": 59, "sequential": 62, "concat": 58, "pool": 5}, 39 + 114 + 372 + 184 + 9, 652,
+    "densenet121": (
+        {"conv": 59, "sequential": 62, "concat": 58, "pool": 5},
+        39 + 114 + 372 + 184 + 9,
+        652,
         [2, 18, 2, 36, 2, 72, 2, 48, 2],
-        118_013_952 + 1_040_449_536 + 712_900_608 + 549_126_144 + 104_366_080 + 308_281_344),
+        118_013_952 + 1_040_449_536 + 712_900_608 + 549_126_144 + 104_366_080 + 308_281_344,
+    ),
     # Stem 1; stem cells 18 and 21; three cells behind a larger one 18; fifteen normal ones 16; reductions 19, twice;
     # activation, pool. IOS counts 34 identities: sums and concatenations that stand alone, and the ends of 22 cells.
-    "nasnet_a_large": ({"sequential": 267, "pool": 71, "identity": 22, "add": 9, "concat": 3, "conv": 1, "relu": 1},
-        576, 524, [1, 18, 21, 18, *5 * [16], 19, 18, *5 * [16], 19, 18, *5 * [16], 1, 1], 22_184_458_530),
+    "nasnet_a_large": (
+        {"sequential": 267, "pool": 71, "identity": 22, "add": 9, "concat": 3, "conv": 1, "relu": 1},
+        576,
+        524,
+        [1, 18, 21, 18, *5 * [16], 19, 18, *5 * [16], 19, 18, *5 * [16], 1, 1],
+        22_184_458_530,
+    ),
     # Stem 1; stages 16 + 1, 32 + 1, thrice; head 3. Rings of n operators with 4 neighbours have 2 n edges, 224 in
     # all; 21 operators begin a stage, 12 end one; sum to ReLU, convolution, pool: 224 + 33 + 3.
-    "randwire": ({"sequential": 112, "add": 4, "conv": 2, "relu": 1, "pool": 1}, 260, 238, [1, 17, 33, 33, 33, 3],
-        7_821_761_024),
+    "randwire": (
+        {"sequential": 112, "add": 4, "conv": 2, "relu": 1, "pool": 1},
+        260,
+        238,
+        [1, 17, 33, 33, 33, 3],
+        7_821_761_024,
+    ),
     # A layer of 128 tokens: 4 products with 768 x 768 weights, 2 with 768 x 3072, 2 of 128 x 768 by 768 x 128; 12
     # layers, and the pooler's 768 x 768 for one token. Units: 6 + 2 products, a softmax, 2 norms.
-    "bert_base": ({"embedding": 1, "linear": 73, "matmul": 24, "softmax": 12, "layer_norm": 24}, 181, 132,
-        [1, *12 * [11], 1], 12 * (128 * (4 * 768**2 + 2 * 768 * 3072) + 2 * 128 * 128 * 768) + 768**2),
+    "bert_base": (
+        {"embedding": 1, "linear": 73, "matmul": 24, "softmax": 12, "layer_norm": 24},
+        181,
+        132,
+        [1, *12 * [11], 1],
+        12 * (128 * (4 * 768**2 + 2 * 768 * 3072) + 2 * 128 * 128 * 768) + 768**2,
+    ),
     # 39 + 39 look-ups; two joins and a sum for the weights and pairs; pairs; a join, 3 + 1 linear; the score.
-    "deepfm": ({"embedding": 78, "concat": 3, "reduce_sum": 1, "sequential": 1, "linear": 4, "add": 1}, 127, 7,
-        [78, 4, 5, 1], 390 * 400 + 2 * 400**2 + 400),
+    "deepfm": (
+        {"embedding": 78, "concat": 3, "reduce_sum": 1, "sequential": 1, "linear": 4, "add": 1},
+        127,
+        7,
+        [78, 4, 5, 1],
+        390 * 400 + 2 * 400**2 + 400,
+    ),
     # A layer: 3 products, 10 states, 10 outputs, a join: 24, ten times; and the classifier.
-    "rnntc_sru": ({"linear": 31, "sequential": 200, "concat": 10}, 898, 780, [*10 * [24], 1],
-        10 * 3 * 10 * 1024**2 + 2 * 1024),
-}  # fmt: skip
+    "rnntc_sru": (
+        {"linear": 31, "sequential": 200, "concat": 10},
+        898,
+        780,
+        [*10 * [24], 1],
+        10 * 3 * 10 * 1024**2 + 2 * 1024,
+    ),
+}
 CONVOLUTIONAL = ("inception_v3", "squeezenet", "squeezenet1_1", "googlenet", "resnet50", "resnext50", "densenet121")
 
 
@@ -102,20 +165,23 @@ def n_parameters(graph):
     return sum(op.weight_nbytes / 4 * (0.5 if op.kind == "batch_norm" else 1) for op in graph.operators)
 
 
-@pytest.mark.parametrize(("network", "parameters", "giga_macs"), [
-    ("inception_v3", 23_834_568, 5.713),
-    ("googlenet", 6_624_904, 1.498),
-    ("resnet50", 25_557_032, 4.089),
-    ("resnext50", 25_028_904, 4.230),
-    ("squeezenet1_1", 1_235_496, 0.349),
-    ("densenet121", 7_978_856, 2.834),
-    ("bert_base", 109_482_240, None),
-    ("bert_large", 335_141_888, None),
-    ("t5_small_encoder", 35_330_816, None),
-    ("t5_base_encoder", 109_628_544, None),
-    ("deepfm", 39 * 25_000 * 11 + 390 * 400 + 400 + 2 * (400 * 400 + 400) + 401, None),
-    ("rnntc_sru", 10 * (3 * 1024**2 + 2 * 1024) + 2050, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "parameters", "giga_macs"),
+    [
+        ("inception_v3", 23_834_568, 5.713),
+        ("googlenet", 6_624_904, 1.498),
+        ("resnet50", 25_557_032, 4.089),
+        ("resnext50", 25_028_904, 4.230),
+        ("squeezenet1_1", 1_235_496, 0.349),
+        ("densenet121", 7_978_856, 2.834),
+        ("bert_base", 109_482_240, None),
+        ("bert_large", 335_141_888, None),
+        ("t5_small_encoder", 35_330_816, None),
+        ("t5_base_encoder", 109_628_544, None),
+        ("deepfm", 39 * 25_000 * 11 + 390 * 400 + 400 + 2 * (400 * 400 + 400) + 401, None),
+        ("rnntc_sru", 10 * (3 * 1024**2 + 2 * 1024) + 2050, None),
+    ],
+)
 def test_parameters(network, parameters, giga_macs):
     """As torchvision documents its networks (GoogLeNet and Inception v3 without their auxiliary heads), with
     multiply-adds, and as published of the others; of DeepFM 39 tables of 25,000 rows of 10 + 1 and four layers.
@@ -149,16 +215,19 @@ def test_batch_scales_work_and_not_weights(network):
     assert load(network, granularity="operator", dtype="fp16").nbytes == pytest.approx(one.nbytes / 2)
 
 
-@pytest.mark.parametrize(("network", "smallest", "last"), [
-    ("inception_v3", 75, "mixed_7c.concat"),  # 75 -> 37 -> 35 -> 17 -> 15 -> 7 in the stem, 3 in 6a, 1 in 7a
-    ("squeezenet", 29, "fire9.concat"),  # 29 -> 15 -> 7 -> 3 -> 1, rounding down
-    ("squeezenet1_1", 17, "fire9.concat"),  # 17 -> 8 -> 4 -> 2 -> 1, the pools rounding up
-    ("googlenet", 15, "inception5b.concat"),  # 15 -> 8 -> 4 -> 2 -> 1 -> 1
-    ("googlenet,form=paper", 31, "inception5b.concat"),
-    ("resnet50", 1, "layer4.2.add"),
-    ("densenet121", 29, "dense4.concat"),  # 29 -> 15 -> 8 in the stem, 4, 2, 1 after the transitions
-    ("nasnet_mobile", 32, "cell11.join"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("network", "smallest", "last"),
+    [
+        ("inception_v3", 75, "mixed_7c.concat"),  # 75 -> 37 -> 35 -> 17 -> 15 -> 7 in the stem, 3 in 6a, 1 in 7a
+        ("squeezenet", 29, "fire9.concat"),  # 29 -> 15 -> 7 -> 3 -> 1, rounding down
+        ("squeezenet1_1", 17, "fire9.concat"),  # 17 -> 8 -> 4 -> 2 -> 1, the pools rounding up
+        ("googlenet", 15, "inception5b.concat"),  # 15 -> 8 -> 4 -> 2 -> 1 -> 1
+        ("googlenet,form=paper", 31, "inception5b.concat"),
+        ("resnet50", 1, "layer4.2.add"),
+        ("densenet121", 29, "dense4.concat"),  # 29 -> 15 -> 8 in the stem, 4, 2, 1 after the transitions
+        ("nasnet_mobile", 32, "cell11.join"),
+    ],
+)
 def test_smallest_image(network, smallest, last):
     assert from_spec(network, image_size=smallest)[last].output_shape[2:] == (1, 1)
     name = network.split(",")[0]
@@ -181,9 +250,21 @@ def test_first_operators_of_inception():
     assert (conv.input_shapes, conv.output_shape) == (((1, 3, 299, 299),), (1, 32, 149, 149))
     assert (conv.flops, conv.weight_nbytes, conv.nbytes, conv.intensity) == (38_363_328, 3_584, 3_918_124, "compute")
     assert works(conv) == (
-        Work("convolution", "strided", 38_363_328.0, 1_072_812.0, 3_584.0, 2_841_728.0, rows=22_201, columns=32,
-             inner=27, window=9, elements=3 * 299**2, tf32=True),
-    )  # fmt: skip
+        Work(
+            "convolution",
+            "strided",
+            38_363_328.0,
+            1_072_812.0,
+            3_584.0,
+            2_841_728.0,
+            rows=22_201,
+            columns=32,
+            inner=27,
+            window=9,
+            elements=3 * 299**2,
+            tf32=True,
+        ),
+    )
     assert works(pool) == (
         Work("elementwise", "pool", 3_069_504.0, 5_531_904.0, 0.0, 1_364_224.0, rows=341_056, window=9),
     )
@@ -250,8 +331,10 @@ def test_separable_unit_of_nasnet():
     parts = [(part["kind"], part["inputs"]) for part in op.attributes["parts"]]
     assert parts == [("relu", [-1]), ("conv", [0]), ("conv", [1])]
     assert [(work.rule, work.batch, work.columns, work.inner) for work in op.works] == [
-        ("map", 1, 1, 1), ("strided", 168, 1, 25), ("plain", 1, 168, 168)
-    ]  # fmt: skip
+        ("map", 1, 1, 1),
+        ("strided", 168, 1, 25),
+        ("plain", 1, 168, 168),
+    ]
     assert op.weight_nbytes == 4 * (168 * 25 + 168 * 169)
     assert op.flops == 42 * 42 * 168 * (1 + 50 + 336)
     assert op.nbytes == 4 * (6 * 42 * 42 * 168) + op.weight_nbytes
@@ -345,12 +428,15 @@ def test_wiring_from_a_file(tmp_path):
     assert load("randwire", graphs=path, image_size=64) == graph
 
 
-@pytest.mark.parametrize(("stages", "message"), [
-    ([LINE] * 3, "stages must be a list of 4"),
-    ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
-    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
-    ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], r"edges\[0\]\[1\] must be a whole number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([LINE] * 3, "stages must be a list of 4"),
+        ([LINE] * 3 + [{"nodes": 2, "edges": [[1, 0]]}], "must lead from a lower to a higher number below 2"),
+        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, 1], [0, 1]]}], "an edge stands twice"),
+        ([LINE] * 3 + [{"nodes": 2, "edges": [[0, True]]}], r"edges\[0\]\[1\] must be a whole number"),
+    ],
+)
 def test_bad_files(stages, message, tmp_path):
     with pytest.raises(FormatError, match=message):
         randwire(graphs=write(tmp_path / "w.json", stages))

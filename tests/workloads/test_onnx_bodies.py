@@ -73,11 +73,16 @@ def test_a_loop_whose_rounds_are_not_known_counts_one(caplog):
 
 def test_a_scan_is_its_steps():
     """Six steps of a product of 1 x 4 by 4 x 4, each waiting for the one before."""
-    graph = from_onnx(model("""(float[1, 4] h, float[6, 1, 4] xs) => (last, all) {
+    graph = from_onnx(
+        model(
+            """(float[1, 4] h, float[6, 1, 4] xs) => (last, all) {
         last, all = Scan <num_scan_inputs = 1, body = step (float[1, 4] a, float[1, 4] x) => (b, y) {
             c = MatMul (a, w)  b = Add (c, x)  y = Identity (b)
         }> (h, xs)
-    }""", w=(4, 4)))  # fmt: skip
+    }""",
+            w=(4, 4),
+        )
+    )
     assert graph.flops.sum() == 6 * (2 * 16 + 4)
     assert graph.depth >= 12
 
@@ -143,25 +148,87 @@ BITS = np.zeros((64, 4, 16), np.uint8)  # 64 columns, 4 groups of 32 numbers of 
 PAST = (1, 8, 100, 64)
 
 
-@pytest.mark.parametrize(("op", "kind", "flops", "shape"), [
-    # 16 x 8 x 8 outputs of 3 channels by 3 x 3 taps
-    (lambda: contributed("FusedConv", (1, 3, 8, 8), weights=(np.zeros((16, 3, 3, 3), np.float32),), pads=[1, 1, 1, 1],
-                         activation="Relu"), "conv", 2 * 16 * 64 * 27, (1, 16, 8, 8)),
-    (lambda: contributed("FusedMatMul", (2, 5, 8), (2, 7, 8), transB=1, alpha=0.5), "matmul", 20 * 7 * 8, (2, 5, 7)),
-    (lambda: contributed("MatMulNBits", (2, 5, 128), weights=(BITS, np.zeros((256,), np.float32)), K=128, N=64, bits=4,
-                         block_size=32), "linear", 2 * 10 * 128 * 64, (2, 5, 64)),
-    # 8 heads of 64: two products of 10 x 10 and 5 FLOP for each score
-    (lambda: contributed("MultiHeadAttention", (1, 10, 512), (1, 10, 512), (1, 10, 512), num_heads=8),
-     "attention", 8 * 100 * (4 * 64 + 5), (1, 10, 512)),
-    # one query asks 101 keys of 8 heads, four heads of queries each
-    (lambda: contributed("GroupQueryAttention", (1, 1, 2048), (1, 1, 512), (1, 1, 512), PAST, PAST, num_heads=32,
-                         kv_num_heads=8, n_outputs=3), "attention", 32 * 101 * (4 * 64 + 5), (1, 1, 2048)),
-    (lambda: contributed("Attention", (1, 10, 512), weights=(np.zeros((512, 1536), np.float32),
-                         np.zeros((1536,), np.float32)), num_heads=8),
-     "attention", 2 * 10 * 512 * 1536 + 8 * 100 * (4 * 64 + 5), (1, 10, 512)),
-    (lambda: contributed("SkipLayerNormalization", (1, 10, 512), (1, 10, 512), weights=(np.zeros((512,), np.float32),)),
-     "layer_norm", 9 * 5120, (1, 10, 512)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op", "kind", "flops", "shape"),
+    [
+        # 16 x 8 x 8 outputs of 3 channels by 3 x 3 taps
+        (
+            lambda: contributed(
+                "FusedConv",
+                (1, 3, 8, 8),
+                weights=(np.zeros((16, 3, 3, 3), np.float32),),
+                pads=[1, 1, 1, 1],
+                activation="Relu",
+            ),
+            "conv",
+            2 * 16 * 64 * 27,
+            (1, 16, 8, 8),
+        ),
+        (
+            lambda: contributed("FusedMatMul", (2, 5, 8), (2, 7, 8), transB=1, alpha=0.5),
+            "matmul",
+            20 * 7 * 8,
+            (2, 5, 7),
+        ),
+        (
+            lambda: contributed(
+                "MatMulNBits",
+                (2, 5, 128),
+                weights=(BITS, np.zeros((256,), np.float32)),
+                K=128,
+                N=64,
+                bits=4,
+                block_size=32,
+            ),
+            "linear",
+            2 * 10 * 128 * 64,
+            (2, 5, 64),
+        ),
+        # 8 heads of 64: two products of 10 x 10 and 5 FLOP for each score
+        (
+            lambda: contributed("MultiHeadAttention", (1, 10, 512), (1, 10, 512), (1, 10, 512), num_heads=8),
+            "attention",
+            8 * 100 * (4 * 64 + 5),
+            (1, 10, 512),
+        ),
+        # one query asks 101 keys of 8 heads, four heads of queries each
+        (
+            lambda: contributed(
+                "GroupQueryAttention",
+                (1, 1, 2048),
+                (1, 1, 512),
+                (1, 1, 512),
+                PAST,
+                PAST,
+                num_heads=32,
+                kv_num_heads=8,
+                n_outputs=3,
+            ),
+            "attention",
+            32 * 101 * (4 * 64 + 5),
+            (1, 1, 2048),
+        ),
+        (
+            lambda: contributed(
+                "Attention",
+                (1, 10, 512),
+                weights=(np.zeros((512, 1536), np.float32), np.zeros((1536,), np.float32)),
+                num_heads=8,
+            ),
+            "attention",
+            2 * 10 * 512 * 1536 + 8 * 100 * (4 * 64 + 5),
+            (1, 10, 512),
+        ),
+        (
+            lambda: contributed(
+                "SkipLayerNormalization", (1, 10, 512), (1, 10, 512), weights=(np.zeros((512,), np.float32),)
+            ),
+            "layer_norm",
+            9 * 5120,
+            (1, 10, 512),
+        ),
+    ],
+)
 def test_operators_of_onnx_runtime(op, kind, flops, shape):
     found = op()
     assert (found.kind, found.flops, found.output_shape) == (kind, flops, shape)
@@ -175,8 +242,17 @@ def test_a_matrix_of_few_bits_is_read_as_it_is_kept():
 
 def test_attention_of_one_query_reads_all_keys_and_writes_one():
     """2 x 100 x 8 x 64 numbers of the past and a key and a value of 512, beside a query and an output of 2048."""
-    op = contributed("GroupQueryAttention", (1, 1, 2048), (1, 1, 512), (1, 1, 512), PAST, PAST, num_heads=32,
-                     kv_num_heads=8, n_outputs=3)  # fmt: skip
+    op = contributed(
+        "GroupQueryAttention",
+        (1, 1, 2048),
+        (1, 1, 512),
+        (1, 1, 512),
+        PAST,
+        PAST,
+        num_heads=32,
+        kv_num_heads=8,
+        n_outputs=3,
+    )
     read = 4 * (2048 + 2 * 512 + 2 * 100 * 512)
     assert op.nbytes == read + 4 * (2048 + 2 * 512)
 

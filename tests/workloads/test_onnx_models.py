@@ -107,13 +107,16 @@ def test_what_is_not_supported_keeps_its_bytes_and_is_counted_in_one_warning(cap
     assert list(graph.edges) == edges("first-conv conv-second conv-places", nbytes=192.0)
 
 
-@pytest.mark.parametrize(("declared", "shapes", "output"), [
-    ("", {}, None),
-    ("", {"foo": (1, 3, 4, 4)}, (1, 5, 4, 4)),
-    ("<float[1, 3, 4, 4] foo>", {}, (1, 5, 4, 4)),
-    ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4)}, None),  # what is declared for a batch of 1 is not used for 2
-    ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4), "foo": (2, 3, 4, 4)}, (2, 5, 4, 4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("declared", "shapes", "output"),
+    [
+        ("", {}, None),
+        ("", {"foo": (1, 3, 4, 4)}, (1, 5, 4, 4)),
+        ("<float[1, 3, 4, 4] foo>", {}, (1, 5, 4, 4)),
+        ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4)}, None),  # what is declared for a batch of 1 is not used for 2
+        ("<float[1, 3, 4, 4] foo>", {"x": (2, 3, 4, 4), "foo": (2, 3, 4, 4)}, (2, 5, 4, 4)),
+    ],
+)
 def test_what_an_operator_that_is_not_supported_writes_may_be_given(declared, shapes, output):
     text = f"(float[1, 3, 4, 4] x) => (conv) {declared} {{ foo = com.acme.Foo (x)  conv = Conv (foo, w) }}"
     missing = "'conv' \\(Conv\\): the shape of 'foo' cannot be inferred; give it too"
@@ -148,35 +151,57 @@ def test_a_number_format_in_place_of_the_models():
 INT8 = {"s": np.float32(0.5), "z": np.int8(0)}
 
 
-@pytest.mark.parametrize(("text", "weights", "facts"), [
-    # 10 numbers of 2 bytes read and of 4 written; 10 of 4 read and an index written; 3 x 8 of 2 bytes
-    ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", {}, "y:cast:fp32:0:60:0"),
-    ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", {}, "y:arg_max:fp64:10:48:0"),
-    ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", {}, "y:add:bf16:8:48:0"),
-    # a gather reads the 4 x 5 numbers that it finds, and their 4 indices
-    ("(float[9, 5] x, int64[4] i) => (y) { y = Gather (x, i) }", {}, "y:gather:fp32:0:192:0"),
-    # 3 x 16 pixels, 5 x 3 weights and 5 x 16 pixels of one byte, 2 * 5 * 16 * 3 FLOP; pixels have 4 bytes outside
-    ("""(float[1, 3, 4, 4] x) => (y) {
+@pytest.mark.parametrize(
+    ("text", "weights", "facts"),
+    [
+        # 10 numbers of 2 bytes read and of 4 written; 10 of 4 read and an index written; 3 x 8 of 2 bytes
+        ("(float16[10] x) => (y) { y = Cast <to = 1> (x) }", {}, "y:cast:fp32:0:60:0"),
+        ("(float[10] x) => (y) { y = ArgMax <axis = 0> (x) }", {}, "y:arg_max:fp64:10:48:0"),
+        ("(bfloat16[8] a, bfloat16[8] b) => (y) { y = Add (a, b) }", {}, "y:add:bf16:8:48:0"),
+        # a gather reads the 4 x 5 numbers that it finds, and their 4 indices
+        ("(float[9, 5] x, int64[4] i) => (y) { y = Gather (x, i) }", {}, "y:gather:fp32:0:192:0"),
+        # 3 x 16 pixels, 5 x 3 weights and 5 x 16 pixels of one byte, 2 * 5 * 16 * 3 FLOP; pixels have 4 bytes outside
+        (
+            """(float[1, 3, 4, 4] x) => (y) {
         q = QuantizeLinear (x, s, z)  conv = QLinearConv (q, s, z, w, s, z, s, z)  y = DequantizeLinear (conv, s, z)
-     }""", INT8 | {"w": np.zeros((5, 3, 1, 1), np.int8)},
-     "q:quantize:int8:96:240:0 conv:conv:int8:480:143:15 y:dequantize:fp32:160:400:0"),
-    # 12 x 8 weights of one byte, dequantised and turned before they are used: 96 bytes and not 384
-    ("(float[2, 8] x) => (y) { wide = DequantizeLinear (w, s, z)  t = Transpose (wide)  y = MatMul (x, t) }",
-     INT8 | {"w": np.zeros((12, 8), np.int8)}, "y:linear:fp32:384:256:96"),
-    # nodes without a name have that of their output; the second of a name gets a number
-    ('(float[4] x) => (d) { a = Exp (x)  [act] b = Exp (a)  [act] c = Exp (b)  ["act#2"] d = Exp (c) }', {},
-     "a:exp:fp32:16:32:0 act:exp:fp32:16:32:0 act#3:exp:fp32:16:32:0 act#2:exp:fp32:16:32:0"),
-    # an initialiser may stand among the inputs, as in models of IR version 3
-    ("(float[1, 3, 8, 8] x, float[4, 3, 1, 1] w) => (y) { y = Conv (x, w) }", {"w": (4, 3, 1, 1)},
-     "y:conv:fp32:1536:1840:48"),
-    # what has no elements is not read: a cache of length 0, as a slice that takes nothing, joined to 3 numbers
-    ("""(float[1, 3] x) => (y) {
+     }""",
+            INT8 | {"w": np.zeros((5, 3, 1, 1), np.int8)},
+            "q:quantize:int8:96:240:0 conv:conv:int8:480:143:15 y:dequantize:fp32:160:400:0",
+        ),
+        # 12 x 8 weights of one byte, dequantised and turned before they are used: 96 bytes and not 384
+        (
+            "(float[2, 8] x) => (y) { wide = DequantizeLinear (w, s, z)  t = Transpose (wide)  y = MatMul (x, t) }",
+            INT8 | {"w": np.zeros((12, 8), np.int8)},
+            "y:linear:fp32:384:256:96",
+        ),
+        # nodes without a name have that of their output; the second of a name gets a number
+        (
+            '(float[4] x) => (d) { a = Exp (x)  [act] b = Exp (a)  [act] c = Exp (b)  ["act#2"] d = Exp (c) }',
+            {},
+            "a:exp:fp32:16:32:0 act:exp:fp32:16:32:0 act#3:exp:fp32:16:32:0 act#2:exp:fp32:16:32:0",
+        ),
+        # an initialiser may stand among the inputs, as in models of IR version 3
+        (
+            "(float[1, 3, 8, 8] x, float[4, 3, 1, 1] w) => (y) { y = Conv (x, w) }",
+            {"w": (4, 3, 1, 1)},
+            "y:conv:fp32:1536:1840:48",
+        ),
+        # what has no elements is not read: a cache of length 0, as a slice that takes nothing, joined to 3 numbers
+        (
+            """(float[1, 3] x) => (y) {
         full = Exp (x)  nothing = Slice (full, zero, zero, zero)  y = Concat <axis = 0> (nothing, full)
-     }""", {"zero": [0]}, "full:exp:fp32:12:24:0 y:concat:fp32:0:24:0"),
-    # a constant that is huge is not worked out
-    ("(float[2] x) => (y) { filled = ConstantOfShape (many)  z = Relu (filled)  y = Relu (x) }", {"many": [10**12]},
-     "y:relu:fp32:2:16:0"),
-])  # fmt: skip
+     }""",
+            {"zero": [0]},
+            "full:exp:fp32:12:24:0 y:concat:fp32:0:24:0",
+        ),
+        # a constant that is huge is not worked out
+        (
+            "(float[2] x) => (y) { filled = ConstantOfShape (many)  z = Relu (filled)  y = Relu (x) }",
+            {"many": [10**12]},
+            "y:relu:fp32:2:16:0",
+        ),
+    ],
+)
 def test_small_models(text, weights, facts):
     """Of each operator: name, kind, format, FLOP, bytes that it moves, bytes of weights."""
     assert facts == " ".join(

@@ -23,36 +23,60 @@ def one(*described, **options):
 WINDOW = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
 
 
-@pytest.mark.parametrize(("op_type", "attributes", "shape", "weights", "ours"), [
-    ("MaxPool", WINDOW, (2, 3, 9, 8), [], lambda net, x: net.pool("y0", x, "max", 3, stride=2, ceil_mode=True)),
-    ("GlobalAveragePool", {}, (2, 3, 9, 8), [], lambda net, x: net.global_pool("y0", x)),
-    ("Softmax", {}, (2, 5, 8), [], lambda net, x: net.softmax("y0", x)),
-    ("LayerNormalization", {}, (2, 5, 8), [(8,), (8,)], lambda net, x: net.layer_norm("y0", x)),
-    ("RMSNormalization", {}, (2, 5, 8), [(8,)], lambda net, x: net.layer_norm("y0", x, kind="rms_norm")),
-    ("Relu", {}, (3, 5), [], lambda net, x: net.activation("y0", x)),
-    ("Gelu", {}, (3, 5), [], lambda net, x: net.activation("y0", x, "gelu")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "shape", "weights", "ours"),
+    [
+        ("MaxPool", WINDOW, (2, 3, 9, 8), [], lambda net, x: net.pool("y0", x, "max", 3, stride=2, ceil_mode=True)),
+        ("GlobalAveragePool", {}, (2, 3, 9, 8), [], lambda net, x: net.global_pool("y0", x)),
+        ("Softmax", {}, (2, 5, 8), [], lambda net, x: net.softmax("y0", x)),
+        ("LayerNormalization", {}, (2, 5, 8), [(8,), (8,)], lambda net, x: net.layer_norm("y0", x)),
+        ("RMSNormalization", {}, (2, 5, 8), [(8,)], lambda net, x: net.layer_norm("y0", x, kind="rms_norm")),
+        ("Relu", {}, (3, 5), [], lambda net, x: net.activation("y0", x)),
+        ("Gelu", {}, (3, 5), [], lambda net, x: net.activation("y0", x, "gelu")),
+    ],
+)
 def test_as_our_networks_have_it(op_type, attributes, shape, weights, ours):
     net = Network("net")
     ours(net, net.input(*shape))
     assert one(op_type, shape, weights=weights, opset=23, **attributes) == net.graph()["y0"]
 
 
-@pytest.mark.parametrize(("image", "weights", "attributes", "shape", "products", "recorded"), [
-    ([1, 4, 10], (6, 4, 3), {}, (1, 6, 8), 6 * 8 * 12, {"kernel": [3], "padding": [0]}),
-    ([2, 1, 4, 4, 4], (5, 1, 2, 2, 2), {}, (2, 5, 3, 3, 3), 2 * 5 * 27 * 8, {"kernel": [2, 2, 2]}),
-    ([1, 8, 5, 5], (12, 2, 3, 3), {"group": 4, "pads": [1] * 4}, (1, 12, 5, 5), 12 * 25 * 18,
-     {"groups": 4, "out_channels": 12, "padding": [1, 1]}),
-    ([1, 1, 9, 9], (1, 1, 3, 3), {"dilations": [2, 4]}, (1, 1, 5, 1), 5 * 9, {"dilation": [2, 4]}),
-    ([1, 1, 4, 4], (1, 1, 2, 2), {"pads": [0, 0, 1, 1]}, (1, 1, 4, 4), 16 * 4, {"padding": [0, 0, 1, 1]}),
-    # 7 pixels in steps of 2 make 4; these need 3 * 2 + 3 = 9, one more on either side
-    ([1, 1, 7, 7], (1, 1, 3, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, (1, 1, 4, 4), 16 * 9,
-     {"padding": [1, 1], "stride": [2, 2]}),
-    # 8 pixels in steps of 2 make 4; these need 9, the odd one at the beginning
-    ([1, 1, 8, 8], (1, 1, 3, 3), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}, (1, 1, 4, 4), 16 * 9,
-     {"padding": [1, 1, 0, 0]}),
-    ([1, 1, 8, 8], (1, 1, 3, 3), {"auto_pad": "VALID"}, (1, 1, 6, 6), 36 * 9, {"padding": [0, 0]}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("image", "weights", "attributes", "shape", "products", "recorded"),
+    [
+        ([1, 4, 10], (6, 4, 3), {}, (1, 6, 8), 6 * 8 * 12, {"kernel": [3], "padding": [0]}),
+        ([2, 1, 4, 4, 4], (5, 1, 2, 2, 2), {}, (2, 5, 3, 3, 3), 2 * 5 * 27 * 8, {"kernel": [2, 2, 2]}),
+        (
+            [1, 8, 5, 5],
+            (12, 2, 3, 3),
+            {"group": 4, "pads": [1] * 4},
+            (1, 12, 5, 5),
+            12 * 25 * 18,
+            {"groups": 4, "out_channels": 12, "padding": [1, 1]},
+        ),
+        ([1, 1, 9, 9], (1, 1, 3, 3), {"dilations": [2, 4]}, (1, 1, 5, 1), 5 * 9, {"dilation": [2, 4]}),
+        ([1, 1, 4, 4], (1, 1, 2, 2), {"pads": [0, 0, 1, 1]}, (1, 1, 4, 4), 16 * 4, {"padding": [0, 0, 1, 1]}),
+        # 7 pixels in steps of 2 make 4; these need 3 * 2 + 3 = 9, one more on either side
+        (
+            [1, 1, 7, 7],
+            (1, 1, 3, 3),
+            {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+            (1, 1, 4, 4),
+            16 * 9,
+            {"padding": [1, 1], "stride": [2, 2]},
+        ),
+        # 8 pixels in steps of 2 make 4; these need 9, the odd one at the beginning
+        (
+            [1, 1, 8, 8],
+            (1, 1, 3, 3),
+            {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+            (1, 1, 4, 4),
+            16 * 9,
+            {"padding": [1, 1, 0, 0]},
+        ),
+        ([1, 1, 8, 8], (1, 1, 3, 3), {"auto_pad": "VALID"}, (1, 1, 6, 6), 36 * 9, {"padding": [0, 0]}),
+    ],
+)
 def test_convolution(image, weights, attributes, shape, products, recorded):
     op = one("Conv", image, weights=[weights], **attributes)
     assert (op.kind, op.output_shape, op.flops) == ("conv", shape, 2.0 * products)
@@ -73,23 +97,40 @@ def test_convolution_whose_weights_are_computed():
     assert (op.weight_nbytes, op.nbytes, len(op.input_shapes)) == (0.0, 4.0 * (32 + 6 + 48), 2)
 
 
-@pytest.mark.parametrize(("op_type", "attributes", "shapes", "weights", "kind", "flops", "sizes"), [
-    ("MatMul", {}, [[2, 5, 8]], [(8, 3)], "linear", 2 * 10 * 8 * 3, (1, 10, 8, 3)),
-    ("MatMul", {}, [[8, 70, 8], [8, 8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, (8, 70, 8, 70)),
-    ("MatMul", {}, [[8, 70, 8], [8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, (1, 560, 8, 70)),  # with one matrix
-    ("MatMul", {}, [[4, 5, 8]], [(4, 8, 3)], "matmul", 2 * 4 * 5 * 8 * 3, (4, 5, 8, 3)),  # with weights for each
-    ("MatMul", {}, [[8], [8]], [], "matmul", 2 * 8, (1, 1, 8, 1)),
-    ("MatMul", {}, [[5, 8], [8]], [], "matmul", 2 * 5 * 8, (1, 5, 8, 1)),
-    ("Gemm", {}, [[5, 8]], [(8, 3)], "linear", 240, (1, 5, 8, 3)),
-    ("Gemm", {"transB": 1}, [[5, 8]], [(3, 8)], "linear", 240, (1, 5, 8, 3)),
-    ("Einsum", {"equation": "bij,bjk->bik"}, [[2, 3, 4], [2, 4, 5]], [], "matmul", 2 * 2 * 3 * 4 * 5, (2, 3, 4, 5)),
-    ("Einsum", {"equation": "...ij,...jk->...ik"}, [[2, 2, 3, 4], [2, 2, 4, 5]], [], "matmul", 2 * 240,
-     (4, 3, 4, 5)),
-    ("Einsum", {"equation": "bhqd,bkhd->bhqk"}, [[2, 4, 6, 8], [2, 7, 4, 8]], [], "matmul", 2 * 8 * 6 * 8 * 7,
-     (8, 6, 8, 7)),
-    ("Einsum", {"equation": "ij,jk"}, [[3, 4], [4, 5]], [], "matmul", 2 * 3 * 4 * 5, (1, 3, 4, 5)),
-    ("Einsum", {"equation": "ij->ji"}, [[3, 4]], [], "einsum", 0, (1, 12, 1, 1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "shapes", "weights", "kind", "flops", "sizes"),
+    [
+        ("MatMul", {}, [[2, 5, 8]], [(8, 3)], "linear", 2 * 10 * 8 * 3, (1, 10, 8, 3)),
+        ("MatMul", {}, [[8, 70, 8], [8, 8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, (8, 70, 8, 70)),
+        ("MatMul", {}, [[8, 70, 8], [8, 70]], [], "matmul", 2 * 8 * 70 * 8 * 70, (1, 560, 8, 70)),  # with one matrix
+        ("MatMul", {}, [[4, 5, 8]], [(4, 8, 3)], "matmul", 2 * 4 * 5 * 8 * 3, (4, 5, 8, 3)),  # with weights for each
+        ("MatMul", {}, [[8], [8]], [], "matmul", 2 * 8, (1, 1, 8, 1)),
+        ("MatMul", {}, [[5, 8], [8]], [], "matmul", 2 * 5 * 8, (1, 5, 8, 1)),
+        ("Gemm", {}, [[5, 8]], [(8, 3)], "linear", 240, (1, 5, 8, 3)),
+        ("Gemm", {"transB": 1}, [[5, 8]], [(3, 8)], "linear", 240, (1, 5, 8, 3)),
+        ("Einsum", {"equation": "bij,bjk->bik"}, [[2, 3, 4], [2, 4, 5]], [], "matmul", 2 * 2 * 3 * 4 * 5, (2, 3, 4, 5)),
+        (
+            "Einsum",
+            {"equation": "...ij,...jk->...ik"},
+            [[2, 2, 3, 4], [2, 2, 4, 5]],
+            [],
+            "matmul",
+            2 * 240,
+            (4, 3, 4, 5),
+        ),
+        (
+            "Einsum",
+            {"equation": "bhqd,bkhd->bhqk"},
+            [[2, 4, 6, 8], [2, 7, 4, 8]],
+            [],
+            "matmul",
+            2 * 8 * 6 * 8 * 7,
+            (8, 6, 8, 7),
+        ),
+        ("Einsum", {"equation": "ij,jk"}, [[3, 4], [4, 5]], [], "matmul", 2 * 3 * 4 * 5, (1, 3, 4, 5)),
+        ("Einsum", {"equation": "ij->ji"}, [[3, 4]], [], "einsum", 0, (1, 12, 1, 1)),
+    ],
+)
 def test_product(op_type, attributes, shapes, weights, kind, flops, sizes):
     """Sizes are those of a stack of products: how many, rows, what is summed, columns."""
     op = one(op_type, *shapes, weights=weights, **attributes)
@@ -134,15 +175,18 @@ def test_a_clip_from_0_to_6_is_an_activation():
     assert one("Clip", [4], opset=10, min=-1.0, max=6.0).kind == "clip"
 
 
-@pytest.mark.parametrize(("op_type", "opset", "attributes", "shape", "weights", "rows"), [
-    ("Softmax", 17, {"axis": -1}, (3, 5, 4), [], 15),
-    ("Softmax", 17, {"axis": 1}, (3, 5, 4), [], 12),
-    ("Softmax", 12, {"axis": 1}, (3, 5, 4), [], 3),
-    ("Softmax", 12, {"axis": 2}, (3, 5, 4), [], 15),
-    ("LayerNormalization", 17, {"axis": 1}, (2, 5, 8), [(5, 8)], 2),
-    ("InstanceNormalization", 17, {}, (2, 6, 4, 4), [(6,), (6,)], 12),
-    ("GroupNormalization", 21, {"num_groups": 3}, (2, 6, 4, 4), [(6,), (6,)], 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op_type", "opset", "attributes", "shape", "weights", "rows"),
+    [
+        ("Softmax", 17, {"axis": -1}, (3, 5, 4), [], 15),
+        ("Softmax", 17, {"axis": 1}, (3, 5, 4), [], 12),
+        ("Softmax", 12, {"axis": 1}, (3, 5, 4), [], 3),
+        ("Softmax", 12, {"axis": 2}, (3, 5, 4), [], 15),
+        ("LayerNormalization", 17, {"axis": 1}, (2, 5, 8), [(5, 8)], 2),
+        ("InstanceNormalization", 17, {}, (2, 6, 4, 4), [(6,), (6,)], 12),
+        ("GroupNormalization", 21, {"num_groups": 3}, (2, 6, 4, 4), [(6,), (6,)], 6),
+    ],
+)
 def test_rows(op_type, opset, attributes, shape, weights, rows):
     """Of 3 x 5 x 4 15 rows along the last axis, 12 along the middle one; until opset 12 all from the axis on."""
     op = one(op_type, shape, weights=weights, opset=opset, **attributes)
@@ -153,33 +197,56 @@ def test_rows(op_type, opset, attributes, shape, weights, rows):
 TWICE = np.array([1, 1, 2, 2], np.float32)
 
 
-@pytest.mark.parametrize(("op_type", "attributes", "shapes", "weights", "shape", "flops", "numbers"), [
-    ("ReduceMean", {"axes": [2, 3], "keepdims": 0}, [[2, 3, 4, 5]], [], (2, 3), 120, 120 + 6),
-    ("Slice", {}, [[9, 5]], [[5], [3], [0], [-1]], (2, 5), 0, 2 * 10),  # two rows, the last first, and no more
-    ("Pad", {}, [[2, 3]], [[0, 1, 0, 1]], (2, 5), 0, 6 + 10),
-    ("Resize", {"mode": "linear"}, [[1, 1, 2, 2]], [None, TWICE], (1, 1, 4, 4), 128, 4 + 16),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "shapes", "weights", "shape", "flops", "numbers"),
+    [
+        ("ReduceMean", {"axes": [2, 3], "keepdims": 0}, [[2, 3, 4, 5]], [], (2, 3), 120, 120 + 6),
+        ("Slice", {}, [[9, 5]], [[5], [3], [0], [-1]], (2, 5), 0, 2 * 10),  # two rows, the last first, and no more
+        ("Pad", {}, [[2, 3]], [[0, 1, 0, 1]], (2, 5), 0, 6 + 10),
+        ("Resize", {"mode": "linear"}, [[1, 1, 2, 2]], [None, TWICE], (1, 1, 4, 4), 128, 4 + 16),
+    ],
+)
 def test_reductions_and_copies(op_type, attributes, shapes, weights, shape, flops, numbers):
     """A reduction counts what it reads; a copy moves what it writes both ways; what is between pixels costs 8 FLOP."""
     op = one(op_type, *shapes, weights=weights, **attributes)
     assert (op.output_shape, op.flops, op.nbytes) == (shape, flops, 4.0 * numbers)
 
 
-@pytest.mark.parametrize(("op_type", "shapes", "weights", "attributes", "work"), [
-    ("Gather", [[3, 4, 5]], [[0, 3]], {"axis": 1}, Work("gather", reads=120, writes=120, rows=6, columns=5)),
-    ("ScatterND", [[1000, 64]], [[[0], [5]], (2, 64)], {}, Work("gather", reads=512, writes=512, rows=2, columns=64)),
-    ("ScatterElements", [[1000, 4]], [[[0, 1, 2, 3]], (1, 4)], {},
-     Work("elementwise", "permute", reads=16, writes=16, rows=4)),
-    ("GatherElements", [[1000, 4]], [[[0, 1, 2, 3]]], {}, Work("elementwise", "permute", reads=16, writes=16, rows=4)),
-    ("GlobalAveragePool", [[2, 3, 4, 5]], [], {}, Work("reduction", "sum", 120, 480, 0, 24, rows=6, columns=20)),
-    ("ReduceSum", [[2, 3, 4]], [[2]], {"keepdims": 0}, Work("reduction", "sum", 24, 96, 0, 24, rows=6, columns=4)),
-    ("CumSum", [[2, 3, 4]], [1], {}, Work("rows", "layer_norm", 24, 96, 0, 96, rows=8, columns=3)),
-    ("DepthToSpace", [[1, 4, 2, 3]], [], {"blocksize": 2}, Work("elementwise", "permute", 0, 96, 0, 96, rows=24)),
-    ("Resize", [[1, 1, 2, 2]], [None, TWICE], {}, Work("elementwise", "upsample", 0, 16, 0, 64, rows=16)),
-    ("Add", [[2, 3], [2, 3]], [], {}, Work("elementwise", "map", 6, 48, 0, 24, rows=6)),
-    ("Mul", [[2, 3], [2, 1]], [], {}, Work("elementwise", "channels", 6, 32, 0, 24, rows=6)),
-    ("Exp", [[2, 3]], [], {}, Work("elementwise", "activation", 24, 24, 0, 24, rows=6)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "weights", "attributes", "work"),
+    [
+        ("Gather", [[3, 4, 5]], [[0, 3]], {"axis": 1}, Work("gather", reads=120, writes=120, rows=6, columns=5)),
+        (
+            "ScatterND",
+            [[1000, 64]],
+            [[[0], [5]], (2, 64)],
+            {},
+            Work("gather", reads=512, writes=512, rows=2, columns=64),
+        ),
+        (
+            "ScatterElements",
+            [[1000, 4]],
+            [[[0, 1, 2, 3]], (1, 4)],
+            {},
+            Work("elementwise", "permute", reads=16, writes=16, rows=4),
+        ),
+        (
+            "GatherElements",
+            [[1000, 4]],
+            [[[0, 1, 2, 3]]],
+            {},
+            Work("elementwise", "permute", reads=16, writes=16, rows=4),
+        ),
+        ("GlobalAveragePool", [[2, 3, 4, 5]], [], {}, Work("reduction", "sum", 120, 480, 0, 24, rows=6, columns=20)),
+        ("ReduceSum", [[2, 3, 4]], [[2]], {"keepdims": 0}, Work("reduction", "sum", 24, 96, 0, 24, rows=6, columns=4)),
+        ("CumSum", [[2, 3, 4]], [1], {}, Work("rows", "layer_norm", 24, 96, 0, 96, rows=8, columns=3)),
+        ("DepthToSpace", [[1, 4, 2, 3]], [], {"blocksize": 2}, Work("elementwise", "permute", 0, 96, 0, 96, rows=24)),
+        ("Resize", [[1, 1, 2, 2]], [None, TWICE], {}, Work("elementwise", "upsample", 0, 16, 0, 64, rows=16)),
+        ("Add", [[2, 3], [2, 3]], [], {}, Work("elementwise", "map", 6, 48, 0, 24, rows=6)),
+        ("Mul", [[2, 3], [2, 1]], [], {}, Work("elementwise", "channels", 6, 32, 0, 24, rows=6)),
+        ("Exp", [[2, 3]], [], {}, Work("elementwise", "activation", 24, 24, 0, 24, rows=6)),
+    ],
+)
 def test_work(op_type, shapes, weights, attributes, work):
     op = one(op_type, *shapes, weights=weights, **attributes)
     assert works(op) == (work,)
@@ -200,9 +267,21 @@ def test_a_bias_of_a_convolution():
     for granularity, bias in (("operator", True), ("unit", False)):
         (op,) = from_onnx(model(text, w=(6, 3, 1, 1), b=(6,)), granularity=granularity).operators
         assert works(op) == (
-            Work("convolution", "plain", 2 * 64 * 18, 768, 4 * 24, 1536, rows=64, columns=6, inner=3, elements=192,
-                 bias=bias, tf32=True),
-        )  # fmt: skip
+            Work(
+                "convolution",
+                "plain",
+                2 * 64 * 18,
+                768,
+                4 * 24,
+                1536,
+                rows=64,
+                columns=6,
+                inner=3,
+                elements=192,
+                bias=bias,
+                tf32=True,
+            ),
+        )
 
 
 def test_a_normalisation_alone():
@@ -226,10 +305,13 @@ def test_copies_that_change_nothing_are_views():
     assert [(op.kind, op.time) for op in views] == [("view", 0.0)] * 3 + [("relu", None)]
 
 
-@pytest.mark.parametrize(("opset", "last", "first", "flat"), [
-    (17, "Slice (s, ones, twos, zeros)", "Unsqueeze (n, zeros)", "Squeeze (width, zero)"),
-    (9, "Slice <starts = [1], ends = [2]> (s)", "Unsqueeze <axes = [0]> (n)", "Squeeze <axes = [0]> (width)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("opset", "last", "first", "flat"),
+    [
+        (17, "Slice (s, ones, twos, zeros)", "Unsqueeze (n, zeros)", "Squeeze (width, zero)"),
+        (9, "Slice <starts = [1], ends = [2]> (s)", "Unsqueeze <axes = [0]> (n)", "Squeeze <axes = [0]> (width)"),
+    ],
+)
 def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
     """x of 2 x 12 becomes (2, 12 // 4, 4), after a division and a choice; older sets have attributes for inputs."""
     text = f"""(float[n, 12] x) => (y) {{
@@ -242,15 +324,18 @@ def test_arithmetic_on_shapes_is_worked_out(opset, last, first, flat):
     assert (graph.names, graph["y"].output_shape) == (("y",), (2, 3, 4))
 
 
-@pytest.mark.parametrize(("op_type", "shapes", "weights", "attributes", "match"), [
-    ("Conv", [[1, 4, 8, 8]], [(6, 3, 1, 1)], {}, "do not fit 4 channels"),
-    ("Conv", [[1, 4, 8, 8]], [(6, 4, 1, 1)], {"strides": [0, 1]}, "stride"),
-    ("LayerNormalization", [[3, 4]], [(4,)], {"axis": 7}, "axis 7 is not one of 2"),
-    ("Einsum", [[3, 4], [4, 5]], [], {"equation": "ijk,kl->il"}, "inferred"),
-    ("InstanceNormalization", [[3]], [(3,), (3,)], {}, "its inputs and attributes do not fit"),
-    ("Attention", [[1, 6, 12]] * 3, [], {"q_num_heads": 5, "kv_num_heads": 3}, "5 and 3 heads do not divide"),
-    ("LSTM", [[7, 2, 3]], [(1, 20, 4), (1, 20, 5)], {"hidden_size": 5}, "do not fit 3 features"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "weights", "attributes", "match"),
+    [
+        ("Conv", [[1, 4, 8, 8]], [(6, 3, 1, 1)], {}, "do not fit 4 channels"),
+        ("Conv", [[1, 4, 8, 8]], [(6, 4, 1, 1)], {"strides": [0, 1]}, "stride"),
+        ("LayerNormalization", [[3, 4]], [(4,)], {"axis": 7}, "axis 7 is not one of 2"),
+        ("Einsum", [[3, 4], [4, 5]], [], {"equation": "ijk,kl->il"}, "inferred"),
+        ("InstanceNormalization", [[3]], [(3,), (3,)], {}, "its inputs and attributes do not fit"),
+        ("Attention", [[1, 6, 12]] * 3, [], {"q_num_heads": 5, "kv_num_heads": 3}, "5 and 3 heads do not divide"),
+        ("LSTM", [[7, 2, 3]], [(1, 20, 4), (1, 20, 5)], {"hidden_size": 5}, "do not fit 3 features"),
+    ],
+)
 def test_operators_that_cannot_be(op_type, shapes, weights, attributes, match):
     with pytest.raises(FormatError, match=rf"^model: operator 'y0' \({op_type}\): .*({match})"):
         one(op_type, *shapes, weights=weights, opset=23 if op_type == "Attention" else 17, **attributes)

@@ -27,17 +27,22 @@ NEWEST = defs.onnx_opset_version()
 RELU = "operator 'y' (Relu): "
 
 
-@pytest.mark.parametrize(("change", "expected"), [
-    (lambda m: setattr(m.opset_import[0], "version", 99),
-     f"opset 99 is not one of 7 to {NEWEST}; upgrade the package onnx"),
-    (lambda m: m.ClearField("opset_import"), f"{RELU}the model does not say which version"),
-    (lambda m: setattr(m, "ir_version", 99), "field 'ir_version' is 99"),
-    (lambda m: setattr(m, "ir_version", 0), "not an ONNX model"),
-    (lambda m: m.ClearField("graph"), "the model has no operator that depends on an input"),
-    (lambda m: setattr(m.graph.node[0], "op_type", ""), "operator 'y' has no type"),
-    (lambda m: setattr(m.graph.initializer[0], "name", ""), "the name of a tensor is '', not a text"),
-    (lambda m: m.graph.initializer[0].dims.append(-3), "'w' has shape (2, -3); sizes must be at least 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda m: setattr(m.opset_import[0], "version", 99),
+            f"opset 99 is not one of 7 to {NEWEST}; upgrade the package onnx",
+        ),
+        (lambda m: m.ClearField("opset_import"), f"{RELU}the model does not say which version"),
+        (lambda m: setattr(m, "ir_version", 99), "field 'ir_version' is 99"),
+        (lambda m: setattr(m, "ir_version", 0), "not an ONNX model"),
+        (lambda m: m.ClearField("graph"), "the model has no operator that depends on an input"),
+        (lambda m: setattr(m.graph.node[0], "op_type", ""), "operator 'y' has no type"),
+        (lambda m: setattr(m.graph.initializer[0], "name", ""), "the name of a tensor is '', not a text"),
+        (lambda m: m.graph.initializer[0].dims.append(-3), "'w' has shape (2, -3); sizes must be at least 0"),
+    ],
+)
 def test_models_that_are_none(change, expected):
     made = model("(float[2] x) => (y) { y = Relu (x) }", w=(2,))
     change(made)
@@ -48,22 +53,32 @@ SUM = "(float[n, 3] a, float[n, 3] b) => (y) { y = Add (a, b) }"
 BOTH = {"a": [4, 3], "b": [4, 3]}
 
 
-@pytest.mark.parametrize(("text", "shapes", "expected"), [
-    ("(float[2] x) => (y) { y = Relu (z)  z = Relu (x) }", {}, f"{RELU}it reads 'z', which nothing before"),
-    ("(float[2] x) => (y) { y = Relu (x)  y = Exp (x) }", {}, "tensor 'y' is written twice"),
-    ("(float[2] x) => (z) { y = Relu (x) }", {}, "output: it reads 'z', which nothing before it writes"),
-    (f"(float[{10**18}] x) => (y) {{ y = Relu (x) }}", {}, "'x' of shape (1000000000000000000,) is more than any"),
-    ("(float[] x) => (y) { y = Exp (x) }", {}, "input 'x' has unknown size 'shape'; give shapes="),
-    ("(float[n, ?] x) => (y) { y = Exp (x) }", {},
-     """input 'x' has unknown size 'n', 'axis 1'; give shapes={"x": [1, 1]}"""),
-    (SUM, {},
-     """input 'a' has unknown size 'n', input 'b' has unknown size 'n'; give shapes={"a": [1, 3], "b": [1, 3]}"""),
-    (SUM, BOTH | {"b": [5, 3]}, "size 'n' is given as 4 and as 5"),
-    (SUM, {"a": [4, 3, 1]}, "input 'a' has 2 axes; 3 are given"),
-    (SUM, BOTH | {"image": [1]}, "no input 'image'; the inputs are: a, b"),
-    (SUM, BOTH | {"y": [4, 4]}, "tensor 'y' has shape (4, 3), not the (4, 4) given"),
-    (SUM, {"a": [2**30, 2**30]}, "'a' of shape (1073741824, 1073741824) is more than any device holds"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "shapes", "expected"),
+    [
+        ("(float[2] x) => (y) { y = Relu (z)  z = Relu (x) }", {}, f"{RELU}it reads 'z', which nothing before"),
+        ("(float[2] x) => (y) { y = Relu (x)  y = Exp (x) }", {}, "tensor 'y' is written twice"),
+        ("(float[2] x) => (z) { y = Relu (x) }", {}, "output: it reads 'z', which nothing before it writes"),
+        (f"(float[{10**18}] x) => (y) {{ y = Relu (x) }}", {}, "'x' of shape (1000000000000000000,) is more than any"),
+        ("(float[] x) => (y) { y = Exp (x) }", {}, "input 'x' has unknown size 'shape'; give shapes="),
+        (
+            "(float[n, ?] x) => (y) { y = Exp (x) }",
+            {},
+            """input 'x' has unknown size 'n', 'axis 1'; give shapes={"x": [1, 1]}""",
+        ),
+        (
+            SUM,
+            {},
+            "input 'a' has unknown size 'n', input 'b' has unknown size 'n'; "
+            """give shapes={"a": [1, 3], "b": [1, 3]}""",
+        ),
+        (SUM, BOTH | {"b": [5, 3]}, "size 'n' is given as 4 and as 5"),
+        (SUM, {"a": [4, 3, 1]}, "input 'a' has 2 axes; 3 are given"),
+        (SUM, BOTH | {"image": [1]}, "no input 'image'; the inputs are: a, b"),
+        (SUM, BOTH | {"y": [4, 4]}, "tensor 'y' has shape (4, 3), not the (4, 4) given"),
+        (SUM, {"a": [2**30, 2**30]}, "'a' of shape (1073741824, 1073741824) is more than any device holds"),
+    ],
+)
 def test_graphs_and_sizes_that_do_not_fit(text, shapes, expected):
     assert refused(lambda: from_onnx(model(text), shapes=shapes), SimschedError).startswith(f"model: {expected}")
 
@@ -96,9 +111,27 @@ def test_names_that_are_not_text_or_of_several_lines():
 NUMBERS = st.sampled_from([0, 1, -1, 2, 3, 7, 10**12, 2**31, 2**62, -(2**63)])
 OPERATORS = sorted({schema.name for schema in defs.get_all_schemas() if schema.domain == ""})
 ATTRIBUTES = (
-    "axis", "axes", "pads", "strides", "kernel_shape", "dilations", "group", "auto_pad", "perm", "to", "value",
-    "equation", "num_groups", "q_num_heads", "start", "end", "transA", "mode", "ceil_mode", "allowzero",
-)  # fmt: skip
+    "axis",
+    "axes",
+    "pads",
+    "strides",
+    "kernel_shape",
+    "dilations",
+    "group",
+    "auto_pad",
+    "perm",
+    "to",
+    "value",
+    "equation",
+    "num_groups",
+    "q_num_heads",
+    "start",
+    "end",
+    "transA",
+    "mode",
+    "ceil_mode",
+    "allowzero",
+)
 TEXTS_AND_FLOATS = ["", "SAME_UPPER", "ij,jk->ik", "...", 0.5, float("nan"), float("inf"), [0.5, 1e30]]
 VALUES = NUMBERS | st.lists(NUMBERS, min_size=1, max_size=5) | st.sampled_from(TEXTS_AND_FLOATS)
 

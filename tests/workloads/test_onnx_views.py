@@ -18,16 +18,19 @@ def single(text, **weights):
     return {op.name: op for op in from_onnx(model(text, **weights), granularity="operator").operators}
 
 
-@pytest.mark.parametrize(("op_type", "shapes", "weights", "attributes", "shape"), [
-    ("Transpose", [[2, 3]], [], {}, (3, 2)),
-    ("Transpose", [[2, 3, 4]], [], {"perm": [0, 2, 1]}, (2, 4, 3)),
-    ("Slice", [[9, 5]], [[3], [5], [0]], {}, (2, 5)),
-    ("Slice", [[9, 5]], [[0], [9], [0], [2]], {}, (5, 5)),
-    ("Expand", [[1, 5]], [[4, 5]], {}, (4, 5)),
-    ("Gather", [[9, 5]], [3], {}, (5,)),
-    ("Reshape", [[9, 5]], [[5, 9]], {}, (5, 9)),
-    ("Unsqueeze", [[9, 5]], [[0]], {}, (1, 9, 5)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op_type", "shapes", "weights", "attributes", "shape"),
+    [
+        ("Transpose", [[2, 3]], [], {}, (3, 2)),
+        ("Transpose", [[2, 3, 4]], [], {"perm": [0, 2, 1]}, (2, 4, 3)),
+        ("Slice", [[9, 5]], [[3], [5], [0]], {}, (2, 5)),
+        ("Slice", [[9, 5]], [[0], [9], [0], [2]], {}, (5, 5)),
+        ("Expand", [[1, 5]], [[4, 5]], {}, (4, 5)),
+        ("Gather", [[9, 5]], [3], {}, (5,)),
+        ("Reshape", [[9, 5]], [[5, 9]], {}, (5, 9)),
+        ("Unsqueeze", [[9, 5]], [[0]], {}, (1, 9, 5)),
+    ],
+)
 def test_what_copies_nothing(op_type, shapes, weights, attributes, shape):
     (op,) = from_onnx(operator(op_type, *shapes, weights=weights, **attributes), granularity="operator").operators
     assert (op.works, op.nbytes, op.time, op.output_shape) == ((), 0.0, 0.0, shape)

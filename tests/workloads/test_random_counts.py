@@ -47,11 +47,13 @@ SMALL = {
     "ring": (dags.random_watts_strogatz(6, 2, 0.0, rng=0), "0-1 0-5 1-2 2-3 3-4 4-5"),
     # 0 embedding, 1 norm, 2 q, 3 k, 4 v, 5 scores, 6 softmax, 7 context, 8 concat, 9 projection, 10 add, 11 norm,
     # 12 product, 13 gelu, 14 product, 15 add: 1 + 6 + 9 operators, 9 + 10 edges
-    "transformer": (TRANSFORMER, "0-1 0-10 1-2 1-3 1-4 2-5 3-5 4-7 5-6 6-7 7-8 8-9 9-10 10-11 10-15 11-12 12-13 13-14 "
-                                 "14-15"),
+    "transformer": (
+        TRANSFORMER,
+        "0-1 0-10 1-2 1-3 1-4 2-5 3-5 4-7 5-6 6-7 7-8 8-9 9-10 10-11 10-15 11-12 12-13 13-14 14-15",
+    ),
     # two branches, a convolution 1 x 1, and pool and convolution: 0 stem, 1 conv, 2 pool, 3 conv, 4 concat
     "inception": (INCEPTION, "0-1 0-2 1-4 2-3 3-4"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -44,8 +44,17 @@ SHAPES = {
     "wavefront": shape(rows=few, columns=few, neighbours=st.sampled_from([2, 3])),
 }
 HAVE_WORK = ("cholesky", "inception_like", "lu", "transformer_like")
-ONE_SOURCE = ("cholesky", "fork_join", "inception_like", "layered", "lu", "out_tree", "series_parallel",
-              "transformer_like", "wavefront")  # fmt: skip
+ONE_SOURCE = (
+    "cholesky",
+    "fork_join",
+    "inception_like",
+    "layered",
+    "lu",
+    "out_tree",
+    "series_parallel",
+    "transformer_like",
+    "wavefront",
+)
 ONE_SINK = (*(name for name in ONE_SOURCE if name != "out_tree"), "in_tree")
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -122,8 +131,29 @@ def test_bytes_decide_where_there_is_no_ratio(family):
 
 # Refusals ----------------------------------------------------------------------------------------
 
-JUNK = [-1, 0, 1.5, float("nan"), float("inf"), 1e400, 10**12, 10**30, "", "many", None, True, (), (1.0,), (2.0, 1.0),
-        (float("nan"), 1.0), ("a", "b"), [], {}, b"x", object()]  # fmt: skip
+JUNK = [
+    -1,
+    0,
+    1.5,
+    float("nan"),
+    float("inf"),
+    1e400,
+    10**12,
+    10**30,
+    "",
+    "many",
+    None,
+    True,
+    (),
+    (1.0,),
+    (2.0, 1.0),
+    (float("nan"), 1.0),
+    ("a", "b"),
+    [],
+    {},
+    b"x",
+    object(),
+]
 
 
 TOO_MANY = {  # in range one by one, but together 10^8 operators or 2 * 10^8 edges and more

@@ -21,8 +21,17 @@ relu,160,128,16,0,1,140,150
 
 def rows(*texts):
     """Kernel, stream, begin and end, of one block of 8 warps an SM."""
-    return [{"kernel": kernel, "stream": int(stream), "begin_us": float(begin), "end_us": float(end), "blocks": 80,
-             "threads": 256} for kernel, stream, begin, end in map(str.split, texts)]  # fmt: skip
+    return [
+        {
+            "kernel": kernel,
+            "stream": int(stream),
+            "begin_us": float(begin),
+            "end_us": float(end),
+            "blocks": 80,
+            "threads": 256,
+        }
+        for kernel, stream, begin, end in map(str.split, texts)
+    ]
 
 
 @pytest.fixture
@@ -98,18 +107,21 @@ def test_runs_and_devices_are_told_apart():
 GIVEN = rows("a 0 0 100")[0]
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ([], "there are no rows"),
-    ([GIVEN | {"end_us": ""}], "row 1: field 'end_us' is missing"),
-    ([GIVEN, GIVEN | {"end_us": "soon"}], "row 2: end_us must be a number, not 'soon'"),
-    ([GIVEN | {"stream": 0.5}], "row 1: stream must be a whole number from 0"),
-    ([GIVEN | {"device": 4096}], "row 1: device must be a whole number from 0 to 4,095, not 4096"),
-    ([GIVEN | {"blocks": 2**31}], "row 1: blocks must be a whole number from 0 to 2,147,483,647, not 2147483648"),
-    ([GIVEN | {"begin_us": 200.0}], "row 1 ends before it begins"),
-    ([3], "row 1 must have keys"),
-    ([GIVEN | {"threads": 2048}], "threads"),
-    ([GIVEN | {"device": 1}], "rows: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "there are no rows"),
+        ([GIVEN | {"end_us": ""}], "row 1: field 'end_us' is missing"),
+        ([GIVEN, GIVEN | {"end_us": "soon"}], "row 2: end_us must be a number, not 'soon'"),
+        ([GIVEN | {"stream": 0.5}], "row 1: stream must be a whole number from 0"),
+        ([GIVEN | {"device": 4096}], "row 1: device must be a whole number from 0 to 4,095, not 4096"),
+        ([GIVEN | {"blocks": 2**31}], "row 1: blocks must be a whole number from 0 to 2,147,483,647, not 2147483648"),
+        ([GIVEN | {"begin_us": 200.0}], "row 1 ends before it begins"),
+        ([3], "row 1 must have keys"),
+        ([GIVEN | {"threads": 2048}], "threads"),
+        ([GIVEN | {"device": 1}], "rows: "),
+    ],
+)
 def test_rows_that_are_not_whole_are_refused(given, words):
     with pytest.raises(SimschedError, match=words):
         workloads.read_rows(given, GPU)

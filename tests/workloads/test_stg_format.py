@@ -55,18 +55,21 @@ def test_the_prototype():
     assert list(graph.edges) == edges("T1-T2:0")
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("many", "line 1: expected the number of tasks, alone"),
-    ("1000000000000\n0 0 0\n", "the file ends where task 1 of 1000000000002 rows"),
-    ("1\n0 0 0\n2 5 1 0", "line 3: expected task 1"),
-    ("1\n0 0 0\n1 nan 1 0", "line 3: expected task 1"),
-    ("1\n0 0 0\n1 5 3 0", "task 1 has 3 predecessors, but 1 numbers follow"),
-    ("1\n0 0 0\n1 5 1 3\n2 0 1 1", "task 1 names predecessor 3; there are tasks 0 to 2"),
-    ("1\n0 0 0\n1 5 1 -1\n2 0 1 1", "expected a predecessor of task 1"),
-    ("1\n0 0 0\n1 5 1 0\n2 0 1 1\n3 4 0", "line 5: a line more than announced: '3 4 0'"),
-    ("2 2\n0 5 0\n1 6 1\n0", "line 4: expected a predecessor of task 1 and its cost, not '0'"),
-    ("1 2\n1 5 1 0\n2 0 1 1", "task 1 names predecessor 0; there are tasks 1 to 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("many", "line 1: expected the number of tasks, alone"),
+        ("1000000000000\n0 0 0\n", "the file ends where task 1 of 1000000000002 rows"),
+        ("1\n0 0 0\n2 5 1 0", "line 3: expected task 1"),
+        ("1\n0 0 0\n1 nan 1 0", "line 3: expected task 1"),
+        ("1\n0 0 0\n1 5 3 0", "task 1 has 3 predecessors, but 1 numbers follow"),
+        ("1\n0 0 0\n1 5 1 3\n2 0 1 1", "task 1 names predecessor 3; there are tasks 0 to 2"),
+        ("1\n0 0 0\n1 5 1 -1\n2 0 1 1", "expected a predecessor of task 1"),
+        ("1\n0 0 0\n1 5 1 0\n2 0 1 1\n3 4 0", "line 5: a line more than announced: '3 4 0'"),
+        ("2 2\n0 5 0\n1 6 1\n0", "line 4: expected a predecessor of task 1 and its cost, not '0'"),
+        ("1 2\n1 5 1 0\n2 0 1 1", "task 1 names predecessor 0; there are tasks 1 to 2"),
+    ],
+)
 def test_what_is_no_stg_is_refused(text, message):
     with pytest.raises(FormatError, match=re.escape(message)) as caught:
         parse_stg(text, "t.stg")

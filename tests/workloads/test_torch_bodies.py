@@ -138,8 +138,10 @@ def test_what_is_not_known_never_is_free():
 
 
 def test_products_compute_in_the_format_of_what_they_multiply():
-    whole = from_module(Two(lambda m, x, y: torch._int_mm(x, y)), [torch.zeros(32, 64, dtype=torch.int8),
-                                                                   torch.zeros(64, 32, dtype=torch.int8)])  # fmt: skip
+    whole = from_module(
+        Two(lambda m, x, y: torch._int_mm(x, y)),
+        [torch.zeros(32, 64, dtype=torch.int8), torch.zeros(64, 32, dtype=torch.int8)],
+    )
     assert (whole.operators[0].kind, whole.operators[0].dtype) == ("matmul", "int8")
 
 

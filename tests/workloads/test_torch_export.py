@@ -21,9 +21,11 @@ def convolutional():
     """What torch.export turns into other calls than torch.fx."""
     return Forward(
         lambda m, x: m.fc(m.up(F.max_pool2d(F.relu(m.norm(m.conv(x))), 3, 2, 1)).mean((2, 3))),
-        conv=nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), norm=nn.BatchNorm2d(8),
-        up=nn.ConvTranspose2d(8, 4, 2, stride=2), fc=nn.Linear(4, 5),
-    )  # fmt: skip
+        conv=nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        norm=nn.BatchNorm2d(8),
+        up=nn.ConvTranspose2d(8, 4, 2, stride=2),
+        fc=nn.Linear(4, 5),
+    )
 
 
 IMAGE = (1, 3, 16, 16)

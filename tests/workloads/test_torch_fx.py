@@ -118,17 +118,23 @@ def test_sizes_are_no_tensors():
     assert list(units.edges) == edges("exp-neg=96")
 
 
-@pytest.mark.parametrize(("forward", "shape", "facts"), [
-    # reshaping a transposed tensor moves it, 24 values read and written; a slice of it does not
-    (lambda x: x.transpose(0, 1).reshape(24), (4, 6), "transpose:transpose:fp32:0 reshape:copy:fp32:192"),
-    (lambda x: x.reshape(24).exp(), (4, 6), "reshape:reshape:fp32:0 exp:exp:fp32:192"),
-    # an expanded tensor is as large as in memory: a row of 3 values, added to 5 x 3, 12 + 60 bytes read, 60 written
-    (lambda x: x.exp() + x[:1].exp().expand(5, 3), (5, 3),
-     "exp:exp:fp32:120 getitem:getitem:fp32:0 exp_1:exp:fp32:24 expand:expand:fp32:0 add:add:fp32:132"),
-    # a cast of 6 values from 4 to 2 bytes moves 36; then 2 bytes each; one to the format that it has, none
-    (lambda x: x.half().exp(), (6,), "half:half:fp16:36 exp:exp:fp16:24"),
-    (lambda x: x.float().exp(), (3,), "float_1:view:fp32:0 exp:exp:fp32:24"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("forward", "shape", "facts"),
+    [
+        # reshaping a transposed tensor moves it, 24 values read and written; a slice of it does not
+        (lambda x: x.transpose(0, 1).reshape(24), (4, 6), "transpose:transpose:fp32:0 reshape:copy:fp32:192"),
+        (lambda x: x.reshape(24).exp(), (4, 6), "reshape:reshape:fp32:0 exp:exp:fp32:192"),
+        # an expanded tensor is as large as in memory: a row of 3 values, added to 5 x 3, 12 + 60 bytes read, 60 written
+        (
+            lambda x: x.exp() + x[:1].exp().expand(5, 3),
+            (5, 3),
+            "exp:exp:fp32:120 getitem:getitem:fp32:0 exp_1:exp:fp32:24 expand:expand:fp32:0 add:add:fp32:132",
+        ),
+        # a cast of 6 values from 4 to 2 bytes moves 36; then 2 bytes each; one to the format that it has, none
+        (lambda x: x.half().exp(), (6,), "half:half:fp16:36 exp:exp:fp16:24"),
+        (lambda x: x.float().exp(), (3,), "float_1:view:fp32:0 exp:exp:fp32:24"),
+    ],
+)
 def test_what_is_moved(forward, shape, facts):
     """Of each operator: name, kind, format and bytes."""
     graph = imported(lambda m, x: forward(x), *shape)
@@ -172,16 +178,19 @@ def test_arguments_by_name_in_any_order():
     assert (op.flops, op.attributes["padding"], op.input_shapes) == (2 * 8 * 36 * 27, [1, 1], ((1, 3, 6, 6),))
 
 
-@pytest.mark.parametrize(("layer", "shape", "kind", "macs"), [
-    (nn.Conv1d(4, 8, 3, stride=2), (2, 4, 9), "conv", 2 * 8 * 4 * 4 * 3),
-    (nn.Conv2d(4, 8, 3, groups=4, dilation=2), (1, 4, 9, 9), "conv", 8 * 25 * 9),
-    (nn.Conv2d(4, 8, 3), (4, 9, 9), "conv", 8 * 49 * 36),  # no batch
-    (nn.ConvTranspose2d(4, 8, 2, stride=2), (1, 4, 5, 5), "conv_transpose", 4 * 25 * 8 * 4),
-    (nn.Linear(4, 8), (2, 3, 4), "linear", 6 * 32),
-    (nn.LSTM(8, 16), (10, 2, 8), "lstm", 20 * 4 * 16 * 24),
-    (nn.LSTM(8, 16, 2, batch_first=True, bidirectional=True), (2, 10, 8), "lstm", 20 * 128 * (24 + 48)),
-    (nn.GRU(8, 16), (10, 8), "gru", 10 * 3 * 16 * 24),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layer", "shape", "kind", "macs"),
+    [
+        (nn.Conv1d(4, 8, 3, stride=2), (2, 4, 9), "conv", 2 * 8 * 4 * 4 * 3),
+        (nn.Conv2d(4, 8, 3, groups=4, dilation=2), (1, 4, 9, 9), "conv", 8 * 25 * 9),
+        (nn.Conv2d(4, 8, 3), (4, 9, 9), "conv", 8 * 49 * 36),  # no batch
+        (nn.ConvTranspose2d(4, 8, 2, stride=2), (1, 4, 5, 5), "conv_transpose", 4 * 25 * 8 * 4),
+        (nn.Linear(4, 8), (2, 3, 4), "linear", 6 * 32),
+        (nn.LSTM(8, 16), (10, 2, 8), "lstm", 20 * 4 * 16 * 24),
+        (nn.LSTM(8, 16, 2, batch_first=True, bidirectional=True), (2, 10, 8), "lstm", 20 * 128 * (24 + 48)),
+        (nn.GRU(8, 16), (10, 8), "gru", 10 * 3 * 16 * 24),
+    ],
+)
 def test_products(layer, shape, kind, macs):
     """Multiply-adds: outputs times window and channels; of a transposed convolution, inputs times both.
 
@@ -228,12 +237,15 @@ def test_rows():
     assert found == [("layer_norm", 2, 192.0), ("softmax", 8, 120.0), ("group_norm", 4, 192.0)]
 
 
-@pytest.mark.parametrize(("function", "kind", "kernel", "stride", "padding", "flops"), [
-    (lambda x: F.max_pool2d(x, 2), "max", [2, 2], [2, 2], [0, 0], 64),
-    (lambda x: F.avg_pool2d(x, 3, 1, 1), "avg", [3, 3], [1, 1], [1, 1], 576),
-    (lambda x: F.adaptive_avg_pool2d(x, 1), "global_avg", [8, 8], [1, 1], [0, 0], 64),
-    (lambda x: F.adaptive_max_pool2d(x, (4, 2)), "max", [2, 4], [2, 4], [0, 0], 64),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "kind", "kernel", "stride", "padding", "flops"),
+    [
+        (lambda x: F.max_pool2d(x, 2), "max", [2, 2], [2, 2], [0, 0], 64),
+        (lambda x: F.avg_pool2d(x, 3, 1, 1), "avg", [3, 3], [1, 1], [1, 1], 576),
+        (lambda x: F.adaptive_avg_pool2d(x, 1), "global_avg", [8, 8], [1, 1], [0, 0], 64),
+        (lambda x: F.adaptive_max_pool2d(x, (4, 2)), "max", [2, 4], [2, 4], [0, 0], 64),
+    ],
+)
 def test_pools(function, kind, kernel, stride, padding, flops):
     """Of 8 x 8 values; a window's FLOP for each output: 16 x 4, 64 x 9, 1 x 64, 8 x 8."""
     (op,) = imported(lambda m, x: function(x), 1, 1, 8, 8).operators
@@ -248,9 +260,12 @@ def test_reductions_fills_and_what_moves():
 
     graph = imported(forward, 2, 3, 4, 4)
     assert {
-        "mean": ("reduce", 96.0, 4 * (96 + 6)), "cumsum": ("reduce", 6.0, 4 * 12), "pad": ("pad", 0.0, 4 * (96 + 144)),
-        "interpolate": ("interpolate", 0.0, 4 * (96 + 384)), "getitem": ("index", 0.0, 2 * 4 * 96 + 2 * 8),
-    }.items() <= {op.name: (op.kind, op.flops, op.nbytes) for op in graph.operators}.items()  # fmt: skip
+        "mean": ("reduce", 96.0, 4 * (96 + 6)),
+        "cumsum": ("reduce", 6.0, 4 * 12),
+        "pad": ("pad", 0.0, 4 * (96 + 144)),
+        "interpolate": ("interpolate", 0.0, 4 * (96 + 384)),
+        "getitem": ("index", 0.0, 2 * 4 * 96 + 2 * 8),
+    }.items() <= {op.name: (op.kind, op.flops, op.nbytes) for op in graph.operators}.items()
 
 
 def test_an_unknown_operation_counts_its_bytes(caplog):
@@ -278,20 +293,27 @@ def test_a_graph_module_that_knows_its_shapes():
 IMAGE = torch.empty(1, 8, 4, 4)
 
 
-@pytest.mark.parametrize(("read", "says"), [
-    (lambda: from_module(Residual(), IMAGE, granularity="layer"), "must be 'unit' or 'operator', not 'layer'"),
-    (lambda: from_module("resnet", IMAGE), "a torch.nn.Module is needed, not str"),
-    (lambda: from_fx(Residual()), "a torch.fx.GraphModule is needed, not Residual"),
-    (lambda: from_exported(Residual()), "a torch.export.ExportedProgram is needed, not Residual"),
-    (lambda: from_module(Residual(), torch.empty(1, 3, 4, 4)),
-     "Residual: does not run on the example inputs, at 'conv': .*channels"),
-    (lambda: from_module(Residual(), ()), "does not run on the example inputs, at 'x'"),
-    (lambda: from_module(Residual(), (IMAGE,) * 3), "Residual: 2 example inputs more than it takes"),
-    (lambda: from_module(Residual(), {"x": IMAGE}), "not in a dict"),
-    (lambda: from_module(Forward(lambda m, x: 1 / 0), torch.empty(1)), "^Forward: .*division by zero"),
-    *((lambda inputs=inputs: from_module(nn.Linear(3, 4), inputs), r"^Linear: .* inputs, at '\w+': [^\n]{1,200}$")
-      for inputs in ("text", None, 7, [None], [[1, 2]], object(), torch.empty(2, 5), torch.empty(()))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (lambda: from_module(Residual(), IMAGE, granularity="layer"), "must be 'unit' or 'operator', not 'layer'"),
+        (lambda: from_module("resnet", IMAGE), "a torch.nn.Module is needed, not str"),
+        (lambda: from_fx(Residual()), "a torch.fx.GraphModule is needed, not Residual"),
+        (lambda: from_exported(Residual()), "a torch.export.ExportedProgram is needed, not Residual"),
+        (
+            lambda: from_module(Residual(), torch.empty(1, 3, 4, 4)),
+            "Residual: does not run on the example inputs, at 'conv': .*channels",
+        ),
+        (lambda: from_module(Residual(), ()), "does not run on the example inputs, at 'x'"),
+        (lambda: from_module(Residual(), (IMAGE,) * 3), "Residual: 2 example inputs more than it takes"),
+        (lambda: from_module(Residual(), {"x": IMAGE}), "not in a dict"),
+        (lambda: from_module(Forward(lambda m, x: 1 / 0), torch.empty(1)), "^Forward: .*division by zero"),
+        *(
+            (lambda inputs=inputs: from_module(nn.Linear(3, 4), inputs), r"^Linear: .* inputs, at '\w+': [^\n]{1,200}$")
+            for inputs in ("text", None, 7, [None], [[1, 2]], object(), torch.empty(2, 5), torch.empty(()))
+        ),
+    ],
+)
 def test_what_is_wrong_is_said_and_nothing_printed(read, says, capfd):
     with pytest.raises(GraphError, match=says):
         read()

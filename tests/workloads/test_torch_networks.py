@@ -36,13 +36,16 @@ def imported(name):
     return from_module(*network(name), include_io=True)
 
 
-@pytest.mark.parametrize(("name", "counts"), [
-    ("googlenet", (199, 28, 28, 4, 54)),
-    ("inception_v3", (316, 36, 36, 6, 70)),
-    ("resnet50", (177, 5, 5, 2, 8)),
-    ("squeezenet1_1", (68, 9, 9, 2, 16)),
-    ("densenet121", (433, 1, 1, 1, 0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("googlenet", (199, 28, 28, 4, 54)),
+        ("inception_v3", (316, 36, 36, 6, 70)),
+        ("resnet50", (177, 5, 5, 2, 8)),
+        ("squeezenet1_1", (68, 9, 9, 2, 16)),
+        ("densenet121", (433, 1, 1, 1, 0)),
+    ],
+)
 def test_vertices_streams_and_waits(name, counts):
     """Vertices of torch.fx; streams of Opara, chains of Nimble and streams of its released code; waits of all three."""
     graph, cluster = imported(name), ss.Cluster.preset("a100", 1)

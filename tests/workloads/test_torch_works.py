@@ -65,9 +65,16 @@ def test_a_bag_reads_its_rows_and_not_the_table(bags, per_bag):
     table = nn.EmbeddingBag(1_000_000, 64, mode="sum", device="meta")
     op = last(lambda m, x: m.table(x), indices(bags, per_bag), table=table)
     assert works(op) == (
-        Work("gather", flops=(rows - bags) * 64, reads=rows * (256 + 8), writes=bags * 256, rows=rows, columns=64,
-             window=per_bag),
-    )  # fmt: skip
+        Work(
+            "gather",
+            flops=(rows - bags) * 64,
+            reads=rows * (256 + 8),
+            writes=bags * 256,
+            rows=rows,
+            columns=64,
+            window=per_bag,
+        ),
+    )
     assert (op.kind, op.nbytes, op.weight_nbytes) == ("embedding_bag", rows * 264 + bags * 256, 256e6)
     assert op.attributes == {"rows": 1_000_000, "features": 64}
     functional = last(lambda m, x, w, _: F.embedding_bag(x, w, mode="sum"), indices(bags, per_bag), meta(1_000_000, 64))
@@ -79,27 +86,54 @@ def test_a_table_is_read_by_rows():
     assert work == Work("gather", reads=10 * (32 + 8), writes=320, rows=10, columns=8)
 
 
-@pytest.mark.parametrize(("forward", "inputs", "work"), [
-    # 8 rows of 64 of a table of 100,000
-    (lambda m, x, i, _: x.index_select(0, i), (meta(100_000, 64), indices(8)),
-     Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64)),
-    (lambda m, x, i, _: x[i], (meta(100_000, 64), indices(8)),
-     Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64)),
-    # 8 x 3 single values
-    (lambda m, x, i, _: torch.take_along_dim(x, i, 0), (meta(100_000, 3), indices(8, 3)),
-     Work("elementwise", "permute", reads=24 * 12, writes=24 * 4, rows=24)),
-    (lambda m, x, i, _: x.gather(0, i), (meta(100_000, 3), indices(8, 3)),
-     Work("elementwise", "permute", reads=24 * 12, writes=24 * 4, rows=24)),
-    # 8 rows are written in place, and added to what is there
-    (lambda m, x, i, y: x.index_copy_(0, i, y), (meta(100_000, 64), indices(8), meta(8, 64)),
-     Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64)),
-    (lambda m, x, i, y: x.index_add_(0, i, y), (meta(100_000, 64), indices(8), meta(8, 64)),
-     Work("gather", flops=512, reads=8 * (256 + 264), writes=8 * 256, rows=8, columns=64)),
-    (lambda m, x, i, y: x.index_put_((i,), y), (meta(100_000, 64), indices(8), meta(8, 64)),
-     Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64)),
-    (lambda m, x, i, y: x.scatter_(0, i, y), (meta(100_000, 3), indices(8, 3), meta(8, 3)),
-     Work("elementwise", "permute", reads=24 * 12, writes=24 * 4, rows=24)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("forward", "inputs", "work"),
+    [
+        # 8 rows of 64 of a table of 100,000
+        (
+            lambda m, x, i, _: x.index_select(0, i),
+            (meta(100_000, 64), indices(8)),
+            Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64),
+        ),
+        (
+            lambda m, x, i, _: x[i],
+            (meta(100_000, 64), indices(8)),
+            Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64),
+        ),
+        # 8 x 3 single values
+        (
+            lambda m, x, i, _: torch.take_along_dim(x, i, 0),
+            (meta(100_000, 3), indices(8, 3)),
+            Work("elementwise", "permute", reads=24 * 12, writes=24 * 4, rows=24),
+        ),
+        (
+            lambda m, x, i, _: x.gather(0, i),
+            (meta(100_000, 3), indices(8, 3)),
+            Work("elementwise", "permute", reads=24 * 12, writes=24 * 4, rows=24),
+        ),
+        # 8 rows are written in place, and added to what is there
+        (
+            lambda m, x, i, y: x.index_copy_(0, i, y),
+            (meta(100_000, 64), indices(8), meta(8, 64)),
+            Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64),
+        ),
+        (
+            lambda m, x, i, y: x.index_add_(0, i, y),
+            (meta(100_000, 64), indices(8), meta(8, 64)),
+            Work("gather", flops=512, reads=8 * (256 + 264), writes=8 * 256, rows=8, columns=64),
+        ),
+        (
+            lambda m, x, i, y: x.index_put_((i,), y),
+            (meta(100_000, 64), indices(8), meta(8, 64)),
+            Work("gather", reads=8 * 264, writes=8 * 256, rows=8, columns=64),
+        ),
+        (
+            lambda m, x, i, y: x.scatter_(0, i, y),
+            (meta(100_000, 3), indices(8, 3), meta(8, 3)),
+            Work("elementwise", "permute", reads=24 * 12, writes=24 * 4, rows=24),
+        ),
+    ],
+)
 def test_only_rows_that_are_named_move(forward, inputs, work):
     op = last(forward, *inputs)
     assert op.works == (work,)
@@ -133,8 +167,13 @@ def test_a_recurrent_layer_is_a_chain_of_steps(make, gates):
     assert all_steps > 1.5 * half > 5 * few
     (work,) = ops[-1].works
     assert (work.family, work.rows, work.batch, work.columns, work.inner, work.window) == (
-        "recurrence", 512, 2, 64, 128, gates
-    )  # fmt: skip
+        "recurrence",
+        512,
+        2,
+        64,
+        128,
+        gates,
+    )
     assert ops[-1].attributes == {"steps": 512, "hidden": 64}
 
 
@@ -161,29 +200,32 @@ def test_convolutions_in_channels_last():
     assert rule(torch.empty(2, 1, 6, 6).to(memory_format=torch.channels_last), nn.Conv2d(1, 4, 1)) == "plain"
 
 
-@pytest.mark.parametrize(("forward", "family", "rule"), [
-    (lambda m, x: x + x, "elementwise", "map"),
-    (lambda m, x: x * 2.0, "elementwise", "map"),
-    (lambda m, x: x * x.mean((2, 3), keepdim=True), "elementwise", "channels"),
-    (lambda m, x: x + x.transpose(2, 3), "elementwise", "channels"),
-    (lambda m, x: F.relu(x), "elementwise", "map"),
-    (lambda m, x: F.silu(x), "elementwise", "activation"),
-    (lambda m, x: x.exp(), "elementwise", "activation"),
-    (lambda m, x: torch.where(x > 0, x, x), "elementwise", "map"),
-    (lambda m, x: x.permute(0, 2, 3, 1).contiguous(), "elementwise", "permute"),
-    (lambda m, x: x.contiguous(memory_format=torch.channels_last), "elementwise", "permute"),
-    (lambda m, x: x.transpose(1, 2).contiguous(), "elementwise", "channels"),  # rows of 6 stay together
-    (lambda m, x: F.interpolate(x, scale_factor=2.0), "elementwise", "upsample"),
-    (lambda m, x: torch.cat([x, x], 1), "elementwise", "copy"),
-    (lambda m, x: x.clone(), "elementwise", "copy"),
-    (lambda m, x: F.pixel_shuffle(x, 2), "elementwise", "permute"),
-    (lambda m, x: F.max_pool2d(x, 3), "elementwise", "pool"),
-    (lambda m, x: F.adaptive_avg_pool2d(x, 1), "reduction", "sum"),
-    (lambda m, x: x.sum(-1), "reduction", "sum"),
-    (lambda m, x: x.argmax(-1), "reduction", "argmax"),
-    (lambda m, x: x.cumsum(-1), "rows", "layer_norm"),
-    (lambda m, x: x.softmax(-1), "rows", "softmax"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("forward", "family", "rule"),
+    [
+        (lambda m, x: x + x, "elementwise", "map"),
+        (lambda m, x: x * 2.0, "elementwise", "map"),
+        (lambda m, x: x * x.mean((2, 3), keepdim=True), "elementwise", "channels"),
+        (lambda m, x: x + x.transpose(2, 3), "elementwise", "channels"),
+        (lambda m, x: F.relu(x), "elementwise", "map"),
+        (lambda m, x: F.silu(x), "elementwise", "activation"),
+        (lambda m, x: x.exp(), "elementwise", "activation"),
+        (lambda m, x: torch.where(x > 0, x, x), "elementwise", "map"),
+        (lambda m, x: x.permute(0, 2, 3, 1).contiguous(), "elementwise", "permute"),
+        (lambda m, x: x.contiguous(memory_format=torch.channels_last), "elementwise", "permute"),
+        (lambda m, x: x.transpose(1, 2).contiguous(), "elementwise", "channels"),  # rows of 6 stay together
+        (lambda m, x: F.interpolate(x, scale_factor=2.0), "elementwise", "upsample"),
+        (lambda m, x: torch.cat([x, x], 1), "elementwise", "copy"),
+        (lambda m, x: x.clone(), "elementwise", "copy"),
+        (lambda m, x: F.pixel_shuffle(x, 2), "elementwise", "permute"),
+        (lambda m, x: F.max_pool2d(x, 3), "elementwise", "pool"),
+        (lambda m, x: F.adaptive_avg_pool2d(x, 1), "reduction", "sum"),
+        (lambda m, x: x.sum(-1), "reduction", "sum"),
+        (lambda m, x: x.argmax(-1), "reduction", "argmax"),
+        (lambda m, x: x.cumsum(-1), "rows", "layer_norm"),
+        (lambda m, x: x.softmax(-1), "rows", "softmax"),
+    ],
+)
 def test_families(forward, family, rule):
     (work,) = last(forward, meta(2, 4, 6, 6)).works
     assert (work.family, work.rule) == (family, rule)

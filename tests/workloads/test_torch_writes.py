@@ -85,13 +85,24 @@ def test_a_slice_that_is_written_is_waited_for(path):
     assert sum(op.nbytes for op in graph.operators if op.works) == 2 * 128 + 2 * 16 + 2 * 128  # a column of 4 numbers
 
 
-@pytest.mark.parametrize(("forward", "later", "earlier"), [
-    (lambda m, x: (y := x.exp(), y.view(-1).add_(1.0), y.sigmoid())[2], "sigmoid", "add_"),  # read after a view's write
-    (lambda m, x: (y := x.exp(), s := y.sigmoid(), y.add_(1.0), s + y)[3], "add_", "sigmoid"),  # write after read
-    (lambda m, x: (y := x.exp(), y.mul_(2.0), y.add_(1.0), y)[3], "add_", "mul_"),  # write after write
-    (lambda m, x: (y := x.exp(), F.relu_(y), y.sigmoid())[2], "sigmoid", "relu_"),  # by name of what was made before
-    (lambda m, x: (y := x.exp(), v := y.view(-1), y.mul_(2.0), v.sigmoid())[3], "sigmoid", "mul_"),  # an older view
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("forward", "later", "earlier"),
+    [
+        (
+            lambda m, x: (y := x.exp(), y.view(-1).add_(1.0), y.sigmoid())[2],
+            "sigmoid",
+            "add_",
+        ),  # read after a view's write
+        (lambda m, x: (y := x.exp(), s := y.sigmoid(), y.add_(1.0), s + y)[3], "add_", "sigmoid"),  # write after read
+        (lambda m, x: (y := x.exp(), y.mul_(2.0), y.add_(1.0), y)[3], "add_", "mul_"),  # write after write
+        (
+            lambda m, x: (y := x.exp(), F.relu_(y), y.sigmoid())[2],
+            "sigmoid",
+            "relu_",
+        ),  # by name of what was made before
+        (lambda m, x: (y := x.exp(), v := y.view(-1), y.mul_(2.0), v.sigmoid())[3], "sigmoid", "mul_"),  # an older view
+    ],
+)
 def test_what_is_written_is_ordered(forward, later, earlier):
     for graph in both(One(forward), X):
         name = later if later in graph.index else f"{later}"
@@ -100,8 +111,13 @@ def test_what_is_written_is_ordered(forward, later, earlier):
 
 def test_an_activation_in_place_comes_before_the_residual():
     """The sum reads what the layer returned by its old name."""
-    module = One(lambda m, x: (y := m.norm(m.conv(x)), r := m.relu(y), m.conv2(r) + y)[2], conv=nn.Conv2d(2, 2, 1),
-                 norm=nn.BatchNorm2d(2), relu=nn.ReLU(inplace=True), conv2=nn.Conv2d(2, 2, 1))  # fmt: skip
+    module = One(
+        lambda m, x: (y := m.norm(m.conv(x)), r := m.relu(y), m.conv2(r) + y)[2],
+        conv=nn.Conv2d(2, 2, 1),
+        norm=nn.BatchNorm2d(2),
+        relu=nn.ReLU(inplace=True),
+        conv2=nn.Conv2d(2, 2, 1),
+    )
     graph = from_module(module, torch.zeros(1, 2, 4, 4))
     assert [(edge.src, edge.nbytes) for edge in graph.edges if edge.dst == "add"] == [("conv2", 128.0), ("relu", 128.0)]
 
@@ -185,8 +201,16 @@ def exported(path, module, inputs):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.onnx.export(module, inputs, path, dynamo=False, verbose=False, opset_version=17,
-                              do_constant_folding=True, training=torch.onnx.TrainingMode.EVAL)  # fmt: skip
+            torch.onnx.export(
+                module,
+                inputs,
+                path,
+                dynamo=False,
+                verbose=False,
+                opset_version=17,
+                do_constant_folding=True,
+                training=torch.onnx.TrainingMode.EVAL,
+            )
     finally:
         logging.disable(logging.NOTSET)
     return path

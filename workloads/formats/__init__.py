@@ -64,7 +64,10 @@ class Left(NamedTuple):
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {
         "simsched": Format(
-            "graph, schedule, program or profile", "native:read_native", "native:write_native", (".json",),
+            "graph, schedule, program or profile",
+            "native:read_native",
+            "native:write_native",
+            (".json",),
             graph="native:read_native_graph",
         ),
         "onnx": Format("graph", "onnx_models:read_onnx", None, (".onnx",)),
@@ -73,32 +76,35 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         "dot": Format("graph", "dot:read_dot", "dot:write_dot", (".dot", ".gv")),
         "stg": Format("graph", "stg:read_stg", None, (".stg",)),
         "kineto": Format(
-            "profile", "kineto:read_kineto", None, (".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz"),
+            "profile",
+            "kineto:read_kineto",
+            None,
+            (".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz"),
             ("traceEvents", "deviceProperties"),
             graph="kineto_program:read_kineto_graph",
         ),
         "rows": Format("profile", "rows:read_rows", None, (".csv",), graph="rows:read_rows_graph"),
         "hios": Format("schedule", "hios:read_hios", None, (), ("rank",)),
-        "ios": Format(
-            "schedule", "ios:read_ios", None, (), ("inner_nodes", "enter_node"), graph="ios:read_ios_graph"
-        ),
+        "ios": Format("schedule", "ios:read_ios", None, (), ("inner_nodes", "enter_node"), graph="ios:read_ios_graph"),
         "hios-graph": Format("graph", "hios_graph:read_hios_graph", None, (".txt",)),
     }
-)  # fmt: skip
+)
 """Those of JSON are told apart by the keys that stand near their beginning, in this order."""
 
 LEFT: Final[Mapping[str, Left]] = MappingProxyType(
     {
         "wfcommons": Left(
-            "WfCommons", "make an OpGraph of its tasks (runtimeInSeconds is time, in us), or use OpGraph.from_networkx",
+            "WfCommons",
+            "make an OpGraph of its tasks (runtimeInSeconds is time, in us), or use OpGraph.from_networkx",
             ("workflow",),
         ),
         "chakra": Left(
-            "Chakra", "read a trace of torch.profiler, or make an OpGraph of its nodes (duration_micros is time)",
+            "Chakra",
+            "read a trace of torch.profiler, or make an OpGraph of its nodes (duration_micros is time)",
             ("ctrl_deps", "ctrlDeps", "data_deps", "dataDeps", "duration_micros", "durationMicros"),
         ),
     }
-)  # fmt: skip
+)
 """Those of JSON that development versions read."""
 
 PYTHON: Final = re.compile(r".*\.py:[A-Za-z_]\w*", re.IGNORECASE)

@@ -109,8 +109,9 @@ def read_hios(
                 ran += [row.op for row in rows]
                 stage += bool(rows)
         block.require_once(ran)
-    return Schedule(reader.graph, _launches(reader.graph, [queues[rank] for rank in sorted(queues)]), "stages",
-                    scheduler="hios")  # fmt: skip
+    return Schedule(
+        reader.graph, _launches(reader.graph, [queues[rank] for rank in sorted(queues)]), "stages", scheduler="hios"
+    )
 
 
 def _by_rank(block: Block) -> list[tuple[int, Stages]]:

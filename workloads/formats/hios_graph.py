@@ -71,9 +71,15 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
         transfers.append(max(floor, weight * MS))
     lines.last()
     return build(
-        lines.source, OpGraph.from_columns, list(index), *ends, name=Path(path).stem or "graph", time=times,
-        utilization=utilizations, edge_transfer=transfers,
-    )  # fmt: skip
+        lines.source,
+        OpGraph.from_columns,
+        list(index),
+        *ends,
+        name=Path(path).stem or "graph",
+        time=times,
+        utilization=utilizations,
+        edge_transfer=transfers,
+    )
 
 
 def _rows(lines: Lines, columns: str) -> Iterator[list[Any]]:

@@ -131,10 +131,14 @@ def read_kineto(
     kept, discarded = _kept(runs, joined.activities, skip, source)
     operators = _Collected(joined, kept).operators(names)
     provenance = Provenance(
-        source=source, profiler=f"torch.profiler (Kineto schema {_SCHEMA})", iterations=len(kept), discarded=discarded,
-        date=_date(events), cuda_runtime=_version(events.header.get("cuda_runtime_version")),
+        source=source,
+        profiler=f"torch.profiler (Kineto schema {_SCHEMA})",
+        iterations=len(kept),
+        discarded=discarded,
+        date=_date(events),
+        cuda_runtime=_version(events.header.get("cuda_runtime_version")),
         cuda_driver=_version(events.header.get("cuda_driver_version")),
-    )  # fmt: skip
+    )
     try:
         return Profile(operators, measured_device(events.header, number, source), provenance)
     except CostError as error:
@@ -221,8 +225,9 @@ class _Collected:
         if self._n_odd:
             _logger.warning(
                 "%s: %d times an operator launched other kernels than usual; those are left out",
-                self._source, self._n_odd,
-            )  # fmt: skip
+                self._source,
+                self._n_odd,
+            )
         return found
 
     def _operator(self, name: str, runs: list[Run]) -> MeasuredOperator:

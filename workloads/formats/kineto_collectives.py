@@ -16,11 +16,11 @@ COLLECTIVES: Final[Mapping[str, str]] = {
     "MSCCL, MSCCL++": "msccl",
     "vLLM, SGLang, AITER": "cross_device_reduce|quick_?reduce|allreduce_prototype|custom_?all_?reduce",
     "TensorRT-LLM, flashinfer": "(one|two)_?shot_?(all_?)?reduce|all_?reduce_fusion|mnnvl|lamport|moe_?all_?to_?all|"
-                                "moe_?all_?reduce",
+    "moe_?all_?reduce",
     "Transformer Engine": "userbuffers",
     "PyTorch symmetric memory": "multimem_|symm(etric)?_mem|(one|two)_shot_all_reduce",
     "by what they do": "(?<![a-z])(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv)",
-}  # fmt: skip
+}
 """Who makes collectives -> what the names of their kernels have in them, whatever the case, but for their types."""
 CATEGORIES: Final = ("nccl", "collective", "communication")
 """Categories of events that are collectives, whatever their names."""

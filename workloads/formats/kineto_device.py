@@ -16,22 +16,38 @@ _logger = logging.getLogger(__name__)
 
 # field of deviceProperties -> field of MeasuredDevice and of Device
 _PROPERTIES: Final = {
-    "numSms": "sms", "maxThreadsPerMultiprocessor": "threads_per_sm", "regsPerMultiprocessor": "registers_per_sm",
-    "sharedMemPerMultiprocessor": "shared_memory_per_sm", "sharedMemPerBlockOptin": "shared_memory_per_block",
+    "numSms": "sms",
+    "maxThreadsPerMultiprocessor": "threads_per_sm",
+    "regsPerMultiprocessor": "registers_per_sm",
+    "sharedMemPerMultiprocessor": "shared_memory_per_sm",
+    "sharedMemPerBlockOptin": "shared_memory_per_block",
     "totalGlobalMem": "memory",
-}  # fmt: skip
+}
 # What no preset is called stands in for by its maker or compute capability, or, if that is none, by the last.
 _STAND_INS: Final[Mapping[str, str]] = {
     "AMD": "mi300x",
-    "3": "k80", "7.0": "v100", "7.5": "rtx2080ti", "8.0": "a100", "8": "rtx3080", "9": "h100", "10": "b200",
-    "12": "rtx5090", "": "h100",
-}  # fmt: skip
+    "3": "k80",
+    "7.0": "v100",
+    "7.5": "rtx2080ti",
+    "8.0": "a100",
+    "8": "rtx3080",
+    "9": "h100",
+    "10": "b200",
+    "12": "rtx5090",
+    "": "h100",
+}
 
 _AMD: Final = re.compile(r"\b(AMD|Instinct|Radeon)\b|\bMI[0-9]{3}", re.IGNORECASE)
 _HINTS: Final[Mapping[str, str]] = {
-    "volta_": "v100", "turing_": "rtx2080ti", "ampere_": "a100", "sm80_": "a100", "sm90_": "h100", "sm100_": "b200",
-    "cijk_": "mi300x", "gfx9": "mi300x",
-}  # fmt: skip
+    "volta_": "v100",
+    "turing_": "rtx2080ti",
+    "ampere_": "a100",
+    "sm80_": "a100",
+    "sm90_": "h100",
+    "sm100_": "b200",
+    "cijk_": "mi300x",
+    "gfx9": "mi300x",
+}
 """What names of kernels have in them -> the preset of a device that runs such."""
 
 

@@ -35,8 +35,12 @@ _HOSTS: Final = (
 )  # operators, annotations, calls
 _SYNC: Final = "cuda_sync"
 _SYNC_FIELDS: Final = (
-    "stream", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "device", "wait_on_cuda_event_id",
-)  # fmt: skip
+    "stream",
+    "wait_on_cuda_event_record_corr_id",
+    "wait_on_stream",
+    "device",
+    "wait_on_cuda_event_id",
+)
 _N_SYNC: Final = 1 + len(_SYNC_FIELDS)
 _KERNEL: Final = ("kernel", "Kernel", *CATEGORIES)
 _COPY: Final = {"gpu_memcpy": "memcpy", "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}
@@ -235,11 +239,20 @@ class _Collector:
         group = self._groups[str(get(GROUP)), str(get(RANKS, ""))] if GROUP in args else 0
         self._activities.extend(
             (
-                at, event["ts"], event["dur"], get("device", 0), get("stream", 0), args["correlation"],
-                _external(args), get("graph node id", 0), kind, group, get(SEQUENCE, -1),
+                at,
+                event["ts"],
+                event["dur"],
+                get("device", 0),
+                get("stream", 0),
+                args["correlation"],
+                _external(args),
+                get("graph node id", 0),
+                kind,
+                group,
+                get(SEQUENCE, -1),
                 self._processes[event.get("pid")],
             )
-        )  # fmt: skip
+        )
 
     def events(self, header: dict[str, Any]) -> Events:
         """Return what was taken, checked."""
@@ -253,22 +266,40 @@ class _Collector:
             rows[k::_N_ACTIVITY] for k in range(_N_ACTIVITY)
         )
         activities = Activities(
-            self._times(start, at, "ts", _LATEST), self._times(duration, at, "dur", _LONGEST),
-            self._counts(device, at, "args.device"), self._counts(stream, at, "args.stream"), _ids(correlation),
-            _ids(external), _ids(node), np.array(what, np.int64), np.array(group, np.int64), _ids(sequence, -1),
-            np.array(process, np.int64), self._checked_kinds(),
-        )  # fmt: skip
+            self._times(start, at, "ts", _LATEST),
+            self._times(duration, at, "dur", _LONGEST),
+            self._counts(device, at, "args.device"),
+            self._counts(stream, at, "args.stream"),
+            _ids(correlation),
+            _ids(external),
+            _ids(node),
+            np.array(what, np.int64),
+            np.array(group, np.int64),
+            _ids(sequence, -1),
+            np.array(process, np.int64),
+            self._checked_kinds(),
+        )
         return Events(
-            operators, annotations, calls, syncs, activities, tuple(self._threads), header, tuple(self._groups),
+            operators,
+            annotations,
+            calls,
+            syncs,
+            activities,
+            tuple(self._threads),
+            header,
+            tuple(self._groups),
             self._n_unusable,
-        )  # fmt: skip
+        )
 
     def _usable(self, rows: list[Any], width: int) -> list[Any]:
         """Return rows of so many values each, of which the second and third are times, without those of no time."""
         if self._strict:
             return rows
-        bad = [k for k in range(0, len(rows), width)
-               if not (_is_time(rows[k + 1], _LATEST) and _is_time(rows[k + 2], _LONGEST))]  # fmt: skip
+        bad = [
+            k
+            for k in range(0, len(rows), width)
+            if not (_is_time(rows[k + 1], _LATEST) and _is_time(rows[k + 2], _LONGEST))
+        ]
         self._n_unusable += len(bad)
         for k in reversed(bad):
             del rows[k : k + width]
@@ -279,9 +310,14 @@ class _Collector:
         at, start, duration, thread, external, name, correlation = (rows[k::7] for k in range(7))
         begin = self._times(start, at, "ts", _LATEST)
         return HostEvents(
-            begin, begin + self._times(duration, at, "dur", _LONGEST), np.array(thread, np.int64), _ids(external),
-            np.array(name, np.int64), _ids(correlation), tuple(self._names),
-        )  # fmt: skip
+            begin,
+            begin + self._times(duration, at, "dur", _LONGEST),
+            np.array(thread, np.int64),
+            _ids(external),
+            np.array(name, np.int64),
+            _ids(correlation),
+            tuple(self._names),
+        )
 
     def _checked_kinds(self) -> tuple[MeasuredKind, ...]:
         found = []

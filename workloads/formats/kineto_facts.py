@@ -68,10 +68,15 @@ class TraceFacts:
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""
         return {
-            "measured_us": self.measured_us, "simulated_us": self.simulated_us, "error": self.error,
-            "exposed_us": self.exposed_us, "host_share": self.host_share, "bound_by": dict(self.bound_by),
-            "doubt": self.doubt, "lines": list(self.lines),
-        }  # fmt: skip
+            "measured_us": self.measured_us,
+            "simulated_us": self.simulated_us,
+            "error": self.error,
+            "exposed_us": self.exposed_us,
+            "host_share": self.host_share,
+            "bound_by": dict(self.bound_by),
+            "doubt": self.doubt,
+            "lines": list(self.lines),
+        }
 
 
 def facts_of(program: TracedProgram) -> TraceFacts:
@@ -80,10 +85,13 @@ def facts_of(program: TracedProgram) -> TraceFacts:
     shares = replay.simulated.critical_path().shares
     bound_by = sorted(((name, part) for name, part in shares.items() if part > _SAID), key=lambda row: -row[1])
     return TraceFacts(
-        measured_us=replay.measured_us, simulated_us=replay.simulated_us, exposed_us=exposed(program),
-        host_share=max(0.0, 1 - quick.simulated_us / replay.simulated_us), bound_by=tuple(bound_by),
+        measured_us=replay.measured_us,
+        simulated_us=replay.simulated_us,
+        exposed_us=exposed(program),
+        host_share=max(0.0, 1 - quick.simulated_us / replay.simulated_us),
+        bound_by=tuple(bound_by),
         lines=tuple(program.lines()),
-    )  # fmt: skip
+    )
 
 
 def exposed(program: TracedProgram) -> float:

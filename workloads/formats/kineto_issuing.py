@@ -167,8 +167,9 @@ class Issued:
         calls, acts, call = self._events.calls, self._acts.take(np.arange(self._n)), self._call[: self._n]
         known = call >= 0
         start, end = acts.start, acts.start + acts.duration
-        call_start, call_end = (np.where(known, times[call] if len(times) else 0, 0) for times in
-                                (calls.start, calls.end))  # fmt: skip
+        call_start, call_end = (
+            np.where(known, times[call] if len(times) else 0, 0) for times in (calls.start, calls.end)
+        )
         is_kernel = np.array([kind.what == "kernel" for kind in acts.kinds], bool)[acts.what]
         earlier = np.maximum.accumulate(np.concatenate([[0], end[:-1]]))
         idle = known & is_kernel & (earlier < call_start) & (start >= call_start)
@@ -496,18 +497,39 @@ class Issued:
         held = [(hold.begin, hold.end) for hold in self._untraced]
         own_times = list(zip(self._start[: self._n], self._end[: self._n], strict=True))
         measured = Measured(
-            cluster=cluster, step=self._step, n_waits=self.n_waits, guessed_waits=self.guessed_waits, n_lost=len(lost),
+            cluster=cluster,
+            step=self._step,
+            n_waits=self.n_waits,
+            guessed_waits=self.guessed_waits,
+            n_lost=len(lost),
             times=(np.array([*own_times, *begun, *held], np.int64) - self._begin) / 1e3,
             untraced_us=sum(hold.idle for hold in self._untraced) / 1e3,
-            n_early=int(self._starts_early.sum()), faults=+self._faults, collectives=self._collectives(),
-            begin=self._begin, n_own=self._n, is_stated=self._is_stated, blocking=+self._blocking,
-            ready=np.array(self._free) / 1e3, kernels=tuple(self._kind(op).name for op in range(self._n)),
-        )  # fmt: skip
+            n_early=int(self._starts_early.sum()),
+            faults=+self._faults,
+            collectives=self._collectives(),
+            begin=self._begin,
+            n_own=self._n,
+            is_stated=self._is_stated,
+            blocking=+self._blocking,
+            ready=np.array(self._free) / 1e3,
+            kernels=tuple(self._kind(op).name for op in range(self._n)),
+        )
         try:
             found = TracedProgram(
-                graph, names, "events", ptr, action, device, stream, argument, Copies(whole, whole, none, none),
-                n_events + self._n_handed, 0, lead / 1e3, own / 1e3,
-            )  # fmt: skip
+                graph,
+                names,
+                "events",
+                ptr,
+                action,
+                device,
+                stream,
+                argument,
+                Copies(whole, whole, none, none),
+                n_events + self._n_handed,
+                0,
+                lead / 1e3,
+                own / 1e3,
+            )
             found.check()
         except SimschedError as error:
             raise FormatError(f"{self._source}: {error}") from error
@@ -616,13 +638,18 @@ class Issued:
         links = np.array([kind.is_collective for kind in kinds] + [False, False])[code]
         places = [{"device": self._devices.index(device), "stream": stream} for device, stream in self._places]
         graph = OpGraph.from_columns(
-            names, src, dst, name=Path(self._source).name.split(".")[0] + str(self._window),
-            kind=(code, [*map(_class_of, kinds), "earlier", "untraced"]), nbytes=nbytes[code],
+            names,
+            src,
+            dst,
+            name=Path(self._source).name.split(".")[0] + str(self._window),
+            kind=(code, [*map(_class_of, kinds), "earlier", "untraced"]),
+            nbytes=nbytes[code],
             time=np.concatenate([self._times(), np.array(earlier) / 1e3, np.array(held) / 1e3]),
             host=np.array(self._hosts[: self._n] + [0] * (len(names) - self._n)) / 1e3,
-            attributes=(lane_of, places), kernels=(code, [*self._launches(), (), ()]),
+            attributes=(lane_of, places),
+            kernels=(code, [*self._launches(), (), ()]),
             intensity=np.where(links, INTENSITIES.index("link"), -1),
-        )  # fmt: skip
+        )
         return graph, number
 
     def _numbered_edges(self, number: dict[int, int]) -> Ints:

@@ -27,9 +27,22 @@ from workloads.formats.kineto_traced import TracedProgram
 
 DISPATCH, SLOWDOWNS = "dispatch.csv", "slowdowns.json"
 COLUMNS: Final = (
-    "trace", "kernel1", "grid1", "block1", "reg1", "smem1", "dur1", "kernel2", "grid2", "block2", "reg2", "smem2",
-    "dur2", "ready2", "start2",
-)  # fmt: skip
+    "trace",
+    "kernel1",
+    "grid1",
+    "block1",
+    "reg1",
+    "smem1",
+    "dur1",
+    "kernel2",
+    "grid2",
+    "block2",
+    "reg2",
+    "smem2",
+    "dur2",
+    "ready2",
+    "start2",
+)
 _ENDINGS: Final = (".json", ".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz")
 _WAVES: Final = 4
 _BESIDE: Final = 0.95
@@ -128,10 +141,13 @@ class _Activity:
     def _columns(self, number: int, k: int) -> dict[str, Any]:
         kernel = self._operators[k].kernels[0]
         return {
-            f"kernel{number}": self._names[k], f"grid{number}": kernel.blocks, f"block{number}": kernel.threads,
-            f"reg{number}": kernel.registers, f"smem{number}": kernel.shared_memory,
+            f"kernel{number}": self._names[k],
+            f"grid{number}": kernel.blocks,
+            f"block{number}": kernel.threads,
+            f"reg{number}": kernel.registers,
+            f"smem{number}": kernel.shared_memory,
             f"dur{number}": round(float(self._end[k] - self._start[k]), 3),
-        }  # fmt: skip
+        }
 
     def slowdowns(self) -> Iterable[dict[str, Any]]:
         """Yield kernels that ran alone and, with the same name and shape, beside another one."""
@@ -161,17 +177,28 @@ def _slowdown(
 ) -> dict[str, Any]:
     name, kernel = key
     row = {
-        "kernel": name, "grid": [kernel.blocks], "block": [kernel.threads], "registers": kernel.registers,
-        "shared_memory": kernel.shared_memory, "solo_us": median(solo), "solo_n": len(solo),
-        "solo_cv": pstdev(solo) / mean(solo), "corun_us": median(times), "corun_n": len(times), "corunner": other,
-        "corunner_type": {"collective": "comm", "kernel": "comp"}.get(kind, "mem"), "corunner_grid": None,
-    }  # fmt: skip
+        "kernel": name,
+        "grid": [kernel.blocks],
+        "block": [kernel.threads],
+        "registers": kernel.registers,
+        "shared_memory": kernel.shared_memory,
+        "solo_us": median(solo),
+        "solo_n": len(solo),
+        "solo_cv": pstdev(solo) / mean(solo),
+        "corun_us": median(times),
+        "corun_n": len(times),
+        "corunner": other,
+        "corunner_type": {"collective": "comm", "kernel": "comp"}.get(kind, "mem"),
+        "corunner_grid": None,
+    }
     if kernels:
         by = kernels[0]
         row |= {
-            "corunner_grid": [by.blocks], "corunner_block": [by.threads], "corunner_registers": by.registers,
+            "corunner_grid": [by.blocks],
+            "corunner_block": [by.threads],
+            "corunner_registers": by.registers,
             "corunner_shared": by.shared_memory,
-        }  # fmt: skip
+        }
     return row
 
 

@@ -50,10 +50,15 @@ def by_process(events: Events) -> list[Events]:
         syncs = {c: events.syncs[c] for c in its.correlation.tolist() if c in events.syncs}
         parts.append(
             replace(
-                events, operators=operators, annotations=annotations, calls=its, syncs=syncs,
-                activities=acts.take(np.flatnonzero(owner == p)), n_unusable=0 if parts else events.n_unusable,
+                events,
+                operators=operators,
+                annotations=annotations,
+                calls=its,
+                syncs=syncs,
+                activities=acts.take(np.flatnonzero(owner == p)),
+                n_unusable=0 if parts else events.n_unusable,
             )
-        )  # fmt: skip
+        )
     return parts or [events]
 
 
@@ -165,9 +170,20 @@ class _Together:
         lead, own = np.array([row[4:] for row in rows]).T
         none, whole = np.zeros(0), np.zeros(0, np.int32)
         found = TracedProgram(
-            self._graph(), [each.name for each in cluster.devices], "events", ptr, action, device, stream,
-            argument, Copies(whole, whole, none, none), self._n_events + len(self._arrival), 0, lead, own,
-        )  # fmt: skip
+            self._graph(),
+            [each.name for each in cluster.devices],
+            "events",
+            ptr,
+            action,
+            device,
+            stream,
+            argument,
+            Copies(whole, whole, none, none),
+            self._n_events + len(self._arrival),
+            0,
+            lead,
+            own,
+        )
         found.check()
         found.__dict__["of_trace"] = self._measured(cluster)
         return found
@@ -215,8 +231,9 @@ class _Together:
                 name = f"rank{rank}/{op.name}"
                 place = places[op.attributes["device"] + part.device, op.attributes["stream"]]
                 time = self._transfer.get((rank, i), op.time or 0.0)
-                rows.append((name, kinds[op.kind], shapes[op.kernels], place, time, op.nbytes, op.host,
-                             int(graph.intensity[i])))  # fmt: skip
+                rows.append(
+                    (name, kinds[op.kind], shapes[op.kernels], place, time, op.nbytes, op.host, int(graph.intensity[i]))
+                )
                 arrival = self._arrival.get((rank, i))
                 if arrival is not None:
                     arrivals[arrival] = (f"{name} arrives", kinds["arrival"], shapes[()], place, 0.0, 0.0, op.host, -1)
@@ -226,10 +243,18 @@ class _Together:
         src, dst = np.array(edges, np.int64).reshape(-1, 2).T
         first = self._parts[0].program.graph.name
         return OpGraph.from_columns(
-            names, src, dst, name=f"{first} of {len(self._parts)} ranks", kind=(kind, list(kinds)), time=times,
-            nbytes=nbytes, host=host, kernels=(shape, list(shapes)), intensity=np.array(intensity),
+            names,
+            src,
+            dst,
+            name=f"{first} of {len(self._parts)} ranks",
+            kind=(kind, list(kinds)),
+            time=times,
+            nbytes=nbytes,
+            host=host,
+            kernels=(shape, list(shapes)),
+            intensity=np.array(intensity),
             attributes=(at, [{"device": device, "stream": stream} for device, stream in places]),
-        )  # fmt: skip
+        )
 
     def _edges_of_arrivals(self, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return edges to arrivals from what their collectives depend on, and from arrivals to all that they meet."""
@@ -256,15 +281,27 @@ class _Together:
             collectives += [each._replace(op=each.op + part.op) for each in one.collectives]
         faults: Counter[str] = sum((one.faults for one in of), Counter[str]())
         return Measured(
-            cluster=cluster, times=np.concatenate([times, arrived]), step=of[0].step, begin=of[0].begin,
-            n_waits=sum(one.n_waits for one in of), guessed_waits=sum(one.guessed_waits for one in of),
-            n_lost=sum(one.n_lost for one in of), untraced_us=sum(one.untraced_us for one in of),
-            n_early=sum(one.n_early for one in of), faults=faults, collectives=tuple(collectives),
-            n_own=len(times), is_stated=all(one.is_stated for one in of),
-            blocking=sum((one.blocking for one in of), Counter[str]()), ready=self._ready(times),
-            kernels=self._kernels(), ranks=len(of),
-            n_met=len(self._arrival), waiting_us=waiting, transfer_us=sum(self._transfer.values()),
-        )  # fmt: skip
+            cluster=cluster,
+            times=np.concatenate([times, arrived]),
+            step=of[0].step,
+            begin=of[0].begin,
+            n_waits=sum(one.n_waits for one in of),
+            guessed_waits=sum(one.guessed_waits for one in of),
+            n_lost=sum(one.n_lost for one in of),
+            untraced_us=sum(one.untraced_us for one in of),
+            n_early=sum(one.n_early for one in of),
+            faults=faults,
+            collectives=tuple(collectives),
+            n_own=len(times),
+            is_stated=all(one.is_stated for one in of),
+            blocking=sum((one.blocking for one in of), Counter[str]()),
+            ready=self._ready(times),
+            kernels=self._kernels(),
+            ranks=len(of),
+            n_met=len(self._arrival),
+            waiting_us=waiting,
+            transfer_us=sum(self._transfer.values()),
+        )
 
     def _ready(self, times: Floats) -> Floats:
         """Return from when on each operator could have started; what was launched earlier, from its start."""

@@ -117,10 +117,15 @@ class TraceReplay:
             measured, simulated = self.times[:, ops]
             found.append(
                 Busy(
-                    program.devices[device], stream, len(ops), union_length(*measured.T),
-                    union_length(*simulated.T), float(measured[:, 1].max()), float(simulated[:, 1].max()),
+                    program.devices[device],
+                    stream,
+                    len(ops),
+                    union_length(*measured.T),
+                    union_length(*simulated.T),
+                    float(measured[:, 1].max()),
+                    float(simulated[:, 1].max()),
                 )
-            )  # fmt: skip
+            )
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,8 +238,10 @@ def is_contended(program: TracedProgram) -> bool:
     shared = cluster.replace_devices(contention=True)
     try:
         contended = program.over(with_times(program.graph, times_alone(program)))
-        errors = [TraceReplay(program, simulate(runs, on)).start_error
-                  for runs, on in ((program, cluster), (contended, shared))]  # fmt: skip
+        errors = [
+            TraceReplay(program, simulate(runs, on)).start_error
+            for runs, on in ((program, cluster), (contended, shared))
+        ]
     except ClusterError:  # a kernel that the device has no place for
         return False
     return errors[1] < errors[0]
@@ -294,9 +301,20 @@ def _on_one_stream(program: Program) -> Program:
     moved = np.isin(program.stream, launched) & np.isin(program.action, (LAUNCH, RECORD, WAIT))
     stream = np.where(moved, launched[0], program.stream)
     return Program(
-        program.graph, program.devices, program.execution, program.thread_ptr, program.action, program.device, stream,
-        program.argument, program.copies, program.n_events, program.priority, program.lead, program.own,
-    ).check()  # fmt: skip
+        program.graph,
+        program.devices,
+        program.execution,
+        program.thread_ptr,
+        program.action,
+        program.device,
+        stream,
+        program.argument,
+        program.copies,
+        program.n_events,
+        program.priority,
+        program.lead,
+        program.own,
+    ).check()
 
 
 def traced(graph: OpGraph, cluster: Cluster, _cost: CostModel, *, execution: str = "events") -> Schedule:
@@ -324,9 +342,14 @@ def traced(graph: OpGraph, cluster: Cluster, _cost: CostModel, *, execution: str
         raise SchedulerError(f"traced: {graph.name!r} ran on {device.max() + 1} devices, not {len(cluster)}")
     order = np.array([graph.index[name] for name in graph.order])
     return Schedule.from_columns(
-        graph, order, [each.name for each in cluster.devices], device=device[order],
-        stream=np.array([row["stream"] for row in rows])[order], execution=execution, scheduler="traced",
-    )  # fmt: skip
+        graph,
+        order,
+        [each.name for each in cluster.devices],
+        device=device[order],
+        stream=np.array([row["stream"] for row in rows])[order],
+        execution=execution,
+        scheduler="traced",
+    )
 
 
 def known_change(text: str) -> str:

@@ -224,5 +224,9 @@ def _warn(source: str, steps: list[Step], operators: list[Operator]) -> None:
     share = sum(op.nbytes for op in operators if UNKNOWN in op.attributes) / total if total else 1.0
     _logger.warning(
         "%s: operators that are not supported count their bytes and no FLOP, %.3g %% of all bytes: %s%s%s",
-        source, 100 * share, shown, rest, ending,
-    )  # fmt: skip
+        source,
+        100 * share,
+        shown,
+        rest,
+        ending,
+    )

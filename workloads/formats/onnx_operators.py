@@ -36,9 +36,13 @@ from workloads.formats.onnx_tensors import STACK, Shape, Step, Tensor
 from workloads.formats.onnx_views import expanded, lay, reshaped, selected, sliced, strides_of, transposed
 
 _POOLS: Final = {
-    "AveragePool": "avg", "LpPool": "lp", "MaxPool": "max",
-    "GlobalAveragePool": "global_avg", "GlobalLpPool": "global_lp", "GlobalMaxPool": "global_max",
-}  # fmt: skip
+    "AveragePool": "avg",
+    "LpPool": "lp",
+    "MaxPool": "max",
+    "GlobalAveragePool": "global_avg",
+    "GlobalLpPool": "global_lp",
+    "GlobalMaxPool": "global_max",
+}
 _MAPS: Final = (
     "Abs",
     "Acos",
@@ -102,19 +106,43 @@ _MAPS: Final = (
 )
 """What is computed element by element, with the FLOP of `ELEMENT_FLOPS`."""
 _TRANSCENDENTAL: Final = (
-    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Erf", "Exp", "Log", "Pow",
-    "RotaryEmbedding", "Sin", "Sinh", "Softsign", "Sqrt", "Tan",
-)  # fmt: skip
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "Celu",
+    "Cos",
+    "Cosh",
+    "Erf",
+    "Exp",
+    "Log",
+    "Pow",
+    "RotaryEmbedding",
+    "Sin",
+    "Sinh",
+    "Softsign",
+    "Sqrt",
+    "Tan",
+)
 _NARY: Final = ("Max", "Mean", "Min", "Sum")  # these take one FLOP less than they have inputs, but at least one
 _READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # of other copies only what is written is read
 _PERMUTING: Final = ("DepthToSpace", "ReverseSequence", "SpaceToDepth", "Transpose")
 _RESIZE_FLOPS: Final = {"linear": 8, "cubic": 32}
 _NAMES: Final = {
-    "Sum": "add", "Swish": "silu", "BatchNormalization": "batch_norm", "InstanceNormalization": "instance_norm",
-    "GroupNormalization": "group_norm", "LayerNormalization": "layer_norm", "RMSNormalization": "rms_norm",
-    "QuantizeLinear": "quantize", "DequantizeLinear": "dequantize", "DynamicQuantizeLinear": "dynamic_quantize",
+    "Sum": "add",
+    "Swish": "silu",
+    "BatchNormalization": "batch_norm",
+    "InstanceNormalization": "instance_norm",
+    "GroupNormalization": "group_norm",
+    "LayerNormalization": "layer_norm",
+    "RMSNormalization": "rms_norm",
+    "QuantizeLinear": "quantize",
+    "DequantizeLinear": "dequantize",
+    "DynamicQuantizeLinear": "dynamic_quantize",
     "LRN": "local_response_norm",
-}  # fmt: skip
+}
 
 
 def rule_of(step: Step) -> Callable[[Step, Costs], Cost] | None:

@@ -78,8 +78,12 @@ def _matmul(step: Step, costs: Costs) -> Cost:
         copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)]
     if not copies:
         return cost
-    whole = counted(cost.works, step.nbytes(*step.read), step.nbytes(*(x for x in step.given if x.constant)),
-                    step.nbytes(*step.written))  # fmt: skip
+    whole = counted(
+        cost.works,
+        step.nbytes(*step.read),
+        step.nbytes(*(x for x in step.given if x.constant)),
+        step.nbytes(*step.written),
+    )
     return cost._replace(works=(*(_copied(step, x, costs) for x in copies), *whole), is_counted=True)
 
 

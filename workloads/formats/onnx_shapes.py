@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 
 _STANDARD: Final = ("", "ai.onnx")  # the names of ONNX's own operator set
-_RANDOM: Final = (
-    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"
-)  # fmt: skip
+_RANDOM: Final = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 _OF_SHAPES: Final = ("Shape", "Size")  # what these write does not depend on numbers
 _LARGEST_SIZE: Final = 2**31 - 1
 _MOST_STEPS: Final = 100_000  # that rounds of loops may make

@@ -26,12 +26,34 @@ _MOST_NAME_SHOWN: Final = 200
 
 # ONNX's element types: bytes of an element, and the number format of that size in which a device computes with it
 _ELEMENTS: Final[Mapping[int, tuple[float, str]]] = {
-    1: (4, "fp32"), 2: (1, "int8"), 3: (1, "int8"), 4: (2, "fp16"), 5: (2, "fp16"), 6: (4, "fp32"), 7: (8, "fp64"),
-    9: (1, "int8"), 10: (2, "fp16"), 11: (8, "fp64"), 12: (4, "fp32"), 13: (8, "fp64"), 14: (8, "fp64"),
-    15: (16, "fp64"), 16: (2, "bf16"), 17: (1, "fp8"), 18: (1, "fp8"), 19: (1, "fp8"), 20: (1, "fp8"),
-    21: (0.5, "int8"), 22: (0.5, "int8"), 23: (0.5, "fp8"), 24: (1, "fp8"), 25: (0.25, "int8"), 26: (0.25, "int8"),
-    27: (0.75, "fp8"), 28: (0.75, "fp8"),
-}  # fmt: skip
+    1: (4, "fp32"),
+    2: (1, "int8"),
+    3: (1, "int8"),
+    4: (2, "fp16"),
+    5: (2, "fp16"),
+    6: (4, "fp32"),
+    7: (8, "fp64"),
+    9: (1, "int8"),
+    10: (2, "fp16"),
+    11: (8, "fp64"),
+    12: (4, "fp32"),
+    13: (8, "fp64"),
+    14: (8, "fp64"),
+    15: (16, "fp64"),
+    16: (2, "bf16"),
+    17: (1, "fp8"),
+    18: (1, "fp8"),
+    19: (1, "fp8"),
+    20: (1, "fp8"),
+    21: (0.5, "int8"),
+    22: (0.5, "int8"),
+    23: (0.5, "fp8"),
+    24: (1, "fp8"),
+    25: (0.25, "int8"),
+    26: (0.25, "int8"),
+    27: (0.75, "fp8"),
+    28: (0.75, "fp8"),
+}
 _REAL_ELEMENTS: Final = (1, 10, 11, 16, 17, 18, 19, 20, 23, 24, 27, 28)
 STACK: Final = "simsched.Stack"
 """Type of a step that stands for what rounds of a loop write beside each other."""

@@ -244,8 +244,9 @@ class _Builder:
             results = list(self._inlined(body, [*carried, *parts, *more], regions))
             carried, made = results[: len(carried)], results[len(carried) :]
             written.append(made)
-        stacked = [self.graph.call_function(torch.ops.aten.stack.default, (list(x), 0))
-                   for x in zip(*written, strict=True)]  # fmt: skip
+        stacked = [
+            self.graph.call_function(torch.ops.aten.stack.default, (list(x), 0)) for x in zip(*written, strict=True)
+        ]
         return [*carried, *stacked]
 
     def _n_rounds(self, test: Any, body: Any, carried: list[Any], more: list[Any]) -> int | None:

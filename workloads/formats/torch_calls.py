@@ -98,17 +98,33 @@ def key_of(name: str) -> str:
 
 _SAME: Final = keyed(
     {
-        "add": "iadd radd", "sub": "isub", "mul": "imul rmul", "div": "itruediv truediv", "matmul": "imatmul",
-        "maxpool1d": "maxpool1dwithindices", "maxpool2d": "maxpool2dwithindices", "maxpool3d": "maxpool3dwithindices",
+        "add": "iadd radd",
+        "sub": "isub",
+        "mul": "imul rmul",
+        "div": "itruediv truediv",
+        "matmul": "imatmul",
+        "maxpool1d": "maxpool1dwithindices",
+        "maxpool2d": "maxpool2dwithindices",
+        "maxpool3d": "maxpool3dwithindices",
         "batchnorm": """batchnorm1d batchnorm2d batchnorm3d syncbatchnorm cudnnbatchnorm nativebatchnorm
                         nativebatchnormlegitnotraining""",
-        "layernorm": "nativelayernorm", "groupnorm": "nativegroupnorm", "rmsnorm": "fusedrmsnorm",
-        "instancenorm": "instancenorm1d instancenorm2d instancenorm3d", "cat": "concat concatenate",
-        "relu6": "hardtanh", "silu": "swish", "rnn": "rnntanh rnnrelu", "softmax": "softmax2d",
-        "view": "unsafeview reshapealias", "to": "tocopy", "interpolate": "upsample",
-        "embeddingbag": "embeddingbagforwardonly", "gather": "takealongdim", "indexput": "indexputimpl unsafeindexput",
+        "layernorm": "nativelayernorm",
+        "groupnorm": "nativegroupnorm",
+        "rmsnorm": "fusedrmsnorm",
+        "instancenorm": "instancenorm1d instancenorm2d instancenorm3d",
+        "cat": "concat concatenate",
+        "relu6": "hardtanh",
+        "silu": "swish",
+        "rnn": "rnntanh rnnrelu",
+        "softmax": "softmax2d",
+        "view": "unsafeview reshapealias",
+        "to": "tocopy",
+        "interpolate": "upsample",
+        "embeddingbag": "embeddingbagforwardonly",
+        "gather": "takealongdim",
+        "indexput": "indexputimpl unsafeindexput",
     }
-)  # fmt: skip
+)
 
 
 def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,8 +142,9 @@ def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any])
 _PARAMETERS: Final = keyed(
     {
         "input weight bias stride padding dilation groups": "conv1d conv2d conv3d",
-        "input weight bias stride padding output_padding groups dilation":
-            "convtranspose1d convtranspose2d convtranspose3d",
+        "input weight bias stride padding output_padding groups dilation": (
+            "convtranspose1d convtranspose2d convtranspose3d"
+        ),
         "input kernel_size stride padding dilation ceil_mode": "maxpool1d maxpool2d maxpool3d",
         "input kernel_size stride padding ceil_mode": "avgpool1d avgpool2d avgpool3d",
         "tensors dim": "cat stack",
@@ -148,7 +165,7 @@ _PARAMETERS: Final = keyed(
         "input mat1 mat2": "addmm",
         "input batch1 batch2": "baddbmm",
     }
-)  # fmt: skip
+)
 
 
 def _words(text: str) -> frozenset[str]:

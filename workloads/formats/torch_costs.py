@@ -71,8 +71,10 @@ def _move(call: Call, costs: Costs) -> Cost:
         resizes = call.key.startswith("upsample") or call.key == "interpolate"
         work = costs.elementwise(out.shape, rule="upsample" if resizes else "copy")
     work = replace(
-        work, reads=float(min(out.n, read.n_stored) * read.width) + indices, writes=out.nbytes,
-    )  # fmt: skip
+        work,
+        reads=float(min(out.n, read.n_stored) * read.width) + indices,
+        writes=out.nbytes,
+    )
     kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key
     return Cost(kind, (work,), is_counted=True)
 
@@ -101,9 +103,11 @@ def _put(call: Call, costs: Costs) -> Cost:
     written = float(n * length * target.width)
     adds = "add" in call.key or call.settings.get("accumulate") is True
     touched = replace(
-        costs.moved_rows(n, max(1, length)), flops=float(n * length) if adds else 0.0,
-        reads=_nbytes(values) + _nbytes(indices) + (written if adds else 0.0), writes=written,
-    )  # fmt: skip
+        costs.moved_rows(n, max(1, length)),
+        flops=float(n * length) if adds else 0.0,
+        reads=_nbytes(values) + _nbytes(indices) + (written if adds else 0.0),
+        writes=written,
+    )
     if call.in_place:
         return Cost(call.key, (touched,), is_counted=True)
     whole = replace(costs.elementwise(target.shape, rule="copy"), reads=target.nbytes, writes=call.output.nbytes)

@@ -25,15 +25,33 @@ from workloads.models.builder import GRANULARITIES
 _logger = logging.getLogger(__name__)
 
 _FORMATS: Final = {
-    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int8": "int8",
-    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8",
-}  # fmt: skip
+    "float64": "fp64",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "int8": "int8",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+    "float8_e4m3fnuz": "fp8",
+    "float8_e5m2fnuz": "fp8",
+}
 _OWN: Final = ("torch", "_operator", "operator", "math", "builtins")
 """Packages whose functions have the names that rules go by."""
 _MODULE_SETTINGS: Final = (
-    "stride", "padding", "dilation", "groups", "kernel_size", "ceil_mode", "num_groups", "normalized_shape", "dim",
-    "num_heads", "embed_dim", "batch_first", "bidirectional",
-)  # fmt: skip
+    "stride",
+    "padding",
+    "dilation",
+    "groups",
+    "kernel_size",
+    "ceil_mode",
+    "num_groups",
+    "normalized_shape",
+    "dim",
+    "num_heads",
+    "embed_dim",
+    "batch_first",
+    "bidirectional",
+)
 
 
 def graph_of(
@@ -141,8 +159,10 @@ class _Importer:
         if self.writes.is_guessed:
             _logger.warning(
                 "%s: the graph cannot be run, so operators that may write (%s) are ordered after all before them and "
-                "before all after them; give example inputs", self.name, ", ".join(self.writes.guessed),
-            )  # fmt: skip
+                "before all after them; give example inputs",
+                self.name,
+                ", ".join(self.writes.guessed),
+            )
         if self.unknown:
             listed = ", ".join(f"{key} ({n})" for key, n in self.unknown.items())
             total = sum(op.nbytes for op in self.operators)
@@ -150,8 +170,11 @@ class _Importer:
             n = self.unknown.total()
             _logger.warning(
                 "%s: %d operators of unknown kinds count their bytes and no FLOP, %.3g %% of all bytes: %s",
-                self.name, n, 100 * share, listed,
-            )  # fmt: skip
+                self.name,
+                n,
+                100 * share,
+                listed,
+            )
 
     def _call(self, node: Any, outputs: tuple[Operand, ...]) -> Call:
         if node.op != "call_module":

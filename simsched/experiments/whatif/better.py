@@ -124,9 +124,14 @@ def _of(plan: Schedule | str | Scheduler, graph: OpGraph, cluster: Target) -> Sc
 
 
 def breakeven(
-    parameter: str, plan_a: Schedule | str | Scheduler, plan_b: Schedule | str | Scheduler, cluster: Target, *,
-    cost: CostModel | None = None, graph: OpGraph | None = None,
-) -> BreakEven:  # fmt: skip
+    parameter: str,
+    plan_a: Schedule | str | Scheduler,
+    plan_b: Schedule | str | Scheduler,
+    cluster: Target,
+    *,
+    cost: CostModel | None = None,
+    graph: OpGraph | None = None,
+) -> BreakEven:
     """Find the values of a parameter at which the better one of two plans changes.
 
     Parameters
@@ -214,9 +219,16 @@ def breakeven(
         below, above = (names[int(sides[k] > 0)] for k in (i, j))
         crossings.append(Crossing(at, None if value is None else at * value, below, above))
     return BreakEven(
-        asked[0].graph.name, asked[0].cluster.name, parameter, value, (names[0], names[1]), factors, us[0], us[1],
+        asked[0].graph.name,
+        asked[0].cluster.name,
+        parameter,
+        value,
+        (names[0], names[1]),
+        factors,
+        us[0],
+        us[1],
         tuple(crossings),
-    )  # fmt: skip
+    )
 
 
 def _slower(a_us: Floats, b_us: Floats) -> Indices:
@@ -281,9 +293,15 @@ class Robustness(Finding):
 
 
 def robust(
-    plans: Mapping[str, Schedule] | Sequence[Schedule], cluster: Target, *, jitter: Jitter, samples: int,
-    rng: np.random.Generator | int, workers: int = 1, cost: CostModel | None = None,
-) -> Robustness:  # fmt: skip
+    plans: Mapping[str, Schedule] | Sequence[Schedule],
+    cluster: Target,
+    *,
+    jitter: Jitter,
+    samples: int,
+    rng: np.random.Generator | int,
+    workers: int = 1,
+    cost: CostModel | None = None,
+) -> Robustness:
     """Simulate schedules many times with operator times that vary, all with the same draws.
 
     Parameters

@@ -19,17 +19,22 @@ REBUILD: Final = "rebuild."
 _EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
-    "gpus": Number(True, Range(1, MOST["gpus"])), "contention": Truth(),
+    "gpus": Number(True, Range(1, MOST["gpus"])),
+    "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
-}  # fmt: skip
+}
 _AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
 _HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
-    "latency": ("us", US), "bandwidth": ("GB/s", GB_PER_S), "copy_rate": ("GB/s", GB_PER_S), "clock": ("MHz", MHZ),
-    "peak": ("TFLOP/s", TFLOP_PER_S), **dict.fromkeys(OVERHEADS, ("us", US)),
-}  # fmt: skip
+    "latency": ("us", US),
+    "bandwidth": ("GB/s", GB_PER_S),
+    "copy_rate": ("GB/s", GB_PER_S),
+    "clock": ("MHz", MHZ),
+    "peak": ("TFLOP/s", TFLOP_PER_S),
+    **dict.fromkeys(OVERHEADS, ("us", US)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,15 @@ def common(values: Sequence[float | None]) -> float | None:
 
 PARAMETERS: Final[Mapping[str, Parameter]] = {
     **{f"link.{name}": Parameter(Link, (name,)) for name, kind in _HINTS[Link].items() if kind is float},
-    **{f"device.{name}": Parameter(Device, (name,)) for name, kind in _HINTS[Device].items()
-       if (kind in (int, float) or name == "peak") and name not in OVERHEADS},
+    **{
+        f"device.{name}": Parameter(Device, (name,))
+        for name, kind in _HINTS[Device].items()
+        if (kind in (int, float) or name == "peak") and name not in OVERHEADS
+    },
     "overhead": Parameter(Device, OVERHEADS),
     **{f"overhead.{name}": Parameter(Device, (name,)) for name in OVERHEADS},
     "interference": Parameter(Device, ("interference",)),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

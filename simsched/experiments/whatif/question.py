@@ -140,18 +140,26 @@ class Outcome(Result):
     def results(self) -> dict[str, Any]:
         """What follows, for other readers: times in us."""
         return {
-            "makespan_before_us": self.makespan_before, "makespan_us": self.makespan, "difference_us": self.difference,
-            "speedup": self.speedup if isfinite(self.speedup) else None, "direct_us": self.direct,
-            "rescheduling_us": self.rescheduling, "blame_before": dict(self.blame_before), "blame": dict(self.blame),
-        }  # fmt: skip
+            "makespan_before_us": self.makespan_before,
+            "makespan_us": self.makespan,
+            "difference_us": self.difference,
+            "speedup": self.speedup if isfinite(self.speedup) else None,
+            "direct_us": self.direct,
+            "rescheduling_us": self.rescheduling,
+            "blame_before": dict(self.blame_before),
+            "blame": dict(self.blame),
+        }
 
     def records(self) -> list[dict[str, Any]]:
         """Return the makespan, and what the critical path's time goes to, in us as plain values: a row for each."""
         return [
-            {"part": part, **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
-             "difference_us": us["after"] - us["before"]}
+            {
+                "part": part,
+                **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
+                "difference_us": us["after"] - us["before"],
+            }
             for part, us in self._parts().items()
-        ]  # fmt: skip
+        ]
 
     def _parts(self) -> dict[str, dict[str, float]]:
         """Return the us of each part in each run."""
@@ -162,8 +170,10 @@ class Outcome(Result):
     def table(self) -> Any:
         """Return makespan and blame before and after as a table of texts."""
         unit, name = unit_of((self.makespan, self.makespan_before))
-        rows = [(part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
-                for part, us in self._parts().items()]  # fmt: skip
+        rows = [
+            (part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
+            for part, us in self._parts().items()
+        ]
         notes = [_speed(self.speedup)]
         if self.rescheduled and self.direct is None:
             notes.append("the plan before cannot run after the changes")
@@ -480,11 +490,13 @@ class Question(Outcome):
             return Case(baked(plan, trace.cluster, cost), trace.cluster, trace)
 
         return Answer(
-            changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
+            changes=tuple(map(str, self.changes)),
+            notes=self.notes,
+            rescheduled=self.rescheduled,
             before=case(self.before, self.ground.plan, self.ground.cost),
             kept=None if self.kept is None else case(self.kept, self.kept_plan, self.cost),
             after=case(self.after, self.plan, self.cost),
-        )  # fmt: skip
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""

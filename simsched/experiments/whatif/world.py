@@ -23,9 +23,15 @@ from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
 
 _OF_THE_HOST: Final = (
-    *OVERHEADS, "kernel_latency", "block_spread", "interference", "interleave", "least_sm_share", "contention",
+    *OVERHEADS,
+    "kernel_latency",
+    "block_spread",
+    "interference",
+    "interleave",
+    "least_sm_share",
+    "contention",
     "connections",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,12 +196,20 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     while name in graph.index:
         name += "'"
     whole = Operator(
-        name, kind="+".join(kinds), flops=flops, nbytes=nbytes, weight_nbytes=weight_nbytes,
-        works=_fused_works(longest, flops, nbytes, weight_nbytes), host=max(op.host for op in rows),
-        kernels=() if kernel is None else (replace(kernel, share=1.0),), utilization=longest.utilization,
-        intensity=longest.intensity, dtype=longest.dtype, block=rows[0].block,
+        name,
+        kind="+".join(kinds),
+        flops=flops,
+        nbytes=nbytes,
+        weight_nbytes=weight_nbytes,
+        works=_fused_works(longest, flops, nbytes, weight_nbytes),
+        host=max(op.host for op in rows),
+        kernels=() if kernel is None else (replace(kernel, share=1.0),),
+        utilization=longest.utilization,
+        intensity=longest.intensity,
+        dtype=longest.dtype,
+        block=rows[0].block,
         output_shape=ends[0].output_shape if len(ends) == 1 else None,
-    )  # fmt: skip
+    )
     if not measured and all(op.time is None for op in rows):
         return whole
     time = float(times[inside].sum())
