@@ -42,10 +42,15 @@ LOOKED_AT: Final = ("Llama-2-7b-hf", "1")
 """Model and tensor parallelism of the rows that may be looked at."""
 TARGET: Final = 0.15
 MEASURED: Final[Mapping[str, tuple[str, ...]]] = {
-    "input_norm": ("input_layernorm",), "qkv": ("attn_pre_proj",), "rope": ("attn_rope",),
-    "o_proj": ("attn_post_proj",), "post_norm": ("post_attention_layernorm", "add"), "up_gate": ("mlp_up_proj",),
-    "act": ("mlp_act",), "down": ("mlp_down_proj",),
-}  # fmt: skip
+    "input_norm": ("input_layernorm",),
+    "qkv": ("attn_pre_proj",),
+    "rope": ("attn_rope",),
+    "o_proj": ("attn_post_proj",),
+    "post_norm": ("post_attention_layernorm", "add"),
+    "up_gate": ("mlp_up_proj",),
+    "act": ("mlp_act",),
+    "down": ("mlp_down_proj",),
+}
 """Columns of a row by the operator of a layer that does the same."""
 Row = Mapping[str, str]
 
@@ -53,10 +58,15 @@ Row = Mapping[str, str]
 def config_of(row: Row) -> dict[str, Any]:
     """Return the ``config.json`` of the model that a row was measured on, with one layer."""
     return {
-        "model_type": "llama", "hidden_size": int(row["n_embd"]), "intermediate_size": int(row["n_expanded_embd"]),
-        "num_attention_heads": int(row["n_head"]), "num_key_value_heads": int(row["n_kv_head"]),
-        "vocab_size": int(row["vocab_size"]), "num_hidden_layers": 2, "torch_dtype": "float16",
-    }  # fmt: skip
+        "model_type": "llama",
+        "hidden_size": int(row["n_embd"]),
+        "intermediate_size": int(row["n_expanded_embd"]),
+        "num_attention_heads": int(row["n_head"]),
+        "num_key_value_heads": int(row["n_kv_head"]),
+        "vocab_size": int(row["vocab_size"]),
+        "num_hidden_layers": 2,
+        "torch_dtype": "float16",
+    }
 
 
 def measured_us(row: Row, operator: str) -> float:
@@ -88,7 +98,7 @@ def steps(path: Path) -> Iterator[tuple[str, Row, dict[str, Case], Case]]:
                     f"{phase} {tokens}",
                     sum(case.predicted for case in cases.values()) + times["layer1.attention"],
                     sum(case.measured for case in cases.values()) + attention,
-                )  # fmt: skip
+                )
                 yield phase, row, cases, whole
 
 

@@ -10,8 +10,17 @@ from workloads.checks import one_of, whole
 from workloads.llm.published import PUBLISHED
 
 _GROUPED: Final = (
-    "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss", "llama4", "llama4_text",
-)  # fmt: skip
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen2_moe",
+    "qwen3",
+    "qwen3_moe",
+    "gpt_oss",
+    "llama4",
+    "llama4_text",
+)
 _LATENT: Final = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa")
 MODEL_TYPES: Final = (*_GROUPED, *_LATENT)
 """Values of ``model_type`` that are read."""
@@ -208,13 +217,26 @@ def architecture(source: str, document: Any) -> Architecture:
     has_bias = config.flag("attention_bias", model_type in ("qwen2", "qwen2_moe"))
     only_experts = weights == "fp4" and experts is not None
     return Architecture(
-        name=source.rpartition("/")[2].removesuffix(".json"), hidden=hidden, layers=layers,
-        vocabulary=config.count("vocab_size"), heads=heads, kv_heads=kv_heads, head=head,
-        ffn=_dense_ffn(config, model_type), has_bias=has_bias,
-        has_head_norms=model_type in ("qwen3", "qwen3_moe"), window=window, slides=_slides(config, layers, window),
-        latent=latent, indexer=_indexer(config), experts=experts, is_sparse=_sparse(config, layers, experts),
-        dtype=dtype, weights=dtype if only_experts else weights or dtype, expert_weights=weights or dtype,
-    )  # fmt: skip
+        name=source.rpartition("/")[2].removesuffix(".json"),
+        hidden=hidden,
+        layers=layers,
+        vocabulary=config.count("vocab_size"),
+        heads=heads,
+        kv_heads=kv_heads,
+        head=head,
+        ffn=_dense_ffn(config, model_type),
+        has_bias=has_bias,
+        has_head_norms=model_type in ("qwen3", "qwen3_moe"),
+        window=window,
+        slides=_slides(config, layers, window),
+        latent=latent,
+        indexer=_indexer(config),
+        experts=experts,
+        is_sparse=_sparse(config, layers, experts),
+        dtype=dtype,
+        weights=dtype if only_experts else weights or dtype,
+        expert_weights=weights or dtype,
+    )
 
 
 def _dense_ffn(config: _Config, model_type: str) -> int:
@@ -227,9 +249,12 @@ def _dense_ffn(config: _Config, model_type: str) -> int:
 def _latent(config: _Config) -> Latent:
     has_rank = config.get("q_lora_rank") is not None
     return Latent(
-        config.count("q_lora_rank") if has_rank else None, config.count("kv_lora_rank"),
-        config.count("qk_nope_head_dim"), config.count("qk_rope_head_dim"), config.count("v_head_dim"),
-    )  # fmt: skip
+        config.count("q_lora_rank") if has_rank else None,
+        config.count("kv_lora_rank"),
+        config.count("qk_nope_head_dim"),
+        config.count("qk_rope_head_dim"),
+        config.count("v_head_dim"),
+    )
 
 
 def _indexer(config: _Config) -> Indexer | None:

@@ -75,33 +75,48 @@ def _grouped(
     size = model.head
     heads = model.heads // shares
     kv_heads = max(1, model.kv_heads // shares)
-    width = step.width
-    cached = STORED_NBYTES[step.formats.cache]
-    qkv = step.linear("qkv", [x], rows, model.hidden, (heads + 2 * kv_heads) * size, bias=model.has_bias)
-    rotated = [qkv]
-    if model.has_head_norms:
-        rotated = [
-            step.norm("q_norm", [qkv._replace(nbytes=float(rows * heads * size * width))], rows * heads, size),
-            step.norm("k_norm", [qkv._replace(nbytes=float(rows * kv_heads * size * width))], rows * kv_heads, size),
-            qkv._replace(nbytes=float(rows * kv_heads * size * width)),
-        ]
-    turned = rows * (heads + kv_heads) * size
-    query = float(rows * heads * size * width)
-    position = step.moving(
-        "rope", "rope", rotated, turned, reads=float((turned + rows * kv_heads * size) * width),
-        writes=query + 2.0 * rows * kv_heads * size * cached, flops=6.0 * turned,
-    )  # fmt: skip
+    query = float(rows * heads * size * step.width)
+    position = _positions(step, model, x, rows, heads, kv_heads)
     keys = sequences.keys(window)
     work = step.costs.attention(sequences.number * heads, sequences.tokens, keys, size)
-    group = heads // kv_heads
-    read = sequences.number * kv_heads * keys * 2 * size * cached
+    read = sequences.number * kv_heads * keys * 2 * size * STORED_NBYTES[step.formats.cache]
     pairs = sequences.number * heads * sequences.pairs(window)
     work = replace(
-        _divided(work, sequences, kv_heads, group), reads=query + read, writes=query,
+        _divided(work, sequences, kv_heads, heads // kv_heads),
+        reads=query + read,
+        writes=query,
         flops=float(pairs * (4 * size + ROW_FLOPS["softmax"])),
-    )  # fmt: skip
-    context = step.add("attention", "attention", work, [position._replace(nbytes=query)])
+    )
+    context = step.add("attention", "attention", work, [x._replace(nbytes=query) for x in position])
     return step.linear("o_proj", [context], rows, heads * size, model.hidden)
+
+
+def _positions(step: Step, model: Architecture, x: Tensor, rows: int, heads: int, kv_heads: int) -> list[Tensor]:
+    """Add all that makes queries, and keys and values in the cache, of the input of a layer."""
+    size = model.head
+    query = float(rows * heads * size * step.width)
+    key = float(rows * kv_heads * size * step.width)
+    cached = rows * kv_heads * size * STORED_NBYTES[step.formats.cache]
+    if step.is_fused:
+        qkv = step.linear("qkv", [x], rows, model.hidden, (heads + 2 * kv_heads) * size, bias=model.has_bias)
+        parts = [qkv._replace(nbytes=nbytes) for nbytes in (query, key, key)]
+    else:
+        sizes = {"q_proj": heads * size, "k_proj": kv_heads * size, "v_proj": kv_heads * size}
+        parts = [step.linear(name, [x], rows, model.hidden, n, bias=model.has_bias) for name, n in sizes.items()]
+    if model.has_head_norms:
+        parts[0] = step.norm("q_norm", [parts[0]], rows * heads, size)
+        parts[1] = step.norm("k_norm", [parts[1]], rows * kv_heads, size)
+    turned = {"q_rope": rows * heads * size, "k_rope": rows * kv_heads * size}
+    if step.is_fused:
+        n = sum(turned.values())
+        written = query + 2.0 * cached
+        return [step.moving("rope", "rope", parts, n, reads=query + 2 * key, writes=written, flops=6.0 * n)]
+    n = turned["q_rope"]
+    asked = step.moving("q_rope", "rope", parts[:1], n, reads=query, writes=query, flops=6.0 * n)
+    n = turned["k_rope"]
+    known = step.moving("k_rope", "rope", parts[1:2], n, reads=key, writes=cached, flops=6.0 * n)
+    value = step.moving("v_cache", "copy", parts[2:], n, reads=key, writes=cached)
+    return [asked, known, value]
 
 
 def _divided(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Work:
@@ -132,9 +147,14 @@ def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Laten
     turned = rows * (heads + 1) * latent.rotated
     written = float(turned * width) + rows * stored * STORED_NBYTES[step.formats.cache]
     position = step.moving(
-        "rope", "rope", [asked, known], turned, reads=float((turned + rows * latent.rank) * width), writes=written,
+        "rope",
+        "rope",
+        [asked, known],
+        turned,
+        reads=float((turned + rows * latent.rank) * width),
+        writes=written,
         flops=6.0 * turned,
-    )  # fmt: skip
+    )
     after = [position._replace(nbytes=float(rows * heads * latent.rotated * width))]
     most = None
     if model.indexer is not None:
@@ -162,15 +182,21 @@ def _absorbed(
         reads=rows * heads * stored * step.width + sequences.number * keys * stored * STORED_NBYTES[step.formats.cache],
         writes=float(rows * heads * latent.rank * step.width),
         flops=float(pairs * (2 * (stored + latent.rank) + ROW_FLOPS["softmax"])),
-    )  # fmt: skip
+    )
     context = step.add("attention", "attention", work, [query, *after])
     return step.stacked("absorb_v", [context], heads, rows, latent.rank, latent.value)
 
 
 def _of_heads(
-    step: Step, sequences: Sequences, latent: Latent, heads: int, after: list[Tensor], asked: Tensor, known: Tensor,
+    step: Step,
+    sequences: Sequences,
+    latent: Latent,
+    heads: int,
+    after: list[Tensor],
+    asked: Tensor,
+    known: Tensor,
     most: int | None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Add attention of many tokens: compressed keys and values become those of heads first."""
     size = latent.plain + latent.rotated
     n_keys = sequences.number * sequences.context
@@ -179,10 +205,11 @@ def _of_heads(
     work = step.costs.attention(sequences.number * heads, sequences.tokens, keys, size, latent.value)
     pairs = sequences.number * heads * sequences.pairs(most)
     work = replace(
-        work, reads=asked.nbytes + made.nbytes + n_keys * latent.rotated * step.width,
+        work,
+        reads=asked.nbytes + made.nbytes + n_keys * latent.rotated * step.width,
         writes=float(sequences.rows * heads * latent.value * step.width),
         flops=float(pairs * (2 * (size + latent.value) + ROW_FLOPS["softmax"])),
-    )  # fmt: skip
+    )
     return step.add("attention", "attention", work, [asked, made, *after])
 
 
@@ -198,20 +225,28 @@ def _index(
     query = step.linear("index.q", [query_input], rows, rank, indexer.heads * indexer.features)
     elements = rows * (indexer.heads + 1) * indexer.features
     position = step.moving(
-        "index.rope", "rope", [query, key], elements, reads=float(elements * step.width), writes=float(elements),
+        "index.rope",
+        "rope",
+        [query, key],
+        elements,
+        reads=float(elements * step.width),
+        writes=float(elements),
         flops=6.0 * elements,
-    )  # fmt: skip
+    )
     pairs = sequences.number * sequences.pairs(None)
     work = replace(
         step.costs.attention(sequences.number, sequences.tokens, sequences.context, indexer.features, 1),
-        rule="divided", batch=sequences.number, rows=indexer.heads * sequences.tokens,
+        rule="divided",
+        batch=sequences.number,
+        rows=indexer.heads * sequences.tokens,
         flops=float(pairs * indexer.heads * (2 * indexer.features + 2)),
         reads=float(elements + sequences.number * sequences.context * (indexer.features + 4)),
         writes=4.0 * pairs,
-    )  # fmt: skip
+    )
     scores = step.add("index.scores", "attention", work, [position])
     best = replace(
-        step.costs.rows("softmax", rows, sequences.context, flops=float(pairs)), reads=scores.nbytes,
+        step.costs.rows("softmax", rows, sequences.context, flops=float(pairs)),
+        reads=scores.nbytes,
         writes=4.0 * rows * min(indexer.kept, sequences.context),
-    )  # fmt: skip
+    )
     return step.add("index.top_k", "top_k", best, [scores])

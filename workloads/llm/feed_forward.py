@@ -73,8 +73,9 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
     scores = step.linear("router", [x], rows, hidden, experts.number, plain=True)
     work = replace(
         step.costs.rows("softmax", rows, experts.number, flops=_ROUTER_FLOPS * rows * experts.number),
-        reads=scores.nbytes, writes=8.0 * rows * experts.chosen,
-    )  # fmt: skip
+        reads=scores.nbytes,
+        writes=8.0 * rows * experts.chosen,
+    )
     chosen = step.add("top_k", "top_k", work, [scores])
     tokens = rows * ranks.dp
     n_pairs = tokens * experts.chosen / ranks.ep  # of a token and an expert of this GPU
@@ -98,9 +99,14 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
         return total
     shared = dense(step, x, rows, hidden, max(1, experts.shared_ffn // ranks.tp), prefix="shared.")
     return step.moving(
-        "experts.add_shared", "add", [total, shared], rows * hidden, reads=2.0 * passed, writes=passed,
+        "experts.add_shared",
+        "add",
+        [total, shared],
+        rows * hidden,
+        reads=2.0 * passed,
+        writes=passed,
         flops=float(rows * hidden),
-    )  # fmt: skip
+    )
 
 
 def _routed(
@@ -113,9 +119,14 @@ def _routed(
     both = _grouped(step, "experts.up_gate", xs, n_held, n_reached, n_pairs, hidden, 2 * ffn)
     n_values = max(1, round(n_pairs * ffn))
     inner = step.moving(
-        "experts.act", "silu_mul", [both], n_values, reads=2.0 * n_pairs * ffn * step.width,
-        writes=n_pairs * ffn * step.width, flops=6.0 * n_pairs * ffn,
-    )  # fmt: skip
+        "experts.act",
+        "silu_mul",
+        [both],
+        n_values,
+        reads=2.0 * n_pairs * ffn * step.width,
+        writes=n_pairs * ffn * step.width,
+        flops=6.0 * n_pairs * ffn,
+    )
     return _grouped(step, "experts.down", [inner], n_held, n_reached, n_pairs, ffn, hidden)
 
 
@@ -127,8 +138,10 @@ def _grouped(
     batch = max(1, round(n_reached))
     nbytes = inner * columns * STORED_NBYTES[step.formats.expert_weights]
     work = replace(
-        costs.matmul(batch, max(1, ceil(n_pairs / batch)), inner, columns), flops=2.0 * n_pairs * inner * columns,
-        reads=n_pairs * inner * costs.width, writes=n_pairs * columns * step.width,
+        costs.matmul(batch, max(1, ceil(n_pairs / batch)), inner, columns),
+        flops=2.0 * n_pairs * inner * columns,
+        reads=n_pairs * inner * costs.width,
+        writes=n_pairs * columns * step.width,
         weights=n_reached * nbytes,
-    )  # fmt: skip
+    )
     return step.add(name, "experts", work, xs, dtype=costs.dtype, kept=n_held * nbytes)

@@ -21,10 +21,21 @@ _MOST_RANKS: Final = 4096
 
 
 def llm(
-    config: str = "llama-3.1-8b", *, phase: str = "decode", batch: int = 1, context: int = 2048,
-    tokens: int | None = None, tp: int = 1, ep: int = 1, layers: int | None = None, dtype: str | None = None,
-    weights: str | None = None, cache: str | None = None, halves: bool = False,
-) -> OpGraph:  # fmt: skip
+    config: str = "llama-3.1-8b",
+    *,
+    phase: str = "decode",
+    batch: int = 1,
+    context: int = 2048,
+    tokens: int | None = None,
+    tp: int = 1,
+    ep: int = 1,
+    layers: int | None = None,
+    dtype: str | None = None,
+    weights: str | None = None,
+    cache: str | None = None,
+    halves: bool = False,
+    fused: bool = True,
+) -> OpGraph:
     """Return one step of a language model, as an inference engine runs it on one of its GPUs.
 
     Parameters
@@ -55,6 +66,8 @@ def llm(
         config is quantised.
     cache
         Number format of keys and values: fp16, bf16 or fp8; by default that of activations.
+    fused
+        Whether queries, keys and values are one product, and their rotation one kernel (grouped attention).
     halves
         Make two steps, each of half of the batch, that do not depend on each other.
 
@@ -95,7 +108,7 @@ def llm(
     number = -(-batch // ranks.dp)
     if halves and number < 2:
         raise GraphError(f"{config}: halves need at least 2 sequences on a GPU, not {number}: give a larger batch")
-    step = Step(f"{model.name} {phase}", formats)
+    step = Step(f"{model.name} {phase}", formats, is_fused=fused)
     parts = [(number + 1) // 2, number // 2] if halves else [number]
     for i, part in enumerate(parts):
         half = f"half{i}." if halves else ""
@@ -135,8 +148,9 @@ def _add_step(step: Step, model: Architecture, sequences: Sequences, ranks: Rank
     every = float(sequences.number * words * ranks.tp)
     work = replace(
         step.costs.rows("softmax", sequences.number, words * ranks.tp, flops=every * (ROW_FLOPS["softmax"] + 1)),
-        reads=every * step.width, writes=float(sequences.number * INDEX_NBYTES),
-    )  # fmt: skip
+        reads=every * step.width,
+        writes=float(sequences.number * INDEX_NBYTES),
+    )
     step.add("sampling", "sampling", work, [scores])
 
 

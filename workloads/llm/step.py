@@ -54,6 +54,8 @@ class Step:
         Of the graph.
     formats
         Number formats.
+    is_fused
+        Whether queries, keys and values are one product.
 
     Attributes
     ----------
@@ -61,8 +63,9 @@ class Step:
         Label of the operators that are added from now on, and the beginning of their names.
     """
 
-    def __init__(self, name: str, formats: Formats) -> None:
+    def __init__(self, name: str, formats: Formats, *, is_fused: bool = True) -> None:
         self.name = name
+        self.is_fused = is_fused
         self.formats = formats
         self.block = ""
         self.costs = Costs(formats.plain)
@@ -96,10 +99,16 @@ class Step:
         """
         full = f"{self.block}.{name}" if self.block else name
         operator = Operator(
-            full, kind=kind, flops=work.flops, nbytes=work.reads + work.weights + work.writes,
-            weight_nbytes=work.weights if kept is None else kept, works=(work,), intensity=intensity(kind in _COMPUTES),
-            dtype=dtype or self.costs.dtype, block=self.block or None,
-        )  # fmt: skip
+            full,
+            kind=kind,
+            flops=work.flops,
+            nbytes=work.reads + work.weights + work.writes,
+            weight_nbytes=work.weights if kept is None else kept,
+            works=(work,),
+            intensity=intensity(kind in _COMPUTES),
+            dtype=dtype or self.costs.dtype,
+            block=self.block or None,
+        )
         self._append(operator, xs)
         return Tensor(full, work.writes)
 
@@ -110,9 +119,17 @@ class Step:
                 self._edges.append(Edge(x.producer, operator.name, nbytes=x.nbytes))
 
     def linear(
-        self, name: str, xs: Sequence[Tensor], rows: int, inner: int, columns: int, *, stored: str | None = None,
-        bias: bool = False, plain: bool = False,
-    ) -> Tensor:  # fmt: skip
+        self,
+        name: str,
+        xs: Sequence[Tensor],
+        rows: int,
+        inner: int,
+        columns: int,
+        *,
+        stored: str | None = None,
+        bias: bool = False,
+        plain: bool = False,
+    ) -> Tensor:
         """Add a product of (rows, inner) with weights (inner, columns).
 
         Parameters
@@ -128,18 +145,22 @@ class Step:
         stored = self.costs.dtype if plain else stored or self.formats.weights
         weights = inner * columns * STORED_NBYTES[stored] + bias * columns * self.width
         work = replace(
-            costs.linear(rows, inner, columns, bias=False), reads=float(rows * inner * costs.width), weights=weights,
+            costs.linear(rows, inner, columns, bias=False),
+            reads=float(rows * inner * costs.width),
+            weights=weights,
             writes=float(rows * columns * self.width),
-        )  # fmt: skip
+        )
         return self.add(name, "linear", work, xs, dtype=costs.dtype)
 
     def stacked(self, name: str, xs: Sequence[Tensor], batch: int, rows: int, inner: int, columns: int) -> Tensor:
         """Add products of `batch` matrices (rows, inner), each with weights of its own, (inner, columns)."""
         stored = STORED_NBYTES[self.costs.dtype]
         work = replace(
-            self.costs.matmul(batch, rows, inner, columns), reads=float(batch * rows * inner * self.width),
-            weights=float(batch * inner * columns * stored), writes=float(batch * rows * columns * self.width),
-        )  # fmt: skip
+            self.costs.matmul(batch, rows, inner, columns),
+            reads=float(batch * rows * inner * self.width),
+            weights=float(batch * inner * columns * stored),
+            writes=float(batch * rows * columns * self.width),
+        )
         return self.add(name, "matmul", work, xs)
 
     def norm(
@@ -150,9 +171,11 @@ class Step:
         n_tensors = 2 if adds else 1
         n_weights = features * (1 if kind == "rms_norm" else 2)
         work = replace(
-            self.costs.rows(kind, rows, features, n_weights=n_weights), reads=n_tensors * passed,
-            writes=n_tensors * passed, flops=float(rows * features * (ROW_FLOPS[kind] + adds)),
-        )  # fmt: skip
+            self.costs.rows(kind, rows, features, n_weights=n_weights),
+            reads=n_tensors * passed,
+            writes=n_tensors * passed,
+            flops=float(rows * features * (ROW_FLOPS[kind] + adds)),
+        )
         made = self.add(name, kind, work, xs)
         return made._replace(nbytes=passed)
 
@@ -160,8 +183,9 @@ class Step:
         """Add SiLU of one half of each row times the other half, of so many features each."""
         work = replace(
             self.costs.elementwise((rows, features), flops=ACTIVATION_FLOPS["silu"] + 1, rule="activation"),
-            reads=float(2 * rows * features * self.width), writes=float(rows * features * self.width),
-        )  # fmt: skip
+            reads=float(2 * rows * features * self.width),
+            writes=float(rows * features * self.width),
+        )
         return self.add(name, "silu_mul", work, [x])
 
     def moving(
@@ -183,9 +207,14 @@ class Step:
         """Add a collective operator of equal GPUs; each has the payload of so many bytes."""
         full = f"{self.block}.{name}" if self.block else name
         operator = Operator(
-            full, kind="collective", nbytes=0.0, time=10.0, intensity="link", dtype=self.costs.dtype,
+            full,
+            kind="collective",
+            nbytes=0.0,
+            time=10.0,
+            intensity="link",
+            dtype=self.costs.dtype,
             block=self.block or None,
-        )  # fmt: skip
+        )
         self._append(operator, xs)
         return Tensor(full, nbytes)
 
