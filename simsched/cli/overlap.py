@@ -1,0 +1,33 @@
+"""The command that says what could run beside what, and what that gains."""
+
+from functools import partial
+from typing import Annotated
+
+import simsched as ss
+from simsched.cli import options as opt
+from simsched.cli.options import Text, drawn, option
+
+
+def overlap(
+    graph: opt.Graph,
+    target: opt.Target,
+    result: opt.Result,
+    over: Annotated[
+        Text,
+        option("Vary a parameter of GRAPH, by powers of two, and say where overlaps turn.", metavar="batch=1:4096"),
+    ] = None,
+    execution: Annotated[str, option("graph, captured; or events, launched by the host.")] = "graph",
+    plot: Annotated[Text, drawn("Draw gains, over the parameter if one varies: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Find what could run beside what in GRAPH on one GPU, and rank it: gains, what eats them, and where they turn.
+
+    Of a graph with collectives, such as llm:CONFIG,tp=8, give --gpus 8: the GPU
+    is one of eight that all do the same.
+    """
+    from simsched.experiments.overlap import read_over
+    from workloads import load_kind
+
+    varied = None if over is None else read_over(over)
+    load = None if graph.traced is not None or graph.shape else partial(load_kind, graph.spec)
+    found = ss.overlap(graph.read(), target.read(graph), execution=execution, load=load, over=varied)
+    result.tell(found, files=[("picture", plot, found.plot)], name="overlaps")
