@@ -183,6 +183,8 @@ def read_architecture(config: str) -> Architecture:
     FileError, FormatError, GraphError
         If the file cannot be read, its ``model_type`` is not known, or a size is missing or out of range.
     """
+    if not isinstance(config, str):
+        raise GraphError(f"config must be the name of a language model or a path, not {shown(config)}")
     if config.lower().endswith(".json"):
         return architecture(config, read_json(config))
     if config not in PUBLISHED:

@@ -18,6 +18,8 @@ _STORED: Final = ("fp16", "bf16", "fp8", "fp4")
 _CACHES: Final = ("fp16", "bf16", "fp8")
 _MOST_TOKENS: Final = 2**24
 _MOST_RANKS: Final = 4096
+_MOST_PARTS: Final = 64
+_QKV: Final = ("joined", "separate")
 
 
 def llm(
@@ -33,8 +35,8 @@ def llm(
     dtype: str | None = None,
     weights: str | None = None,
     cache: str | None = None,
-    halves: bool = False,
-    fused: bool = True,
+    microbatches: int = 1,
+    qkv: str = "joined",
 ) -> OpGraph:
     """Return one step of a language model, as an inference engine runs it on one of its GPUs.
 
@@ -66,10 +68,11 @@ def llm(
         config is quantised.
     cache
         Number format of keys and values: fp16, bf16 or fp8; by default that of activations.
-    fused
-        Whether queries, keys and values are one product, and their rotation one kernel (grouped attention).
-    halves
-        Make two steps, each of half of the batch, that do not depend on each other.
+    microbatches
+        Make as many steps, each of a part of the batch, that do not depend on each other.
+    qkv
+        "joined": queries, keys and values are one product, and their rotation is one kernel; "separate": each is a
+        product of its own (grouped attention).
 
     Returns
     -------
@@ -106,13 +109,14 @@ def llm(
         whole(config, "layers", layers, most=model.layers)
     formats = _formats(config, model, dtype, weights, cache)
     number = -(-batch // ranks.dp)
-    if halves and number < 2:
-        raise GraphError(f"{config}: halves need at least 2 sequences on a GPU, not {number}: give a larger batch")
-    step = Step(f"{model.name} {phase}", formats, is_fused=fused)
-    parts = [(number + 1) // 2, number // 2] if halves else [number]
-    for i, part in enumerate(parts):
-        half = f"half{i}." if halves else ""
-        _add_step(step, model, Sequences(part, new, context), ranks, layers or model.layers, half)
+    whole(config, "microbatches", microbatches, most=_MOST_PARTS)
+    if number < microbatches:
+        raise GraphError(f"{config}: microbatches ({microbatches}) must be at most the {number} sequences of a GPU")
+    step = Step(f"{model.name} {phase}", formats, is_fused=one_of(config, "qkv", qkv, _QKV) == "joined")
+    for i in range(microbatches):
+        part = (number + i) // microbatches
+        prefix = f"micro{i}." if microbatches > 1 else ""
+        _add_step(step, model, Sequences(part, new, context), ranks, layers or model.layers, prefix)
     return step.graph()
 
 

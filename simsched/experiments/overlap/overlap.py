@@ -288,7 +288,7 @@ def overlap(
         ``"graph"``: captured as a CUDA graph; ``"events"``: launched by the host.
     load
         Makes the graph for other parameters, such as ``partial(workloads.load_kind, "llm:deepseek-v3,tp=8")``. With it
-        half-batches are tried where the graph has a parameter `halves`.
+        half-batches are tried where the graph has a parameter `microbatches`.
     over
         A parameter of `load` and its values, for which all overlaps are simulated again, see `read_over`.
 
@@ -402,7 +402,7 @@ def _all_tried(case: _Case, load: Load | None, parameters: Mapping[str, Any]) ->
 def _halves(load: Load, parameters: Mapping[str, Any]) -> OpGraph | None:
     """Return the graph of two halves of a batch; None where the graph knows no such, or is too small to be halved."""
     try:
-        return load(**parameters, halves=True)
+        return load(**parameters, microbatches=2)
     except (GraphError, WhatIfError):
         return None
     except ValueError:  # of a file: no such option

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -60,33 +61,28 @@ def beside(graph: OpGraph, device: str, sides: Sequence[Side], execution: str) -
 
 
 def by_turns(graph: OpGraph, device: str, execution: str, *, apart: bool) -> Schedule:
-    """Return a schedule of two halves that do not depend on each other, by turns from one collective to the next.
+    """Return a schedule of parts of a batch that do not depend on each other, by turns up to the next collective.
 
     Parameters
     ----------
     graph
-        With the blocks of each half named ``half0...`` and ``half1...``.
+        With ``micro0``, ``micro1``, ... at the beginning of the labels of the blocks of each part.
     apart
-        Whether each half has a stream of its own; else both compute on one stream, and collectives are on another.
+        Whether each part has a stream of its own; else all compute on one stream, and collectives are on another.
     """
-    order = [int(i) for i in graph.order_index]
     operators = graph.operators
-    turns: list[list[list[int]]] = [[[]], [[]]]
-    for op in order:
-        half = turns[(operators[op].block or "").startswith("half1")]
-        half[-1].append(op)
+    parts: dict[str, list[list[int]]] = {}
+    for op in graph.order_index.tolist():
+        turns = parts.setdefault((operators[op].block or "").partition(".")[0], [[]])
+        turns[-1].append(op)
         if operators[op].intensity == COLLECTIVE:
-            half.append([])
-    first, second = turns
-    longest = max(len(first), len(second))
+            turns.append([])
     launched: list[int] = []
     stream: list[int] = []
-    for k in range(longest):
-        for number, half in enumerate((first, second)):
-            for op in half[k] if k < len(half) else ():
-                launched.append(op)
-                is_collective = operators[op].intensity == COLLECTIVE
-                stream.append(number if apart else int(is_collective))
+    for turn in zip_longest(*parts.values(), fillvalue=()):
+        for number, taken in enumerate(turn):
+            launched += taken
+            stream += [number if apart else int(operators[op].intensity == COLLECTIVE) for op in taken]
     return Schedule.from_columns(
         graph,
         np.array(launched, np.int64),
