@@ -58,6 +58,7 @@ _HOME = {
     ),
     "model": (
         "Cluster",
+        "Collective",
         "CostModel",
         "Device",
         "Edge",
@@ -87,6 +88,7 @@ __all__ = [
     "Advice",
     "Calibration",
     "Cluster",
+    "Collective",
     "Comparison",
     "CostModel",
     "Device",

@@ -8,6 +8,7 @@ import numpy as np
 from simsched.base.errors import CostError
 from simsched.base.numeric import sum_in_order
 from simsched.model.cluster import Cluster, Device
+from simsched.model.exchange import exchange_on
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices
 from simsched.model.launches import kernels_on, launches_of, terms_on
@@ -47,12 +48,15 @@ def roofline(op: Operator, device: Device) -> float:
     sequence of its blocks one after the other, its whole tiles and whole blocks on each SM at the peak rate, and its
     bytes at the rate of DRAM or of the L2 cache; and the time to fill each wave of blocks. Kernels that were measured
     or given stand; for its works the libraries of the device choose some. Parameters are found in the L2 cache if
-    those of the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules.
+    those of the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules. A collective takes what
+    the links of the device's cluster let it (`exchange_on`), as if it were symmetric.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
     335.4
     """
+    if op.collective is not None:
+        return exchange_on(op.collective, device).time
     return sum_in_order(launch.time for launch in launches_of(op, device))
 
 
@@ -66,6 +70,11 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL
         )
         times = terms.start * rates.start_factor + longest + terms.tail
         sums: Floats = np.asarray(np.bincount(op, times, len(graph)), np.float64)
+    if graph.meetings:
+        codes, collectives = graph.labels("collective")
+        for code, collective in enumerate(collectives):
+            if collective is not None:
+                sums[codes == code] = exchange_on(collective, device).time
     return sums[ops]
 
 

@@ -34,9 +34,9 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Blocks that mostly wait for
     their own chain of instructions load the SMs by what they achieve alone. Which of the two a roofline
     says is the bottleneck gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
-    bottleneck, and to the other resource its part of the roofline time. The blocks of an operator whose `intensity` is
-    ``"link"`` load nothing and are slowed by nothing. An operator without kernels loads the SMs by its `utilization`
-    and is sensitive to nothing else; one without either loads nothing.
+    bottleneck, and to the other resource its part of the roofline time. The blocks of a collective, and of an operator
+    whose `intensity` is ``"link"``, load nothing and are slowed by nothing. An operator without kernels loads the SMs
+    by its `utilization` and is sensitive to nothing else; one without either loads nothing.
     """
     program = program.on(cluster) if program.open else program
     graph, device = program.graph, launch_devices(program)
@@ -82,7 +82,8 @@ def demand_of(
     asked["follows"][1:] = op[1:] == op[:-1]
     asked["priority"] = 0 if priority is None else priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
-    on_links = graph.intensity[op] == _LINK
+    exchanges = _exchanges(graph)[op]
+    on_links = (graph.intensity[op] == _LINK) | exchanges
     utilization = np.where(on_links, 0.0, utilization)
     asked["sm_share"], asked["alpha"] = utilization, utilization > 0
     asked["kind"] = np.where(on_links, -1, graph.intensity[op])  # of neither class that interferes
@@ -100,9 +101,18 @@ def demand_of(
     found["blocks"] = launches.blocks[rows]
     for name, column in shapes.items():
         found[name] = column[fits]
+    # a collective begins once all its blocks have their places
+    found["blocks"] = np.where(exchanges[rows], np.minimum(found["blocks"], found["residency"]), found["blocks"])
     _add_loads(found, graph, launches, cluster, rows, at, on_links[rows])
     asked[rows] = found
     return asked
+
+
+def _exchanges(graph: OpGraph) -> Flags:
+    """Return which operators are collectives, shape (n_ops,)."""
+    found = np.zeros(len(graph), np.bool_)
+    found[[member for meeting in graph.meetings for member in meeting.members]] = True
+    return found
 
 
 def demand_on(graph: OpGraph, cluster: Cluster, d: int, times: Floats, **options: Any) -> Column:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 from simsched.base.codec import Among, Amount, Checked, Count, Name, Range, Share, Size, brief
 from simsched.base.errors import GraphError
 from simsched.base.numeric import sum_in_order
+from simsched.model.graph.collective import Collective
 
 INTENSITIES: Final = ("compute", "memory", "link")
 DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
@@ -172,11 +173,15 @@ class Operator(Checked):
     works
         The computations that it consists of, in order. Where `kernels` is empty, the libraries of the device that
         it runs on choose kernels for them (see `kernels_on`).
+    collective
+        The exchange between ranks that it is this rank's part of, if it is one. Its time follows from the links
+        unless it has a `time`, its one kernel keeps its places, and nothing that computes beside it slows it.
 
     Raises
     ------
     GraphError
-        If a value is out of range; the message names the operator and the value.
+        If a value is out of range; the message names the operator and the value. A collective has no `works` and no
+        `utilization`, and one kernel at most.
     """
 
     SUBJECT, ERROR = "operator {0.name!r}", GraphError
@@ -196,12 +201,15 @@ class Operator(Checked):
     block: Name | None = brief(None)
     host: Amount = brief(0.0)
     works: tuple[Work, ...] = brief(())
+    collective: Collective | None = brief(None)
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         total = sum_in_order(kernel.share for kernel in self.kernels)
         if self.kernels and abs(total - 1.0) > _SHARE_TOLERANCE:
             raise self.refusal(f"the shares of its kernels must add up to 1, not {total!r}")
+        if self.collective is not None and (self.works or self.utilization is not None or len(self.kernels) > 1):
+            raise self.refusal("a collective has neither works nor utilization, and one kernel at most")
 
     @property
     def output_nbytes(self) -> float | None:
