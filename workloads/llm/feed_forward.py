@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
+from simsched.model.graph import Collective
 from workloads.llm.architecture import Experts
 from workloads.llm.step import STORED_NBYTES, Step, Tensor
 
@@ -82,14 +83,14 @@ def mixture(step: Step, x: Tensor, rows: int, hidden: int, experts: Experts, ran
     routed_input = x
     if ranks.dp > 1:
         copies = float(rows * experts.chosen * hidden * step.products.width)
-        routed_input = step.collective("dispatch", "all_to_all", copies, ranks.ep, [x, chosen])
+        routed_input = step.collective("dispatch", Collective("all_to_all", copies, ranks.ep), [x, chosen])
     order = step.moving(
         "experts.order", "permute", [chosen], max(1, round(n_pairs)), reads=8.0 * n_pairs, writes=8.0 * n_pairs
     )
     routed = _routed(step, [routed_input, order], tokens, n_pairs, hidden, experts, ranks)
     if ranks.dp > 1:
         back = float(rows * experts.chosen * hidden * step.width)
-        routed = step.collective("combine", "all_to_all", back, ranks.ep, [routed])
+        routed = step.collective("combine", Collective("all_to_all", back, ranks.ep), [routed])
     reads = n_pairs * hidden * step.width if ranks.dp == 1 else float(rows * experts.chosen * hidden * step.width)
     passed = float(rows * hidden * step.width)
     total = step.moving(

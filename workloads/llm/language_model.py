@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from simsched.base.errors import GraphError
-from simsched.model.graph import OpGraph
+from simsched.model.graph import Collective, OpGraph
 from workloads.checks import one_of, whole
 from workloads.costs import INDEX_NBYTES, ROW_FLOPS
 from workloads.llm.architecture import Architecture, read_architecture
@@ -148,7 +148,9 @@ def _add_step(step: Step, model: Architecture, sequences: Sequences, ranks: Rank
     last = x._replace(nbytes=float(sequences.number * model.hidden * step.width))
     scores = step.linear("lm_head", [last], sequences.number, model.hidden, words, plain=True)
     if ranks.tp > 1:
-        scores = step.collective("lm_head.all_gather", "all_gather", scores.nbytes, ranks.tp, [scores])
+        scores = step.collective(
+            "lm_head.all_gather", Collective("all_gather", scores.nbytes * ranks.tp, ranks.tp), [scores]
+        )
     every = float(sequences.number * words * ranks.tp)
     work = replace(
         step.costs.rows("softmax", sequences.number, words * ranks.tp, flops=every * (ROW_FLOPS["softmax"] + 1)),
@@ -166,7 +168,7 @@ def _norm(step: Step, name: str, x: Tensor, residual: Tensor | None, rows: int, 
 
 def _all_reduced(step: Step, name: str, x: Tensor, ranks: int) -> Tensor:
     """Return the sum of a tensor over GPUs; the tensor itself of one GPU."""
-    return x if ranks == 1 else step.collective(name, "all_reduce", x.nbytes, ranks, [x])
+    return x if ranks == 1 else step.collective(name, Collective("all_reduce", x.nbytes, ranks), [x])
 
 
 def _ranks(config: str, model: Architecture, tp: int, ep: int) -> Ranks:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from simsched.model import Edge, Operator, OpGraph
-from simsched.model.graph import DTYPE_NBYTES, Work
+from simsched.model.graph import DTYPE_NBYTES, Collective, Work
 from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, intensity, of_one_model
 
 STORED_NBYTES: Final = {**DTYPE_NBYTES, "fp4": 0.5}
@@ -203,20 +203,14 @@ class Step:
         work = replace(self.costs.elementwise((n_elements,)), reads=reads, writes=writes, flops=flops)
         return self.add(name, kind, work, xs)
 
-    def collective(self, name: str, operation: str, nbytes: float, ranks: int, xs: Sequence[Tensor]) -> Tensor:
-        """Add a collective operator of equal GPUs; each has the payload of so many bytes."""
+    def collective(self, name: str, exchanged: Collective, xs: Sequence[Tensor]) -> Tensor:
+        """Add a collective operator of equal GPUs, of which the graph has one; return the exchanged tensor."""
         full = f"{self.block}.{name}" if self.block else name
         operator = Operator(
-            full,
-            kind="collective",
-            nbytes=0.0,
-            time=10.0,
-            intensity="link",
-            dtype=self.costs.dtype,
-            block=self.block or None,
+            full, kind="collective", dtype=self.costs.dtype, block=self.block or None, collective=exchanged
         )
         self._append(operator, xs)
-        return Tensor(full, nbytes)
+        return Tensor(full, exchanged.bytes)
 
     def graph(self) -> OpGraph:
         """Return the graph, operators in the order in which they were added."""

@@ -11,7 +11,7 @@ from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import GraphError, UnknownNameError, WhatIfError
 from simsched.base.units import format_time
 from simsched.experiments.overlap.candidates import Branch, branches, shortened
-from simsched.experiments.overlap.plans import COLLECTIVE, Side, beside, by_turns
+from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanges
 from simsched.experiments.ranges import Errors, ranges
 from simsched.experiments.result import Doubt, Finding, table_of
 from simsched.model import CostModel, OpGraph, Program, Schedule
@@ -392,7 +392,7 @@ def _all_tried(case: _Case, load: Load | None, parameters: Mapping[str, Any]) ->
     if halves is not None:
         both = _case(halves, case.target, case.cost, case.execution)
         plans = {"apart": by_turns(both.graph, both.device, both.execution, apart=True)}
-        if any(op.intensity == COLLECTIVE for op in both.graph.operators):
+        if any(map(exchanges, both.graph.operators)):
             plans["collectives apart"] = by_turns(both.graph, both.device, both.execution, apart=False)
         launched, plan, time = both.quicker(plans)
         found.append(_Tried(HALVES, "each other", 1, launched, plan, time))

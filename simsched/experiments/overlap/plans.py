@@ -7,10 +7,12 @@ from itertools import zip_longest
 import numpy as np
 
 from simsched.experiments.overlap.candidates import Branch
-from simsched.model import OpGraph, Schedule
+from simsched.model import Operator, OpGraph, Schedule
 
-COLLECTIVE = "link"
-"""Intensity of operators that wait for other GPUs."""
+
+def exchanges(op: Operator) -> bool:
+    """Say whether an operator moves data between GPUs, and waits for the others."""
+    return op.collective is not None or op.intensity == "link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,14 @@ def by_turns(graph: OpGraph, device: str, execution: str, *, apart: bool) -> Sch
     for op in graph.order_index.tolist():
         turns = parts.setdefault((operators[op].block or "").partition(".")[0], [[]])
         turns[-1].append(op)
-        if operators[op].intensity == COLLECTIVE:
+        if exchanges(operators[op]):
             turns.append([])
     launched: list[int] = []
     stream: list[int] = []
     for turn in zip_longest(*parts.values(), fillvalue=()):
         for number, taken in enumerate(turn):
             launched += taken
-            stream += [number if apart else int(operators[op].intensity == COLLECTIVE) for op in taken]
+            stream += [number if apart else int(exchanges(operators[op])) for op in taken]
     return Schedule.from_columns(
         graph,
         np.array(launched, np.int64),
