@@ -59,7 +59,7 @@ def answer(case: Case) -> Answer:
     if name == "chunks":
         return _of_chunks(int(rows), cluster)
     spec = case["graph"]
-    found = ss.overlap(from_spec(spec), cluster, load=partial(load_kind, spec))
+    found = ss.overlap(from_spec(spec), cluster, halves=partial(load_kind, spec, microbatches=2))
     asked = _ROWS.get(case["overlap"], case["overlap"])
     row = next(row for row in found.rows if row.name == asked or row.name.startswith(f"{asked} .. "))
     assert row.gain_low is not None

@@ -139,6 +139,15 @@ def check_kind(kind: str, **parameters: Any) -> None:
     _of_kind(kind, parameters)
 
 
+def takes(kind: str, parameter: str) -> bool:
+    """Say whether a workload, which is no file, has a parameter.
+
+    >>> takes("llm:llama-2-7b", "microbatches"), takes("inception_v3", "microbatches"), takes("a.onnx", "batch")
+    (True, False, False)
+    """
+    return split_path(kind)[0] is None and parameter in _parameters(_function(_split_name(kind)[0]))
+
+
 def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[str, Any]]:
     """Return what makes the graph of a kind, and its arguments."""
     path, settings = split_path(kind)

@@ -26,8 +26,11 @@ def overlap(
     """
     from simsched.experiments.overlap import read_over
     from workloads import load_kind
+    from workloads.registry import takes
 
     varied = None if over is None else read_over(over)
-    load = None if graph.traced is not None or graph.shape else partial(load_kind, graph.spec)
-    found = ss.overlap(graph.read(), target.read(graph), execution=execution, load=load, over=varied)
+    is_read = graph.traced is not None or graph.shape is not None
+    load = None if is_read else partial(load_kind, graph.spec)
+    halves = partial(load_kind, graph.spec, microbatches=2) if takes(graph.spec, "microbatches") else None
+    found = ss.overlap(graph.read(), target.read(graph), execution=execution, load=load, halves=halves, over=varied)
     result.tell(found, files=[("picture", plot, found.plot)], name="overlaps")

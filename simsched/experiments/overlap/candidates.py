@@ -1,7 +1,8 @@
 """What could run beside what: branches of a graph that do not depend on something else, alike ones taken together."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -72,6 +73,19 @@ class _Reach:
         """Return the operators that neither lead to an operator nor follow it."""
         return self.all & ~(self.ancestors[op] | self.descendants[op] | 1 << op)
 
+    def rivals(self, places: Iterable[Sequence[int]]) -> frozenset[int]:
+        """Return the operators that are unrelated to the first one of a place, and no part of it."""
+        found: set[int] = set()
+        for place in places:
+            bits = self.unrelated(place[0])
+            for op in place:
+                bits &= ~(1 << op)
+            while bits:
+                low = bits & -bits
+                found.add(low.bit_length() - 1)
+                bits ^= low
+        return frozenset(found)
+
     def branch(self, first: int) -> list[int]:
         """Return an operator and all after it that need nothing but it, what leads to it, and each other."""
         members = {first}
@@ -108,7 +122,7 @@ def branches(graph: OpGraph) -> list[Branch]:
     >>> ops = [Operator(name) for name in ("norm", "shared", "routed", "sum")]
     >>> edges = [Edge("norm", "shared"), Edge("norm", "routed"), Edge("shared", "sum"), Edge("routed", "sum")]
     >>> [(branch.name, branch.beside) for branch in branches(OpGraph(ops, edges))]
-    [('shared', ('routed',)), ('routed', ('shared',))]
+    [('routed', ('shared',))]
     """
     if len(graph) > MOST_OPERATORS:
         raise WhatIfError(
@@ -128,26 +142,35 @@ def branches(graph: OpGraph) -> list[Branch]:
         while (key, number) in groups and not reach.ancestors[first] >> groups[key, number][-1][0] & 1:
             number += 1
         groups.setdefault((key, number), []).append(place)
-    found = {}
-    for (key, number), places in groups.items():
-        beside = _beside(reach, roles, places)
-        if beside:
-            name = _named(key, roles) if number == 0 else f"{_named(key, roles)} ({number + 1})"
-            found[key, number] = Branch(name, beside, tuple(map(tuple, places)))
+    found = []
+    named: Counter[str] = Counter()
+    for (key, _), places in groups.items():
+        rivals = reach.rivals(places)
+        if rivals:
+            name = _named(key, roles)
+            named[name] += 1
+            name = name if named[name] == 1 else f"{name} ({named[name]})"
+            beside = tuple(dict.fromkeys(roles[op] for op in sorted(rivals, key=reach.place.__getitem__)))
+            found.append((Branch(name, beside, tuple(map(tuple, places))), rivals))
     return _distinct(found)
 
 
-def _distinct(found: Mapping[tuple[tuple[str, ...], int], Branch]) -> list[Branch]:
-    """Leave out the end of a branch that has the same beside it, and of two that are beside each other the longer."""
-    kept: list[tuple[frozenset[str], frozenset[str], Branch]] = []
-    for (key, _), branch in sorted(found.items(), key=lambda each: -len(each[0][0])):
-        members, beside = frozenset(key), frozenset(branch.beside)
-        if any(members < others and beside == theirs for others, theirs, _ in kept):
-            continue
-        kept.append((members, beside, branch))
-    kept = [each for i, each in enumerate(kept) if (each[1], each[0]) not in [one[:2] for one in kept[i + 1 :]]]
-    listed = {id(branch) for _, _, branch in kept}
-    return [branch for branch in found.values() if id(branch) in listed]
+def _distinct(found: Sequence[tuple[Branch, frozenset[int]]]) -> list[Branch]:
+    """Leave out the end of a branch that has the same rivals, and of two that are rivals of each other the longer one.
+
+    Of two that are equally long the one that begins first is left out.
+    """
+    by_length = sorted(found, key=lambda each: -len(each[0].places[0]))
+    kept: list[tuple[frozenset[int], frozenset[int], Branch]] = []
+    for branch, rivals in by_length:
+        members = frozenset(branch.operators)
+        if not any(members < others and rivals == theirs for others, theirs, _ in kept):
+            kept.append((members, rivals, branch))
+    pairs = [each[:2] for each in kept]
+    listed = {
+        branch.name for i, (members, rivals, branch) in enumerate(kept) if (rivals, members) not in pairs[i + 1 :]
+    }
+    return [branch for branch, _ in found if branch.name in listed]
 
 
 def _roles(graph: OpGraph) -> list[str]:
@@ -169,16 +192,6 @@ def _named(roles: Sequence[str], every: Sequence[str]) -> str:
     if start != "." and {role for role in every if role.startswith(start)} == {*roles}:
         return start[:-1]
     return f"{roles[0]} .. {roles[-1]}"
-
-
-def _beside(reach: _Reach, roles: Sequence[str], places: Iterable[Sequence[int]]) -> tuple[str, ...]:
-    """Return the roles of what could run beside the first of the places, in topological order."""
-    place = next(iter(places))
-    members = 0
-    for op in place:
-        members |= 1 << op
-    unrelated = reach.unrelated(place[0]) & ~members
-    return tuple(dict.fromkeys(roles[op] for op in reach.order if unrelated >> op & 1))
 
 
 def shortened(roles: Sequence[str]) -> str:

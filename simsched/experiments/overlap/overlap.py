@@ -274,6 +274,7 @@ def overlap(
     *,
     execution: str = "graph",
     load: Load | None = None,
+    halves: Load | None = None,
     over: tuple[str, Sequence[int]] | None = None,
 ) -> Overlaps:
     """Find what could run beside what on one GPU, and say what that gains.
@@ -287,8 +288,11 @@ def overlap(
     execution
         ``"graph"``: captured as a CUDA graph; ``"events"``: launched by the host.
     load
-        Makes the graph for other parameters, such as ``partial(workloads.load_kind, "llm:deepseek-v3,tp=8")``. With it
-        half-batches are tried where the graph has a parameter `microbatches`.
+        Makes the graph for other parameters, such as ``partial(workloads.load_kind, "llm:deepseek-v3,tp=8")``.
+    halves
+        Makes two steps of half the batch each in one graph, for the same parameters; the labels of their blocks begin
+        with ``micro0`` and ``micro1``. It raises a `GraphError` where the batch is too small. None: half-batches are
+        not tried.
     over
         A parameter of `load` and its values, for which all overlaps are simulated again, see `read_over`.
 
@@ -319,7 +323,7 @@ def overlap(
     >>> ops = [ss.Operator("a", time=100.0, utilization=0.5), ss.Operator("b", time=40.0, utilization=0.3)]
     >>> found = overlap(ss.OpGraph(ops, name="two"), ss.Cluster.preset("a100").without_overheads())
     >>> [(row.name, row.beside, round(row.gain, 3)) for row in found.rows]
-    [('a', 'b', 0.4)]
+    [('b', 'a', 0.4)]
     """
     if execution not in EXECUTIONS:
         raise UnknownNameError("execution of overlaps", str(execution), list(EXECUTIONS))
@@ -328,7 +332,7 @@ def overlap(
     case = _case(graph, cluster, cost, execution)
     base_plan = case.one_stream()
     base = case.time(base_plan)
-    tried = sorted(_all_tried(case, load, {}), key=lambda each: each.time)
+    tried = sorted(_all_tried(case, halves, {}), key=lambda each: each.time)
     joint = _together(case, tried)
     found = [*tried, *([] if joint is None else [joint])]
     ranged, doubt = _ranged(case, base_plan, found)
@@ -338,7 +342,7 @@ def overlap(
     if over is not None:
         assert load is not None
         parameter, values = over
-        points = tuple(_point(load, cluster, cost, execution, parameter, value) for value in values)
+        points = tuple(_point(load, halves, cluster, cost, execution, parameter, value) for value in values)
     names = dict.fromkeys([each.name for each in tried] + [name for point in points for name in point.gain])
     turns = tuple(_turn(name, points) for name in names) if points else ()
     return Overlaps(
@@ -380,7 +384,7 @@ def _case(graph: OpGraph, cluster: Target, cost: CostModel | None, execution: st
     return _Case(upon(cluster, graph)[0], cluster, cost, execution)
 
 
-def _all_tried(case: _Case, load: Load | None, parameters: Mapping[str, Any]) -> list[_Tried]:
+def _all_tried(case: _Case, halves: Load | None, parameters: Mapping[str, Any]) -> list[_Tried]:
     """Return all overlaps of a case, each as it is quickest."""
     found = []
     for branch in branches(case.graph):
@@ -388,9 +392,9 @@ def _all_tried(case: _Case, load: Load | None, parameters: Mapping[str, Any]) ->
         side = Side(branch, launched == "first")
         text = shortened(branch.beside)
         found.append(_Tried(branch.name, text, len(branch.places), launched, plan, time, side))
-    halves = None if load is None else _halves(load, parameters)
-    if halves is not None:
-        both = _case(halves, case.target, case.cost, case.execution)
+    divided = None if halves is None else _halves(halves, parameters)
+    if divided is not None:
+        both = _case(divided, case.target, case.cost, case.execution)
         plans = {"apart": by_turns(both.graph, both.device, both.execution, apart=True)}
         if any(map(exchanges, both.graph.operators)):
             plans["collectives apart"] = by_turns(both.graph, both.device, both.execution, apart=False)
@@ -399,13 +403,11 @@ def _all_tried(case: _Case, load: Load | None, parameters: Mapping[str, Any]) ->
     return found
 
 
-def _halves(load: Load, parameters: Mapping[str, Any]) -> OpGraph | None:
-    """Return the graph of two halves of a batch; None where the graph knows no such, or is too small to be halved."""
+def _halves(halves: Load, parameters: Mapping[str, Any]) -> OpGraph | None:
+    """Return the graph of two halves of a batch; None where the batch is too small."""
     try:
-        return load(**parameters, microbatches=2)
-    except (GraphError, WhatIfError):
-        return None
-    except ValueError:  # of a file: no such option
+        return halves(**parameters)
+    except GraphError:
         return None
 
 
@@ -461,6 +463,7 @@ def _row(case: _Case, base_plan: Schedule, base: float, tried: _Tried, ranged: A
 
 def _point(
     load: Load,
+    halves: Load | None,
     cluster: Target,
     cost: CostModel | None,
     execution: str,
@@ -471,7 +474,7 @@ def _point(
     case = _case(load(**{parameter: value}), cluster, cost, execution)
     base_plan = case.one_stream()
     base = case.time(base_plan)
-    tried = _all_tried(case, load, {parameter: value})
+    tried = _all_tried(case, halves, {parameter: value})
     ranged, _ = _ranged(case, base_plan, tried)
     gain = {each.name: base / each.time - 1.0 for each in tried}
     low = {name: one.speedup_low - 1.0 for name, one in ranged.items() if one.speedup_low is not None}
