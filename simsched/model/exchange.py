@@ -40,6 +40,8 @@ class Exchange(NamedTuple):
         Bytes that each rank sends.
     rate
         Bytes per us that each rank sends at most.
+    bandwidth
+        Bytes per us that each rank could send if all of the links' bandwidth were reached.
     channels
         Channels of the topology that carry them, with the bytes that each carries for a byte of a rank.
     """
@@ -48,6 +50,7 @@ class Exchange(NamedTuple):
     latency: float
     nbytes: float
     rate: float
+    bandwidth: float
     channels: tuple[tuple[int, float], ...]
 
     @property
@@ -63,8 +66,8 @@ class _Pattern(NamedTuple):
     ----------
     channels
         As in `Exchange`.
-    reached
-        Bytes per us that each rank can send.
+    bandwidth, reached
+        Bytes per us that each rank could send by the bandwidth of the links, and that it can.
     start, step
         As in `Link`: the largest, and the mean over the ways.
     reduces
@@ -72,6 +75,7 @@ class _Pattern(NamedTuple):
     """
 
     channels: tuple[tuple[int, float], ...]
+    bandwidth: float
     reached: float
     start: float
     step: float
@@ -155,7 +159,9 @@ def _quickest(collective: Collective, topology: Topology, ranks: tuple[int, ...]
         start = _QUICK_START if algorithm == "one_shot" else pattern.start
         latency = start + _steps(collective.operation, algorithm, len(ranks)) * pattern.step
         nbytes = _sent(collective.operation, algorithm, len(ranks)) * collective.bytes
-        found.append(Exchange(algorithm, latency, nbytes, pattern.reached, pattern.channels))
+        found.append(
+            Exchange(algorithm, latency, nbytes, pattern.reached, pattern.bandwidth, pattern.channels)
+        )
     if not found:
         names = ", ".join(topology.names[rank] for rank in ranks[:4])
         raise ClusterError(f"no switch that reduces joins {names}: {asked} cannot run there; leave out the algorithm")
@@ -186,6 +192,7 @@ def _pattern(topology: Topology, ways: Sequence[tuple[str, str]], peers: int) ->
     rates = [links[channel].bandwidth / share for channel, share in carried.items()]
     return _Pattern(
         channels=tuple(sorted(carried.items())),
+        bandwidth=min(rates),
         reached=min(rate * link.efficiency for rate, link in zip(rates, used, strict=True)),
         start=max(link.start for link in used),
         step=steps / len(ways),

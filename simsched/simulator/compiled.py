@@ -17,7 +17,8 @@ from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.trace import timeline as kinds
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, join_others, refill, run_alone, set_up
-from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
+from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, cause_of
+from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
 from simsched.simulator.state import PHASES, Event, Host, Item, Lane, Span, State
 
 COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(PHASES)
@@ -184,6 +185,34 @@ def dispatch(s: State, d: int) -> None:
                 return
         join_others(s, d)
     set_timer(s, d, max(refill(s, d), s.now))
+    for i in range(s.n_ready):
+        _arrive(s, s.over[i])
+
+
+def _arrive(s: State, lane: int) -> None:
+    """Let a rank of a collective be ready; if it is the last, all begin."""
+    meeting = arrive(s, lane)
+    if meeting >= 0:
+        exchange, who = s.exchanges[meeting], _first_exchange(s) + meeting
+        if exchange.stretch < LEAST_STRETCH:
+            push(s, s.now + s.work[lane].solo, COMPLETE, who)
+        else:
+            push(s, s.now + exchange.latency * exchange.stretch, RELEASE, who)
+
+
+def _first_exchange(s: State) -> int:
+    """Return the number of the first collective among all who wait."""
+    return s.n_lanes + s.n_hosts + 2 * s.n_devices + 2
+
+
+def _end_exchange(s: State, meeting: int) -> None:
+    """Let all ranks of a collective end."""
+    end_exchange(s, meeting)
+    exchange = s.exchanges[meeting]
+    for k in range(exchange.first_member, exchange.end_member):
+        lane = s.member_lane[k]
+        dispatch_later(s, s.lanes[lane].device)
+        go_on(s, RELEASE, lane)
 
 
 def end_cohorts(s: State, d: int) -> None:
@@ -354,6 +383,8 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     i, row, device = item.code >> 2, item.argument, s.devices[lane.device]
     if lane.state == LAUNCH_OVER:
         lane.ended = s.now
+        if s.recording and s.launches[row].meeting >= 0:
+            lane.span_cause = cause_of(s, number)
         _end_work(s, lane, number, KERNEL_SPAN, row)
         drained = s.events[2 * s.n_events + lane.device]
         # of kernels that end together the last in operator order
@@ -381,7 +412,14 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     lane.state = LAUNCH_OVER
     set_up(s, row, number, lane.device, i)
     launch, work = s.launches[row], s.work[number]
-    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+    if launch.meeting >= 0:
+        if device.contention and launch.blocks > 0:
+            begin_kernel(work, launch.blocks)
+            enter(s, lane.device, number)
+            dispatch_later(s, lane.device)
+        else:
+            _arrive(s, number)
+    elif not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
         work.start = s.now
         push(s, s.now + work.solo, COMPLETE, number)
     elif work.unit < LEAST_UNIT:
@@ -533,11 +571,21 @@ def _process(s: State, phase: int) -> None:
         end_cohorts(s, who)
     elif who == s.n_devices:  # copies whose last byte has arrived
         for k in range(end_due_flows(s)):
-            go_on(s, RELEASE, s.over[k])
+            if s.over[k] < s.n_lanes:
+                go_on(s, RELEASE, s.over[k])
+            else:
+                _end_exchange(s, s.over[k] - s.n_lanes)
         share_links_later(s)
     elif who <= 2 * s.n_devices:
         dispatch(s, who - s.n_devices - 1)
-    else:  # the rates of all copies, and what they load at both ends
+    elif who > 2 * s.n_devices + 1:  # a collective
+        meeting = who - 2 * s.n_devices - 2
+        if phase == COMPLETE:
+            _end_exchange(s, meeting)
+        else:
+            begin_exchange(s, meeting)
+            share_links_later(s)
+    else:  # the rates of all flows, and what they load at their ends
         s.sharing = 0
         set_timer(s, s.n_devices, max(share_flows(s), s.now))
         for k in range(take_loads(s)):
@@ -597,6 +645,8 @@ def reset(s: State) -> None:
             point = s.points[device.point]
             point.device, point.time = d, 0.0
             point.sm = point.dram = point.warps = point.active = 0.0
+    for i in range(s.n_exchanges):
+        s.exchanges[i].arrived = 0
     for t in range(s.n_hosts):
         host = s.hosts[t]
         host.time, host.at, host.state, host.cause = 0.0, s.thread_ptr[t], TURN, -1

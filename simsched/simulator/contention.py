@@ -31,10 +31,14 @@ SAME_PLACE: Final = 1e-3
 
 
 class Channel(Row):
-    """A direction of a link, or copy engines: what flows share; `left` and `users` (0 between calls) are for work."""
+    """A direction of a link, or copy engines: what flows share; `left`, `load` and `users` are for work.
+
+    Between calls nobody uses it.
+    """
 
     capacity: f8  # bytes per us
     left: f8
+    load: f8  # of its users, each for its rate
     users: i4
 
 

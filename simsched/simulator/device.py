@@ -102,8 +102,12 @@ def start_running(s: State, d: int, lane: int) -> None:
 
 
 def refill(s: State, d: int) -> float:
-    """Issue blocks at the end of an instant and share the device; return when the next blocks end, inf if none run."""
+    """Issue blocks at the end of an instant and share the device; return when the next blocks end, inf if none run.
+
+    Collectives all of whose blocks have now been issued are `n_ready` lanes in `over`.
+    """
     device = s.devices[d]
+    s.n_ready = 0
     if device.n_queue:
         lane = device.skipping
         if lane >= 0:  # at most one kernel had waves passed over, and it is still in the queue
@@ -113,7 +117,8 @@ def refill(s: State, d: int) -> float:
         # whole refills of the head of the queue are passed over: until the last ones nothing else can change
         if device.n_queue == 1 or (device.n_queue and device.interleave <= 0.0):
             lane = s.queued[d * s.width]
-            if skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
+            is_exchange = s.launches[s.work[lane].row].meeting >= 0
+            if not is_exchange and skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
                 device.skipping = lane
     device.freed = 0
     earliest = _share(s, d)
@@ -230,7 +235,14 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
             work.unit += device.crowd_latency / s.launches[work.row].units
         start_running(s, d, lane)
     take(s, d, s.launches[work.row], count)
-    issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.block_spread, s.now)
+    if s.launches[work.row].meeting < 0:
+        issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.block_spread, s.now)
+        return
+    work.unissued -= count
+    work.resident += count
+    if work.unissued == 0:
+        s.over[s.n_ready] = lane
+        s.n_ready += 1
 
 
 def free_blocks(s: State, d: int, lane: int, count: int) -> None:
@@ -259,6 +271,19 @@ def end_due(s: State, d: int) -> int:
             running[device.n_running] = lane
             device.n_running += 1
     return ended
+
+
+def leave(s: State, d: int, lane: int) -> None:
+    """Take a collective that is over off its device."""
+    device, base = s.devices[d], d * s.width
+    n, device.n_running = device.n_running, 0
+    for i in range(n):
+        other = s.running[base + i]
+        if other != lane:
+            s.running[base + device.n_running] = other
+            device.n_running += 1
+    device.n_resident -= 1
+    free_blocks(s, d, lane, s.work[lane].resident)
 
 
 def _share(s: State, d: int) -> float:
@@ -311,8 +336,8 @@ def _share(s: State, d: int) -> float:
     for i in range(n):
         work = s.work[running[i]]
         launch = s.launches[work.row]
-        rate = 0.0  # every block ended and none fitted again: it stands still
-        if work.resident:
+        rate = 0.0  # a collective, or every block ended and none fitted again: it stands still
+        if work.resident and launch.meeting < 0:
             stretch = max(work.slowed, launch.beta * dram_pressure)
             if launch.kind >= 0:
                 stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)

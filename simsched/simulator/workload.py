@@ -21,6 +21,7 @@ from simsched.simulator.state import Launch
 
 Column = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
+Small = npt.NDArray[np.int32]
 Jitter = float | Mapping[str, float]
 _LINK: Final = INTENSITIES.index("link")
 _TURNS: Final = 8
@@ -82,7 +83,9 @@ def demand_of(
     asked["follows"][1:] = op[1:] == op[:-1]
     asked["priority"] = 0 if priority is None else priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
-    exchanges = _exchanges(graph)[op]
+    meeting, rank = _ranks(graph)
+    asked["meeting"], asked["rank"] = meeting[op], rank[op]
+    exchanges = asked["meeting"] >= 0
     on_links = (graph.intensity[op] == _LINK) | exchanges
     utilization = np.where(on_links, 0.0, utilization)
     asked["sm_share"], asked["alpha"] = utilization, utilization > 0
@@ -108,11 +111,13 @@ def demand_of(
     return asked
 
 
-def _exchanges(graph: OpGraph) -> Flags:
-    """Return which operators are collectives, shape (n_ops,)."""
-    found = np.zeros(len(graph), np.bool_)
-    found[[member for meeting in graph.meetings for member in meeting.members]] = True
-    return found
+def _ranks(graph: OpGraph) -> tuple[Small, Small]:
+    """Return the collective of each operator, -1 if it is none, and its place among the ranks, shape (n_ops,) each."""
+    meeting, rank = np.full(len(graph), -1, np.int32), np.zeros(len(graph), np.int32)
+    for number, (_, members) in enumerate(graph.meetings):
+        meeting[list(members)] = number
+        rank[list(members)] = np.arange(len(members))
+    return meeting, rank
 
 
 def demand_on(graph: OpGraph, cluster: Cluster, d: int, times: Floats, **options: Any) -> Column:
