@@ -160,7 +160,8 @@ def test_half_batches_hide_collectives():
     cluster = ss.Cluster.preset("a100", 2).without_overheads()
     found = ss.overlap(halved(), cluster, halves=partial(halved, 2))
     (row,) = found.rows
-    assert (row.name, found.makespan_us, row.makespan_us) == ("half-batches", 160.0, pytest.approx(130.0))
+    assert row.name == "half-batches"
+    assert (found.makespan_us, row.makespan_us) == (pytest.approx(160.0), pytest.approx(130.0))
     plan = by_turns(halved(2), "gpu0", "graph", apart=False)
     streams = {place.op: place.stream for place in plan.placements}
     assert streams == {"micro0.compute": 0, "micro0.reduce": 1, "micro1.compute": 0, "micro1.reduce": 1}
@@ -174,6 +175,20 @@ def test_a_result_is_kept_and_drawn(tmp_path):
     assert found.plot().get_xlabel() == "n"
     alone = ss.overlap(sized(1), FREE)
     assert alone.plot().get_xlabel() == "gain in %"
+
+
+def test_gains_may_be_over_a_measured_step():
+    """Saved are 40 of 140 us; of a step of 240 us, as an engine has it, 200 are left: a fifth."""
+    graph = made(operators("a=100", utilization=0.5) + operators("b=40", utilization=0.3))
+    found = ss.overlap(graph, FREE, measured_us=240.0)
+    (row,) = found.rows
+    assert (row.makespan_us, row.gain, row.possible) == (pytest.approx(100.0), pytest.approx(0.2), pytest.approx(0.2))
+    assert row.gain_low < 0.2 < row.gain_high
+    assert found.measured_us == 240.0
+    with pytest.raises(WhatIfError, match="a measured step of 30 us is shorter than the .* us that .* saves at best"):
+        ss.overlap(graph, FREE, measured_us=30.0)
+    with pytest.raises(WhatIfError, match="a measured step is of one graph: leave out `over`"):
+        ss.overlap(sized(1), FREE, load=sized, over=("n", (1, 2)), measured_us=240.0)
 
 
 def test_what_is_read_of_a_range():

@@ -16,6 +16,9 @@ def overlap(
         Text,
         option("Vary a parameter of GRAPH, by powers of two, and say where overlaps turn.", metavar="batch=1:4096"),
     ] = None,
+    measured: Annotated[
+        float | None, option("Time of the step as it was measured without overlaps: gains are over it.", metavar="US")
+    ] = None,
     execution: Annotated[str, option("graph, captured; or events, launched by the host.")] = "graph",
     plot: Annotated[Text, drawn("Draw gains, over the parameter if one varies: .png, .svg or .pdf.")] = None,
 ) -> None:
@@ -32,5 +35,13 @@ def overlap(
     is_read = graph.traced is not None or graph.shape is not None
     load = None if is_read else partial(load_kind, graph.spec)
     halves = partial(load_kind, graph.spec, microbatches=2) if takes(graph.spec, "microbatches") else None
-    found = ss.overlap(graph.read(), target.read(graph), execution=execution, load=load, halves=halves, over=varied)
+    found = ss.overlap(
+        graph.read(),
+        target.read(graph),
+        execution=execution,
+        load=load,
+        halves=halves,
+        over=varied,
+        measured_us=measured,
+    )
     result.tell(found, files=[("picture", plot, found.plot)], name="overlaps")

@@ -159,9 +159,7 @@ def _quickest(collective: Collective, topology: Topology, ranks: tuple[int, ...]
         start = _QUICK_START if algorithm == "one_shot" else pattern.start
         latency = start + _steps(collective.operation, algorithm, len(ranks)) * pattern.step
         nbytes = _sent(collective.operation, algorithm, len(ranks)) * collective.bytes
-        found.append(
-            Exchange(algorithm, latency, nbytes, pattern.reached, pattern.bandwidth, pattern.channels)
-        )
+        found.append(Exchange(algorithm, latency, nbytes, pattern.reached, pattern.bandwidth, pattern.channels))
     if not found:
         names = ", ".join(topology.names[rank] for rank in ranks[:4])
         raise ClusterError(f"no switch that reduces joins {names}: {asked} cannot run there; leave out the algorithm")

@@ -6,7 +6,7 @@ from typing import Final
 
 from simsched.model.graph import Collective
 from workloads.llm.architecture import Experts
-from workloads.llm.step import STORED_NBYTES, Step, Tensor
+from workloads.llm.step import ENGINE, STORED_NBYTES, Step, Tensor
 
 _ROUTER_FLOPS: Final = 5.0
 """FLOP for each score of a router: those of a softmax."""
@@ -140,6 +140,7 @@ def _grouped(
     nbytes = inner * columns * STORED_NBYTES[step.formats.expert_weights]
     work = replace(
         costs.matmul(batch, max(1, ceil(n_pairs / batch)), inner, columns),
+        rule=ENGINE,
         flops=2.0 * n_pairs * inner * columns,
         reads=n_pairs * inner * costs.width,
         writes=n_pairs * columns * step.width,

@@ -10,6 +10,8 @@ from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, intensity, of_on
 
 STORED_NBYTES: Final = {**DTYPE_NBYTES, "fp4": 0.5}
 """Bytes of a stored weight; the scales of blocks of weights are left out."""
+ENGINE: Final = "engine"
+"""Rule of products by kernels of inference engines."""
 _COMPUTES: Final = ("linear", "experts", "attention", "matmul")
 
 
@@ -144,8 +146,10 @@ class Step:
         costs = self.costs if plain else self.products
         stored = self.costs.dtype if plain else stored or self.formats.weights
         weights = inner * columns * STORED_NBYTES[stored] + bias * columns * self.width
+        is_quantised = STORED_NBYTES[stored] < costs.width
         work = replace(
             costs.linear(rows, inner, columns, bias=False),
+            rule=ENGINE if is_quantised else "plain",
             reads=float(rows * inner * costs.width),
             weights=weights,
             writes=float(rows * columns * self.width),

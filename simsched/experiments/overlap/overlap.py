@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, log
 from typing import Any, Final
@@ -144,6 +144,8 @@ class Overlaps(Finding):
         What ranges come from, and what they depend on.
     plans
         The schedule of each overlap, by name; none once read from a file.
+    measured_us
+        Time of the step as it was measured, over which gains are then; None for the simulated time.
     """
 
     FORMAT = "simsched.overlap"
@@ -155,6 +157,7 @@ class Overlaps(Finding):
     turns: tuple[Turn, ...] = ()
     doubt: Doubt | None = None
     plans: Mapping[str, Schedule] | None = aside()
+    measured_us: Amount | None = None
 
     def row(self, name: str) -> Overlap:
         """Return the overlap of a name.
@@ -196,6 +199,8 @@ class Overlaps(Finding):
             for row in self.rows
         ]
         title = f"{self.graph} on {self.cluster}: {format_time(self.makespan_us)} one operator after the other"
+        if self.measured_us is not None:
+            title += f"; gains are over {format_time(self.measured_us)}, as measured"
         best = 0 if self.rows and self.rows[0].gain >= WORTH else -1
         return table_of(title, headings, rows, note=self.sentences(), best=best, left=(0, 2, 8))
 
@@ -276,6 +281,7 @@ def overlap(
     load: Load | None = None,
     halves: Load | None = None,
     over: tuple[str, Sequence[int]] | None = None,
+    measured_us: float | None = None,
 ) -> Overlaps:
     """Find what could run beside what on one GPU, and say what that gains.
 
@@ -296,6 +302,10 @@ def overlap(
     over
         A parameter of `load` and its values, for which all overlaps are simulated again, see `read_over`.
 
+    measured_us
+        Time of the step in us as it was measured without overlaps, in which an engine does more than the graph says:
+        gains are then what is saved of it. None for the simulated time.
+
     Returns
     -------
     Overlaps
@@ -305,7 +315,8 @@ def overlap(
     Raises
     ------
     WhatIfError
-        If the graph is too large, `execution` is another one, or `over` comes without `load`.
+        If the graph is too large, `execution` is another one, `over` comes without `load` or with `measured_us`, or
+        that is shorter than what is saved.
     SimschedError
         As `load`, `schedule` and `simulate` do.
 
@@ -329,6 +340,8 @@ def overlap(
         raise UnknownNameError("execution of overlaps", str(execution), list(EXECUTIONS))
     if over is not None and load is None:
         raise WhatIfError("`over` varies a parameter of the graph: give `load`, which makes the graph for a value")
+    if over is not None and measured_us is not None:
+        raise WhatIfError("a measured step is of one graph: leave out `over`, or `measured_us`")
     case = _case(graph, cluster, cost, execution)
     base_plan = case.one_stream()
     base = case.time(base_plan)
@@ -337,6 +350,8 @@ def overlap(
     found = [*tried, *([] if joint is None else [joint])]
     ranged, doubt = _ranged(case, base_plan, found)
     rows = tuple(_row(case, base_plan, base, each, ranged.get(each.name)) for each in found)
+    if measured_us is not None:
+        rows = tuple(_over_measured(row, base, measured_us) for row in rows)
     points: tuple[Point, ...] = ()
     parameter = None
     if over is not None:
@@ -356,6 +371,7 @@ def overlap(
         turns,
         doubt,
         {each.name: each.plan for each in found},
+        measured_us=measured_us,
     )
 
 
@@ -458,6 +474,37 @@ def _row(case: _Case, base_plan: Schedule, base: float, tried: _Tried, ranged: A
         possible,
         alone - gain,
         possible - alone,
+    )
+
+
+def _over_measured(row: Overlap, base: float, measured: float) -> Overlap:
+    """Return an overlap with gains over a measured step instead of the simulated one.
+
+    Raises
+    ------
+    WhatIfError
+        If the step is no longer than what the overlap saves at best.
+    """
+
+    def scaled(gain: float) -> float:
+        saved = base - base / (1.0 + gain)
+        if measured <= saved:
+            raise WhatIfError(
+                f"a measured step of {measured:g} us is shorter than the {saved:.3g} us that {row.name!r} saves at "
+                "best: it is not of this graph"
+            )
+        return measured / (measured - saved) - 1.0
+
+    low, high = (None if gain is None else scaled(gain) for gain in (row.gain_low, row.gain_high))
+    gain, alone, possible = scaled(row.gain), scaled(row.gain + row.contention), scaled(row.possible)
+    return replace(
+        row,
+        gain=gain,
+        gain_low=low,
+        gain_high=high,
+        possible=possible,
+        contention=alone - gain,
+        waits=possible - alone,
     )
 
 

@@ -36,7 +36,8 @@ class Work(Checked):
     What `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` mean depends on the family:
 
     "product"
-        `batch` products of (rows, inner) by (inner, columns). `window` is 1.
+        `batch` products of (rows, inner) by (inner, columns). `window` is 1. `rule` is "engine" where the kernels are
+        those of inference engines for grouped products and quantised weights, which have smaller tiles.
     "convolution"
         `batch` groups of an implicit product: `rows` output pixels of all images by `columns` output channels of a
         group, `inner` input channels of a group times taps; `window` taps; `images` images, `elements` of all of them
