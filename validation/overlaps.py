@@ -105,8 +105,7 @@ def _product(rows: int, chunks: int) -> ss.OpGraph:
     step = Step(f"product of {rows} rows in {chunks}", Formats("fp8", "fp8", "fp8", "bf16"))
     part = -(-rows // chunks)
     for i in range(chunks):
-        made = step.linear(f"product{i}", [Tensor(None, 0.0)], part, _TURN_COLUMNS: Final = ("graph", "overlap", "published batch", "simulated batch")
-_INNER, _COLUMNS)
+        made = step.linear(f"product{i}", [Tensor(None, 0.0)], part, _INNER, _COLUMNS)
         step.collective(f"scatter{i}", Collective("reduce_scatter", made.nbytes, 8), [made])
     return step.graph()
 
