@@ -175,10 +175,11 @@ def _distinct(found: Sequence[tuple[Branch, frozenset[int]]]) -> list[Branch]:
 
 def _roles(graph: OpGraph) -> list[str]:
     """Return the name of each operator without the label of its block, which has its numbers."""
+    codes, labels = graph.labels("block")
     roles = []
-    for op in graph.operators:
-        block = op.block or ""
-        inside = op.name.removeprefix(f"{block}.") if block else op.name
+    for name, code in zip(graph.names, codes.tolist(), strict=True):
+        block = labels[code] or ""
+        inside = name.removeprefix(f"{block}.") if block else name
         pattern = _DIGITS.sub("#", block)
         roles.append(inside if pattern in ("", "layer#") else f"{pattern}.{inside}")
     return roles

@@ -11,7 +11,7 @@ from simsched.base.codec import Amount, Checked, Count, aside
 from simsched.base.errors import GraphError, UnknownNameError, WhatIfError
 from simsched.base.units import format_time
 from simsched.experiments.overlap.candidates import Branch, branches, shortened
-from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanges
+from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanging
 from simsched.experiments.ranges import Errors, ranges
 from simsched.experiments.result import Doubt, Finding, table_of
 from simsched.model import CostModel, OpGraph, Program, Schedule
@@ -412,7 +412,7 @@ def _all_tried(case: _Case, halves: Load | None, parameters: Mapping[str, Any]) 
     if divided is not None:
         both = _case(divided, case.target, case.cost, case.execution)
         plans = {"apart": by_turns(both.graph, both.device, both.execution, apart=True)}
-        if any(map(exchanges, both.graph.operators)):
+        if any(exchanging(both.graph)):
             plans["collectives apart"] = by_turns(both.graph, both.device, both.execution, apart=False)
         launched, plan, time = both.quicker(plans)
         found.append(_Tried(HALVES, "each other", 1, launched, plan, time))

@@ -7,12 +7,17 @@ from itertools import zip_longest
 import numpy as np
 
 from simsched.experiments.overlap.candidates import Branch
-from simsched.model import Operator, OpGraph, Schedule
+from simsched.model import INTENSITIES, OpGraph, Schedule
 
 
-def exchanges(op: Operator) -> bool:
-    """Say whether an operator moves data between GPUs, and waits for the others."""
-    return op.collective is not None or op.intensity == "link"
+def exchanging(graph: OpGraph) -> list[bool]:
+    """Return of each operator whether it moves data between GPUs, and waits for the others."""
+    codes, collectives = graph.labels("collective")
+    link = INTENSITIES.index("link")
+    return [
+        collectives[code] is not None or kind == link
+        for code, kind in zip(codes.tolist(), graph.intensity.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +77,21 @@ def by_turns(graph: OpGraph, device: str, execution: str, *, apart: bool) -> Sch
     apart
         Whether each part has a stream of its own; else all compute on one stream, and collectives are on another.
     """
-    operators = graph.operators
+    codes, labels = graph.labels("block")
+    prefixes = [(label or "").partition(".")[0] for label in labels]
+    waits = exchanging(graph)
     parts: dict[str, list[list[int]]] = {}
     for op in graph.order_index.tolist():
-        turns = parts.setdefault((operators[op].block or "").partition(".")[0], [[]])
+        turns = parts.setdefault(prefixes[codes[op]], [[]])
         turns[-1].append(op)
-        if exchanges(operators[op]):
+        if waits[op]:
             turns.append([])
     launched: list[int] = []
     stream: list[int] = []
     for turn in zip_longest(*parts.values(), fillvalue=()):
         for number, taken in enumerate(turn):
             launched += taken
-            stream += [number if apart else int(exchanges(operators[op])) for op in taken]
+            stream += [number if apart else int(waits[op]) for op in taken]
     return Schedule.from_columns(
         graph,
         np.array(launched, np.int64),
