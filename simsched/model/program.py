@@ -17,6 +17,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
+from simsched.model.graph.groups import together_on
 from simsched.model.launches import Launches, choices_of, given_launches, has_choices, launches_on, relaunched
 
 Small = npt.NDArray[np.int32]
@@ -380,6 +381,10 @@ class Program(Columnar, Document):
         early = waits[(records > waits) & (threads[0] == threads[1])]
         if len(early):
             raise ProgramError(f"event {self.argument[early[0]]} is waited for before the same thread records it")
+        for meeting in self.graph.meetings:
+            rank = together_on(meeting, self.home)
+            if rank is not None:
+                raise ProgramError(f"{self.graph.names[rank]!r}: another rank of its collective is on its device")
         self.checked = True
         return self
 

@@ -16,6 +16,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
+from simsched.model.graph.groups import together_on
 from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
 from simsched.model.rewriting import Rewriting
 
@@ -468,8 +469,15 @@ def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = Fa
         _check_stages(schedule)
     graph, position = schedule.graph, schedule.position
     backwards = position[graph.src] > position[graph.dst]
-    if not backwards.any():
+    meets = [meeting for meeting in graph.meetings if not meeting.is_symmetric]
+    if not backwards.any() and not meets:
         return
+    for meeting in meets:
+        rank = together_on(meeting, _by_operator(schedule.op, schedule.device))
+        if rank is not None:
+            _refuse(
+                schedule, rank, f"another rank of {meeting.collective.group!r} is on its device: place it elsewhere"
+            )
     device = _by_operator(schedule.op, schedule.device)
     late = backwards & ((device[graph.src] == device[graph.dst]) | one_thread | (schedule.execution == "graph"))
     if late.any():
@@ -526,12 +534,15 @@ def _check_waits(schedule: Schedule, device: Indices) -> None:
         same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
         ops = schedule.op[order] + offset
         pairs.append((ops[:-1][same], ops[1:][same]))
+    top = 2 * n
     if schedule.execution == "stages":
         pairs.append(_barrier_pairs(schedule, n))
+        top = int(max(end.max(initial=0) for end in pairs[-1])) + 1
+    pairs = _meeting_pairs(schedule, pairs, n, max(top, 2 * n))
     src, dst = (np.concatenate(column) for column in zip(*pairs, strict=True))
     _, cycle = topological_order(int(max(src.max(), dst.max())) + 1, src, dst)
     if cycle:
-        texts = [_event_text(schedule, vertex, n, device) for vertex in cycle]
+        texts = [_event_text(schedule, vertex, n, max(top, 2 * n), device) for vertex in cycle]
         raise ScheduleError(f"schedule of {graph.name!r} can never finish: {describe_cycle([*texts, texts[0]])}")
 
 
@@ -547,7 +558,23 @@ def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
     return src, dst
 
 
-def _event_text(schedule: Schedule, vertex: int, n: int, device: Indices) -> str:
+def _meeting_pairs(
+    schedule: Schedule, pairs: list[tuple[Indices, Indices]], n: int, first: int
+) -> list[tuple[Indices, Indices]]:
+    """Return pairs in which collectives begin once all ranks can; that of number k is vertex ``first + k``."""
+    begin = np.arange(first)
+    more: list[tuple[Indices, Indices]] = []
+    for k, meeting in enumerate(schedule.graph.meetings):
+        if not meeting.is_symmetric:
+            ends = np.array(meeting.members) + n
+            begin[ends] = first + k
+            more.append((np.full(len(ends), first + k), ends))
+    return [(src, begin[dst]) for src, dst in pairs] + more
+
+
+def _event_text(schedule: Schedule, vertex: int, n: int, first: int, device: Indices) -> str:
+    if vertex >= first:
+        return f"ranks of {schedule.graph.meetings[vertex - first].collective.group!r}"
     if vertex >= 2 * n:
         return "stage barrier"
     name = schedule.graph.names[vertex % n]

@@ -17,7 +17,7 @@ from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.trace import timeline as kinds
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, join_others, refill, run_alone, set_up
-from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, cause_of
+from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
 from simsched.simulator.state import PHASES, Event, Host, Item, Lane, Span, State
 
@@ -384,7 +384,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     if lane.state == LAUNCH_OVER:
         lane.ended = s.now
         if s.recording and s.launches[row].meeting >= 0:
-            lane.span_cause = cause_of(s, number)
+            follow_last(s, number)
         _end_work(s, lane, number, KERNEL_SPAN, row)
         drained = s.events[2 * s.n_events + lane.device]
         # of kernels that end together the last in operator order

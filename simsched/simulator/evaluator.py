@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.model import CostModel, Program, Schedule, Target, default_cost, operator_times, upon
+from simsched.model.costmodel import group_times
+from simsched.model.graph.groups import together_on
 from simsched.model.launches import kernels_on
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
@@ -206,6 +208,8 @@ class Evaluator:
         late, together = place[src] > place[dst], device[src] == device[dst]
         if (late if self.execution == "graph" else late & together).any():
             return False
+        if any(together_on(meeting, device) is not None for meeting in self.graph.meetings):
+            return False
         if self.execution != "stages":
             return True
         on, at = columns[:, np.argsort(columns[_DEVICE], kind="stable")][[_DEVICE, _STAGE]]
@@ -235,4 +239,10 @@ class Evaluator:
                 kernels_on(self.graph, self.cluster.devices[int(np.argmax(self._alike == n))]).ptr for n in numbers
             ]
             rows = np.concatenate(tables)[base[which] + np.stack(first)[which, op] + kernel]
+        if self._cost is None and self.graph.meetings:
+            home = np.empty(len(self.graph), np.int64)
+            home[columns[_OP]] = columns[_DEVICE]
+            times = group_times(self.graph, self.cluster, home)[program.launches.op]
+            rows = rows.copy()
+            rows["solo"] = np.where(np.isnan(times), rows["solo"], times)
         return rows if np.isfinite(rows["unit"]).all() else None

@@ -31,17 +31,18 @@ def arrive(s: State, lane: int) -> int:
     for k in range(exchange.first_member, exchange.end_member):
         member = s.work[s.member_lane[k]]
         member.start, member.solo = s.now, time
-    exchange.cause = s.lanes[s.member_lane[latest]].span_cause
+    last = s.lanes[s.member_lane[latest]]
+    exchange.cause, exchange.ready = last.span_cause, last.ready
     exchange.stretch = time / exchange.solo
     return launch.meeting
 
 
-def cause_of(s: State, lane: int) -> int:
-    """Return the span that a rank has waited for last: its own cause, or that of the rank that came last."""
-    launch = s.launches[s.work[lane].row]
+def follow_last(s: State, number: int) -> None:
+    """Let a rank that has waited for others be as ready as the last of them, and have its cause."""
+    lane, launch = s.lanes[number], s.launches[s.work[number].row]
     exchange = s.exchanges[launch.meeting]
-    came = s.member_time[exchange.first_member + launch.rank]
-    return exchange.cause if is_later(s.work[lane].start, came) else s.lanes[lane].span_cause
+    if is_later(s.work[number].start, s.member_time[exchange.first_member + launch.rank]):
+        lane.ready, lane.span_cause = exchange.ready, exchange.cause
 
 
 def end_exchange(s: State, meeting: int) -> None:

@@ -23,7 +23,7 @@ from simsched.simulator.compiled import reset
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, refill, set_up
-from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, cause_of
+from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
 from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
 from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.state import Lane, State
@@ -318,7 +318,7 @@ class Reference:
             yield At(env, env.now + float(s.join[i]))
         ready, lane.over = env.now, simpy.Event(env)
         set_up(s, row, lane.number, d, i)
-        lane.row.span_cause = cause
+        lane.row.span_cause, lane.row.ready = cause, ready
         if launch.meeting >= 0:
             if s.devices[d].contention and launch.blocks > 0:
                 begin_kernel(work, launch.blocks)
@@ -338,7 +338,8 @@ class Reference:
             self._dispatchers[d].set_now()
         yield lane.over
         if launch.meeting >= 0:
-            cause = cause_of(s, lane.number)
+            follow_last(s, lane.number)
+            cause, ready = lane.row.span_cause, lane.row.ready
         lane.row.ended = env.now
         span = self._end_work(lane, kinds.KERNEL, row, self._op_of[row], work.start, cause, ready, work.solo)
         self._last_kernel[d] = max(self._last_kernel[d], (env.now, row, span))

@@ -51,12 +51,13 @@ class Exchange(Row):
     rate: f8  # bytes per us that each rank sends at most
     solo: f8  # us that links need
     stretch: f8  # what it takes over that
+    ready: f8  # when the rank for which the others have waited could start
     first: i4  # it crosses `exchange_channels[first:end]`
     end: i4
     first_member: i4  # its ranks are `member_lane[first_member:end_member]`
     end_member: i4
     arrived: i4
-    cause: i4  # what the rank has waited for last for which the others have waited
+    cause: i4  # what that rank has waited for last
 
 
 class Room(Row):
@@ -238,7 +239,7 @@ class State(Table):
     n_exchanges: i8
     n_members: i8  # ranks of all collectives
     n_timers: i8  # a power of 2 that has room for those of devices and links
-    # of links, then the port of each device by itself, then its copy engines; the engine of each flow comes behind these
+    # of links, then the port of each device, then its copy engines; the engine of each flow comes behind these
     n_channels: i8
     most_flows: i8
     most_crossings: i8

@@ -280,7 +280,10 @@ class Cluster(Checked, Document):
         return replace(self, devices=tuple(_changed(device, changes) for device in self.devices))
 
     def replace_links(self, **changes: Any) -> "Cluster":
-        """Return a copy with the given `Link` fields changed on every link, also between neighbours of a device by itself."""
+        """Return a copy with the given `Link` fields changed on every link.
+
+        Of a device by itself those to its neighbours are changed.
+        """
 
         def changed(links: Sequence[Wire]) -> tuple[Wire, ...]:
             return tuple((a, b, _changed(link, changes)) for a, b, link in links)

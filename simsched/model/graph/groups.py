@@ -78,3 +78,19 @@ def require_agreement(
                 "each rank, or one that stands for all"
             )
     return meetings
+
+
+def together_on(meeting: Meeting, device: npt.NDArray[Any]) -> int | None:
+    """Return the first rank that is on the device of one before it, None if all lie on different ones.
+
+    Parameters
+    ----------
+    device
+        Of each operator, shape (n_ops,).
+    """
+    used: set[int] = set()
+    for member in meeting.members:
+        if int(device[member]) in used:
+            return member
+        used.add(int(device[member]))
+    return None
