@@ -66,7 +66,7 @@ def test_a_chain_has_no_branches():
 
 def test_too_many_operators_are_refused():
     graph = ss.OpGraph([ss.Operator(str(i), time=1.0) for i in range(20_001)], name="wide")
-    with pytest.raises(WhatIfError, match="graph 'wide' has 20,001 operators, .* up to 20,000: give a part of it"):
+    with pytest.raises(WhatIfError, match=r"graph 'wide' has 20,001 operators, .* up to 20,000: give a part of it"):
         branches(graph)
 
 
@@ -185,7 +185,7 @@ def test_gains_may_be_over_a_measured_step():
     assert (row.makespan_us, row.gain, row.possible) == (pytest.approx(100.0), pytest.approx(0.2), pytest.approx(0.2))
     assert row.gain_low < 0.2 < row.gain_high
     assert found.measured_us == 240.0
-    with pytest.raises(WhatIfError, match="a measured step of 30 us is shorter than the .* us that .* saves at best"):
+    with pytest.raises(WhatIfError, match=r"a measured step of 30 us is shorter than the .* us that .* saves at best"):
         ss.overlap(graph, FREE, measured_us=30.0)
     with pytest.raises(WhatIfError, match="a measured step is of one graph: leave out `over`"):
         ss.overlap(sized(1), FREE, load=sized, over=("n", (1, 2)), measured_us=240.0)
