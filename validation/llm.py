@@ -25,6 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import numpy as np
+
 from simsched.base.errors import FileError, SimschedError
 from simsched.base.io import dump_json, read_bytes, write_file
 from simsched.base.units import MS
@@ -125,11 +127,8 @@ def llm_section(folder: Path) -> Section:
     for path in files:
         device, _, model = path.name.removesuffix(SUFFIX).partition("-")
         found = [*steps(path)]
-        nearest = {
-            phase: min((int(row["num_tokens"]) for _, row, _, _ in found), key=lambda n, to=wanted: abs(n - to))
-            for phase, wanted in COUNTED.items()
-            if found
-        }
+        known = np.array([int(row["num_tokens"]) for _, row, _, _ in found])
+        nearest = {phase: int(known[np.abs(known - n).argmin()]) for phase, n in COUNTED.items()} if found else {}
         for phase, row, cases, whole in found:
             shares = row["num_tensor_parallel_workers"]
             is_held_out = (model, shares) != LOOKED_AT

@@ -1,6 +1,6 @@
 """`Architecture`: the sizes of a language model, and how they are read from a ``config.json`` of Hugging Face."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -292,7 +292,7 @@ def _sparse(config: _Config, layers: int, experts: Experts | None) -> tuple[bool
     return tuple(i >= first and i % every == 0 and (i + 1) % step == 0 and i not in dense for i in range(layers))
 
 
-def _slides(config: _Config, layers: int, window: int) -> Sequence[bool]:
+def _slides(config: _Config, layers: int, window: int) -> tuple[bool, ...]:
     """Return whether each layer has sliding attention."""
     if not window or not config.flag("use_sliding_window", True):
         return (False,) * layers

@@ -14,6 +14,7 @@ MOST_OPERATORS: Final = 20_000
 """Operators of a graph of which branches are looked for: who follows whom takes a bit for each pair."""
 _DIGITS: Final = re.compile(r"\d+")
 _MOST_NAMED: Final = 4
+_WIDEST: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +196,13 @@ def _named(roles: Sequence[str], every: Sequence[str]) -> str:
     return f"{roles[0]} .. {roles[-1]}"
 
 
-def shortened(roles: Sequence[str]) -> str:
-    """Return roles as a table shows them: a few of them.
+def shortened(roles: Sequence[str], most: int = _WIDEST) -> str:
+    """Return roles as a table shows them: a few of them, each cut where it is long.
 
-    >>> shortened(["a", "b"]), shortened(["a", "b", "c", "d", "e"])
-    ('a, b', 'a, b, c, .. e')
+    >>> shortened(["a", "b"]), shortened(["a", "b", "c", "d", "e"]), shortened(["x" * 50], 20)
+    ('a, b', 'a, b, c, .. e', 'xxxxxxxxxxxxxxxxxx..')
     """
-    if len(roles) <= _MOST_NAMED:
-        return ", ".join(roles)
-    return f"{', '.join(roles[: _MOST_NAMED - 1])}, .. {roles[-1]}"
+    cut = [role if len(role) <= most else f"{role[: most - 2]}.." for role in roles]
+    if len(cut) <= _MOST_NAMED:
+        return ", ".join(cut)
+    return f"{', '.join(cut[: _MOST_NAMED - 1])}, .. {cut[-1]}"

@@ -29,6 +29,8 @@ ERRORS: Final = Errors(own=0.01, common=0.2, gain=0.5, shortfall=0.2)
 """Errors of the model where the same kernels run in both cases: chosen, not fitted."""
 EXECUTIONS: Final = ("graph", "events")
 _MOST_POINTS: Final = 64
+_MOST_SHOWN: Final = 20
+_WIDE: Final = 48  # characters of a name in a table
 _OVER: Final = re.compile(r"([A-Za-z_]\w*)=(\d{1,9})(?::(\d{1,9}))?")
 _ADDS: Final = 1e-4  # part of the time by which one more overlap has to be faster
 Load = Callable[..., OpGraph]
@@ -177,16 +179,24 @@ class Overlaps(Finding):
         if not self.rows and not self.turns:
             return ("Nothing could run beside anything else: each operator needs the one before it.",)
         said = [_sentence(turn, self) for turn in self.turns]
+        hidden = len(self.rows) - len(self._shown())
+        if hidden:
+            said.append(f"{hidden} more gain less: see --json.")
         if self.doubt is not None:
             said.append(f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}.")
         return tuple(said)
+
+    def _shown(self) -> list[Overlap]:
+        """Return the rows of the table: those that gain most, and all together."""
+        joint = [row for row in self.rows if row.name == TOGETHER]
+        return [*[row for row in self.rows if row.name != TOGETHER][:_MOST_SHOWN], *joint]
 
     def table(self) -> Any:
         """Return the rows as a table of texts, with sentences on where they turn."""
         headings = ("overlap", "places", "launched", "latency", "gain", "could be", "contention", "waits", "beside")
         rows = [
             (
-                row.name,
+                shortened([row.name], _WIDE),
                 str(row.places),
                 row.launched,
                 format_time(row.makespan_us),
@@ -196,7 +206,7 @@ class Overlaps(Finding):
                 _percent(-row.waits),
                 row.beside,
             )
-            for row in self.rows
+            for row in self._shown()
         ]
         title = f"{self.graph} on {self.cluster}: {format_time(self.makespan_us)} one operator after the other"
         if self.measured_us is not None:
