@@ -20,7 +20,9 @@ import numpy as np
 import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, read_json, write_file
-from simsched.experiments.overlap.overlap import ERRORS, HALVES, TOGETHER, read_over
+from simsched.experiments.overlap import read_over
+from simsched.experiments.overlap.results import HALVES, TOGETHER
+from simsched.experiments.overlap.trials import ERRORS
 from simsched.experiments.ranges import ranges
 from simsched.model.graph import Collective
 from validation.h100.figures import Figure, Section, documents
@@ -40,14 +42,14 @@ Case = Mapping[str, Any]
 
 
 class Answer(NamedTuple):
-    """What the simulator says of a case, in per cent.
+    """The simulated gain of a case, in per cent.
 
     Parameters
     ----------
     gain, low, high
-        Over the simulated step, and between what it lies with 90 %.
+        Over the simulated step, and the ends of its 90 % range.
     of_step
-        What is saved, over the published step; None where that is not published.
+        Saved time over the published step; None where that is not published.
     """
 
     gain: float
@@ -63,7 +65,7 @@ def cases() -> list[Case]:
 
 
 def answer(case: Case) -> Answer:
-    """Return what the simulator says of a case that is asked."""
+    """Return the simulated gain of a case that is asked."""
     cluster = ss.Cluster.preset(case["gpu"], case["gpus"])
     name, _, rows = case["graph"].partition(":rows=")
     if name == "chunks":
@@ -79,13 +81,13 @@ def answer(case: Case) -> Answer:
 
 
 def _over_step(case: Case, without_us: float, with_us: float) -> float | None:
-    """Return what is saved over the published step in per cent; None if the case has none."""
+    """Return the saved time over the published step in per cent; None if the case has none."""
     step = case.get("step_us")
     return None if step is None else 100 * (step / (step - without_us + with_us) - 1.0)
 
 
 def _of_chunks(case: Case, rows: int, cluster: ss.Cluster) -> Answer:
-    """Return what it gains to reduce and scatter a product in chunks, beside the product of the next one."""
+    """Return the gain of reducing and scattering a product in chunks, beside the product of the next one."""
     whole = _product(rows, 1)
     chunked = _product(rows, _CHUNKS)
     plain = ss.schedule(whole, cluster, "sequential")

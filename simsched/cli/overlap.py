@@ -1,4 +1,4 @@
-"""The command that says what could run beside what, and what that gains."""
+"""The command that ranks overlaps of operators by their gains."""
 
 from functools import partial
 from typing import Annotated
@@ -22,7 +22,7 @@ def overlap(
     execution: Annotated[str, option("graph, captured; or events, launched by the host.")] = "graph",
     plot: Annotated[Text, drawn("Draw gains, over the parameter if one varies: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Find what could run beside what in GRAPH on one GPU, and rank it: gains, what eats them, and where they turn.
+    """Rank overlaps of operators of GRAPH on one GPU: gains, losses, and the values at which they turn.
 
     Of a graph with collectives, such as llm:CONFIG,tp=8, give --gpus 8: the GPU
     is one of eight that all do the same.

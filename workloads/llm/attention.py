@@ -13,7 +13,7 @@ _FEW_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """What a GPU has to do in one step.
+    """The sequences of a GPU in one step.
 
     Parameters
     ----------

@@ -161,7 +161,7 @@ def _add_step(step: Step, model: Architecture, sequences: Sequences, ranks: Rank
 
 
 def _norm(step: Step, name: str, x: Tensor, residual: Tensor | None, rows: int, hidden: int) -> Tensor:
-    """Add a norm, which takes the sum of a branch and what went around it first."""
+    """Add a norm, which adds a branch to the residual first."""
     xs = [x] if residual is None else [x, residual]
     return step.norm(name, xs, rows, hidden, adds=residual is not None)
 

@@ -16,7 +16,7 @@ _COMPUTES: Final = ("linear", "experts", "attention", "matmul")
 
 
 class Tensor(NamedTuple):
-    """What an operator has written, or a part of it: `producer` is None for what the step is given."""
+    """The output of an operator, or a part of it; `producer` is None for inputs of the step."""
 
     producer: str | None
     nbytes: float
@@ -43,7 +43,7 @@ class Formats:
 
     @property
     def plain(self) -> str:
-        """Format of activations between operators, and of what is not quantised: norms, router, words."""
+        """Format of activations, and of operators that are not quantised: norms, router, words."""
         return "bf16" if self.products == "fp8" else self.products
 
 
@@ -90,7 +90,7 @@ class Step:
         dtype: str | None = None,
         kept: float | None = None,
     ) -> Tensor:
-        """Add an operator of one work, which has all its bytes; return what it writes.
+        """Add an operator of one work, which has all its bytes; return its output.
 
         Parameters
         ----------

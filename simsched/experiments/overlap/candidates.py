@@ -1,4 +1,4 @@
-"""What could run beside what: branches of a graph that do not depend on something else, alike ones taken together."""
+"""Branches of a graph that are independent of some operator, alike ones taken together."""
 
 import re
 from collections import Counter
@@ -88,7 +88,7 @@ class _Reach:
         return frozenset(found)
 
     def branch(self, first: int) -> list[int]:
-        """Return an operator and all after it that need nothing but it, what leads to it, and each other."""
+        """Return an operator and all after it that need nothing but it, its ancestors, and each other."""
         members = {first}
         known = self.ancestors[first] | 1 << first
         waiting = [(self.place[dst], dst) for dst in self.after[first]]

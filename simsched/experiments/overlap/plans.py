@@ -27,9 +27,9 @@ class Side:
     Parameters
     ----------
     branch
-        What runs there.
+        Operators that run there.
     is_early
-        Whether its operators are launched as soon as all before them are, ahead of what runs beside them.
+        Whether its operators are launched as soon as all before them are, ahead of the operators beside them.
     """
 
     branch: Branch
