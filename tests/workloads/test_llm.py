@@ -119,6 +119,24 @@ def test_sums_norms_and_gates_are_fused(step):
     assert {op.kind for op in graph.operators} == {*kinds.split()}
 
 
+@pytest.mark.parametrize(
+    ("changes", "rows"),
+    [
+        ({}, None),
+        ({"model_type": "qwen3"}, (3 * 4, 16)),
+        ({"model_type": "olmo2"}, (3, 64)),
+        ({"use_qk_norm": True}, (3 * 4, 16)),
+    ],
+)
+def test_queries_are_normalised_as_the_architecture_says(step, changes, rows):
+    """4 heads of 16 features of 3 tokens: head by head, or all of a token."""
+    graph = step(SMALL | changes, batch=3, context=10)
+    assert ("layer0.q_norm" in graph.index) == (rows is not None)
+    if rows is not None:
+        (work,) = graph["layer0.q_norm"].works
+        assert (work.rows, work.columns) == rows
+
+
 def test_rotation_writes_the_cache(step):
     """It reads 4 + 2 heads and the values of 2; it writes queries in fp16, and keys and values in fp8."""
     graph = step(SMALL, batch=3, context=10, cache="fp8")

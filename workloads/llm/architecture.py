@@ -10,16 +10,8 @@ from workloads.checks import one_of, whole
 from workloads.llm.published import PUBLISHED
 
 _GROUPED: Final = (
-    "llama",
-    "mistral",
-    "mixtral",
-    "qwen2",
-    "qwen2_moe",
-    "qwen3",
-    "qwen3_moe",
-    "gpt_oss",
-    "llama4",
-    "llama4_text",
+    *("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gpt_oss", "llama4", "llama4_text"),
+    *("phi3", "olmo2", "olmo3", "glm4_moe"),
 )
 _LATENT: Final = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa")
 MODEL_TYPES: Final = (*_GROUPED, *_LATENT)
@@ -94,8 +86,10 @@ class Architecture:
         Heads of queries, of keys and values, and features of a head.
     ffn
         Inner features of a dense feed-forward network.
-    has_bias, has_head_norms
-        Whether the products before the attention have biases, and whether queries and keys are normalised head by head.
+    has_bias
+        Whether the products before the attention have biases.
+    normed
+        Whether queries and keys are normalised: ``"no"``, by ``"head"``, or all heads of a token (``"token"``).
     window
         Keys that a layer of sliding attention sees.
     slides
@@ -119,7 +113,7 @@ class Architecture:
     head: int
     ffn: int
     has_bias: bool
-    has_head_norms: bool
+    normed: str
     window: int
     slides: tuple[bool, ...]
     latent: Latent | None
@@ -228,7 +222,7 @@ def architecture(source: str, document: Any) -> Architecture:
         head=head,
         ffn=_dense_ffn(config, model_type),
         has_bias=has_bias,
-        has_head_norms=model_type in ("qwen3", "qwen3_moe"),
+        normed=_normed(config, model_type),
         window=window,
         slides=_slides(config, layers, window),
         latent=latent,
@@ -239,6 +233,14 @@ def architecture(source: str, document: Any) -> Architecture:
         weights=dtype if only_experts else weights or dtype,
         expert_weights=weights or dtype,
     )
+
+
+def _normed(config: _Config, model_type: str) -> str:
+    """Return how queries and keys are normalised."""
+    if model_type in ("olmo2", "olmo3"):
+        return "token"
+    usual = model_type in ("qwen3", "qwen3_moe", "llama4", "llama4_text")
+    return "head" if config.flag("use_qk_norm", usual) else "no"
 
 
 def _dense_ffn(config: _Config, model_type: str) -> int:

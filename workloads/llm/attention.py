@@ -103,9 +103,12 @@ def _positions(step: Step, model: Architecture, x: Tensor, rows: int, heads: int
     else:
         sizes = {"q_proj": heads * size, "k_proj": kv_heads * size, "v_proj": kv_heads * size}
         parts = [step.linear(name, [x], rows, model.hidden, n, bias=model.has_bias) for name, n in sizes.items()]
-    if model.has_head_norms:
+    if model.normed == "head":
         parts[0] = step.norm("q_norm", [parts[0]], rows * heads, size)
         parts[1] = step.norm("k_norm", [parts[1]], rows * kv_heads, size)
+    elif model.normed == "token":
+        parts[0] = step.norm("q_norm", [parts[0]], rows, heads * size)
+        parts[1] = step.norm("k_norm", [parts[1]], rows, kv_heads * size)
     turned = {"q_rope": rows * heads * size, "k_rope": rows * kv_heads * size}
     if step.is_fused:
         n = sum(turned.values())
