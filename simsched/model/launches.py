@@ -214,7 +214,7 @@ def launches_beside(launches: Launches, copies: int, further: int) -> Launches:
     Parameters
     ----------
     launches
-        Those of the graph; see `simsched.model.graph.opgraph.side_by_side`.
+        Those of the graph; see `simsched.model.graph.beside.side_by_side`.
     """
     alone = given_launches(OpGraph([Operator("further")]))
     sizes = np.append(np.tile(np.diff(launches.ptr), copies), np.ones(further, np.int64))

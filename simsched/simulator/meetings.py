@@ -1,14 +1,17 @@
 """The collectives of a program laid out for a run: what each takes of the channels between its ranks."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import Cluster, Ints, OpGraph
+from simsched.base.errors import ClusterError
+from simsched.model import Cluster, Ints, Meeting, OpGraph
 from simsched.model.exchange import Exchange, exchange, exchange_on
 from simsched.simulator import state
+
+_UNLINKED: Final = Exchange("none", latency=1.0, nbytes=0.0, rate=1.0, bandwidth=1.0, channels=())
 
 
 class Taken(NamedTuple):
@@ -39,17 +42,24 @@ def taken(graph: OpGraph, cluster: Cluster, home: Ints) -> list[Taken]:
 
     Notes
     -----
-    The links of a device by itself are not among those of its cluster: it has a port as wide as they are.
+    The links of a device by itself are not among those of its cluster: it has a port as wide as they are. A collective
+    between devices that no links join loads none.
     """
     found = []
     for meeting in graph.meetings:
-        d = int(home[meeting.members[0]])
-        if meeting.is_symmetric:
-            found.append(taken_on(cluster, d, exchange_on(meeting.collective, cluster.devices[d])))
-        else:
-            needed = exchange(meeting.collective, cluster.topology, home[list(meeting.members)].tolist())
-            found.append(Taken(needed, needed.channels, len(meeting.members)))
+        try:
+            found.append(_taken(meeting, cluster, home[list(meeting.members)].tolist()))
+        except ClusterError:  # its time must be known, else whoever asks for it is told
+            found.append(Taken(_UNLINKED, (), len(meeting.members)))
     return found
+
+
+def _taken(meeting: Meeting, cluster: Cluster, homes: Sequence[int]) -> Taken:
+    """Return what a collective takes whose ranks are on some devices."""
+    if meeting.is_symmetric:
+        return taken_on(cluster, homes[0], exchange_on(meeting.collective, cluster.devices[homes[0]]))
+    needed = exchange(meeting.collective, cluster.topology, homes)
+    return Taken(needed, needed.channels, len(homes))
 
 
 def taken_on(cluster: Cluster, d: int, needed: Exchange) -> Taken:

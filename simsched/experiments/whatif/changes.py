@@ -14,6 +14,7 @@ from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link, device_named
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.costmodel import Rates
+from simsched.model.graph.collective import MOST_RANKS
 from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
@@ -21,10 +22,11 @@ _EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
     "gpus": Number(True, Range(1, MOST["gpus"])),
+    "ranks": Number(True, Range(2, MOST_RANKS)),
     "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
 }
-_AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
+_AS_THEY_ARE: Final = ("gpus", "ranks", *_NAMES, "contention", *_EDITS)
 RATES: Final = Rates._fields
 """Factors of the terms of estimated times; at first each is 1."""
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
@@ -68,7 +70,7 @@ class Parameter:
     def changed(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
-            return replace(cluster, links=tuple((a, b, self._changed(link, change)) for a, b, link in cluster.links))
+            return cluster.with_links(lambda link: self._changed(link, change))
         return replace(cluster, devices=tuple(self._changed(device, change) for device in cluster.devices))
 
     def _changed(self, part: Any, change: "Change") -> Any:

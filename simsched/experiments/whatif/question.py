@@ -233,8 +233,9 @@ class Question(Outcome):
         Parameters
         ----------
         parameter
-            ``gpus``, ``device``, ``execution``, ``contention``, ``rebuild.PARAMETER``, ``fuse`` or ``remove``, which
-            take values as they are; or ``link.bandwidth``, ``link.latency``, ``device.FIELD``, ``overhead``,
+            ``gpus``, ``ranks`` (of symmetric collectives), ``device``, ``execution``, ``contention``,
+            ``rebuild.PARAMETER``, ``fuse`` or ``remove``, which take values as they are; or ``link.bandwidth``,
+            ``link.latency`` and other fields of `Link`, ``device.FIELD``, ``overhead``,
             ``overhead.launch`` and the like, ``interference``, ``operators.speed``, ``operators.KIND.speed`` or
             ``operator.NAME.speed``, which take factors, and `absolute` values.
         value

@@ -12,7 +12,7 @@ from simsched.base.limits import require_count
 from simsched.base.units import SECOND, format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.model import Cluster, CostModel, Floats, Ints, Schedule, Target, upon
-from simsched.model.graph.opgraph import side_by_side
+from simsched.model.graph.beside import side_by_side
 from simsched.model.launches import launches_beside
 from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.trace import Trace

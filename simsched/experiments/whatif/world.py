@@ -322,7 +322,11 @@ class Revision:
 def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
     """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
-    base = graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
+    base = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
+    for change in changes:
+        if change.parameter == "ranks":
+            base = with_ranks(base, change.value)
+    graph = base
     speeds, device = np.ones(len(graph)), ground.cluster.devices[0]
     faster: list[Change] = []
     rewirings: list[Rewiring] = []
@@ -349,6 +353,24 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
                 raise WhatIfError(f"{change.parameter} changes estimated times, and no operator has one: all are given")
             rates = rates._replace(**{change.parameter: change.of(getattr(rates, change.parameter))})
     return Revision(base, graph, speeds, tuple(faster), tuple(rewirings), rates)
+
+
+def with_ranks(graph: OpGraph, ranks: int) -> OpGraph:
+    """Return a graph whose symmetric collectives have another number of ranks; what each rank computes stays.
+
+    Raises
+    ------
+    WhatIfError
+        If it has no symmetric collective.
+    """
+    symmetric = {meeting.members[0] for meeting in graph.meetings if meeting.is_symmetric}
+    if not symmetric:
+        raise WhatIfError(f"ranks: graph {graph.name!r} has no symmetric collective whose ranks could be others")
+    operators = [
+        replace(op, collective=replace(op.collective, ranks=ranks)) if i in symmetric and op.collective else op
+        for i, op in enumerate(graph.operators)
+    ]
+    return OpGraph(operators, graph.edges, graph.name)
 
 
 def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
@@ -460,4 +482,5 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
         elif change.parameter == "contention":
             cluster = cluster.replace_devices(contention=change.value)
     same = cluster.devices == original.devices and cluster.links == original.links
+    same &= [device.topology for device in cluster.devices] == [device.topology for device in original.devices]
     return original if same else cluster

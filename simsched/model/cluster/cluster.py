@@ -1,6 +1,6 @@
 """`Cluster`: devices and the topology of links between them, and which ways copies take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import count
@@ -280,13 +280,14 @@ class Cluster(Checked, Document):
         return replace(self, devices=tuple(_changed(device, changes) for device in self.devices))
 
     def replace_links(self, **changes: Any) -> "Cluster":
-        """Return a copy with the given `Link` fields changed on every link.
+        """Return a copy with the given `Link` fields changed on every link."""
+        return self.with_links(lambda link: _changed(link, changes))
 
-        Of a device by itself those to its neighbours are changed.
-        """
+    def with_links(self, change: Callable[[Link], Link]) -> "Cluster":
+        """Return a copy with every link changed; of a device by itself also those to its neighbours."""
 
         def changed(links: Sequence[Wire]) -> tuple[Wire, ...]:
-            return tuple((a, b, _changed(link, changes)) for a, b, link in links)
+            return tuple((a, b, change(link)) for a, b, link in links)
 
         made, known = replace(self, links=changed(self.links)), self.devices[0].topology
         if len(self) > 1 or known is None:

@@ -530,36 +530,6 @@ def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
     return made
 
 
-def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) -> OpGraph:
-    """Return so many copies of a graph beside each other, and behind them operators that load nothing.
-
-    Parameters
-    ----------
-    graph
-        Its operator i is operator ``r * n_ops + i`` of copy r, under the name ``NAME@r``.
-    times
-        Time of each operator in us, shape (n_ops,).
-    copies
-        How many there are.
-    further
-        Times in us of the operators behind them, ``begin 0, ...``.
-
-    >>> side_by_side(OpGraph([Operator("a")]), np.array([3.0]), 2, np.array([1.0])).names
-    ('a@0', 'a@1', 'begin 0')
-    """
-    rows = [*range(len(graph))] * copies + [len(graph)] * len(further)
-    behind = np.repeat(np.arange(copies) * len(graph), len(graph.src))
-    src, dst, nbytes, transfer = (
-        np.tile(column, copies) for column in (graph.src, graph.dst, graph.edge_nbytes, graph.edge_transfer)
-    )
-    names = (
-        *(f"{name}@{r}" for r in range(copies) for name in graph.names),
-        *(f"begin {i}" for i in range(len(further))),
-    )
-    made = rearranged(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
-    return with_times(made, np.concatenate([np.tile(times, copies), further]))
-
-
 def rearranged(
     graph: OpGraph,
     rows: Sequence[int],
@@ -569,6 +539,7 @@ def rearranged(
     transfer: Floats,
     further: Operator | None = None,
     names: tuple[str, ...] | None = None,
+    collectives: Sequence[Collective | None] | None = None,
 ) -> OpGraph:
     """Return a graph of some operators of another one, with edges of its own; O(V + E).
 
@@ -582,6 +553,8 @@ def rearranged(
         An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
     names
         What the operators are called; None for their own names.
+    collectives
+        What they exchange; None for their own collectives.
 
     >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
     >>> none = np.array([np.nan])
@@ -599,7 +572,9 @@ def rearranged(
     columns |= {key: joined(key)[taken] for key in (*COSTS, "intensity")}
     columns |= {key: joined(key)[kernels] for key in KERNELS}
     texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
-    labels = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
+    labels: dict[str, Any] = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
+    if collectives is not None:
+        labels["collective"] = by.encode(collectives)
     details = {**graph._details, **{len(graph): row for table in tables[1:] for row in table._details.values()}}
     known = [*graph.names, *(table.names[0] for table in tables[1:])]
     kept = {i: details[row] for i, row in enumerate(rows) if row in details}
