@@ -115,6 +115,7 @@ _WORDS: Final = {
     "baseline": "eager lios",
     "values": "1,2 1:4",
     "values2": "1,2",
+    "over": "batch=1:2 seed=1 x=1:3",
     "parameter": "link.bandwidth gpus overhead.launch",
     "parameter2": "gpus",
     "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2 fuse=a,b",
