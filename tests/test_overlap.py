@@ -70,6 +70,15 @@ def test_too_many_operators_are_refused():
         branches(graph)
 
 
+def test_of_many_branches_those_are_tried_that_could_save_most():
+    """Of 103 operators of 1 to 103 us the three shortest are left out; none saves more than 3 us."""
+    graph = ss.OpGraph([ss.Operator(f"op{i}", time=float(i), utilization=0.001) for i in range(1, 104)], name="wide")
+    found = ss.overlap(graph, FREE)
+    assert (found.untried, found.untried_us) == (3, 3.0)
+    assert {row.name for row in found.rows}.isdisjoint({"op1", "op2", "op3"})
+    assert "3 more were not simulated: each saves 3 us at most." in repr(found)
+
+
 @given(graphs(max_ops=9, timed=True))
 def test_a_branch_on_a_stream_of_its_own_costs_nothing_by_itself(graph):
     """Every schedule can run; without contention and overheads it is never slower than one stream."""

@@ -29,11 +29,14 @@ class Branch:
         Roles of the operators that run beside it, the longest list first.
     places
         Operators of each place by index, in topological order.
+    rivals
+        Operators that run beside any place, by index, rising.
     """
 
     name: str
     beside: tuple[str, ...]
     places: tuple[tuple[int, ...], ...]
+    rivals: tuple[int, ...]
 
     @property
     def operators(self) -> tuple[int, ...]:
@@ -152,26 +155,31 @@ def branches(graph: OpGraph) -> list[Branch]:
             named[name] += 1
             name = name if named[name] == 1 else f"{name} ({named[name]})"
             beside = tuple(dict.fromkeys(roles[op] for op in sorted(rivals, key=reach.place.__getitem__)))
-            found.append((Branch(name, beside, tuple(map(tuple, places))), rivals))
+            found.append(Branch(name, beside, tuple(map(tuple, places)), tuple(sorted(rivals))))
     return _distinct(found)
 
 
-def _distinct(found: Sequence[tuple[Branch, frozenset[int]]]) -> list[Branch]:
+def _distinct(found: Sequence[Branch]) -> list[Branch]:
     """Leave out the end of a branch that has the same rivals, and of two that are rivals of each other the longer one.
 
     Of two that are equally long the one that begins first is left out.
     """
-    by_length = sorted(found, key=lambda each: -len(each[0].places[0]))
-    kept: list[tuple[frozenset[int], frozenset[int], Branch]] = []
-    for branch, rivals in by_length:
+    by_rivals: dict[tuple[int, ...], list[frozenset[int]]] = {}
+    pairs: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    kept: list[Branch] = []
+    for branch in sorted(found, key=lambda each: -len(each.places[0])):
         members = frozenset(branch.operators)
-        if not any(members < others and rivals == theirs for others, theirs, _ in kept):
-            kept.append((members, rivals, branch))
-    pairs = [each[:2] for each in kept]
-    listed = {
-        branch.name for i, (members, rivals, branch) in enumerate(kept) if (rivals, members) not in pairs[i + 1 :]
-    }
-    return [branch for branch, _ in found if branch.name in listed]
+        longer = by_rivals.setdefault(branch.rivals, [])
+        if not any(members < others for others in longer):
+            longer.append(members)
+            kept.append(branch)
+    listed: set[str] = set()
+    for branch in reversed(kept):
+        members = tuple(sorted(branch.operators))
+        if (branch.rivals, members) not in pairs:
+            pairs.add((members, branch.rivals))
+            listed.add(branch.name)
+    return [branch for branch in found if branch.name in listed]
 
 
 def _roles(graph: OpGraph) -> list[str]:

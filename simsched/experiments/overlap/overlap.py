@@ -67,7 +67,8 @@ def overlap(
     Notes
     -----
     The baseline is one stream. A branch that is independent of some operator (see `branches`) gets a stream of its
-    own, in all its places at once, and is launched before or after the operators beside it, whichever is faster.
+    own, in all its places at once, and is launched before or after the operators beside it, whichever is faster. Of
+    more than 100 branches those are simulated that could save most: no more than they or their rivals take alone.
     Half-batches take turns from one collective to the next. "All together" adds branches by falling gain, each if it
     makes the step faster. Two more simulations, without contention, and without the costs of launches and waits
     besides, say how much is lost to each. Ranges are those of `compare` with smaller errors of the model, since the
@@ -112,6 +113,8 @@ def overlap(
         doubt,
         {trial.name: trial.plan for trial in listed},
         measured_us=measured_us,
+        untried=bench.untried,
+        untried_us=bench.untried_us,
     )
 
 

@@ -134,6 +134,8 @@ class Overlaps(Finding):
         The schedule of each overlap, by name; none once read from a file.
     measured_us
         Measured time of the step, over which gains are then; None for the simulated time.
+    untried, untried_us
+        Branches that were not simulated, since others could save more, and the most that one of them saves.
     """
 
     FORMAT = "simsched.overlap"
@@ -146,6 +148,8 @@ class Overlaps(Finding):
     doubt: Doubt | None = None
     plans: Mapping[str, Schedule] | None = aside()
     measured_us: Amount | None = None
+    untried: Count = 0
+    untried_us: Amount = 0.0
 
     def row(self, name: str) -> Overlap:
         """Return the overlap of a name.
@@ -168,6 +172,9 @@ class Overlaps(Finding):
         hidden = len(self.rows) - len(self._shown())
         if hidden:
             lines.append(f"{hidden} more gain less: see --json.")
+        if self.untried:
+            most = format_time(self.untried_us)
+            lines.append(f"{self.untried} more were not simulated: each saves {most} at most.")
         if self.doubt is not None:
             text = str(self.doubt)
             lines.append(f"{text[0].upper()}{text[1:]}.")

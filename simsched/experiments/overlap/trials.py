@@ -11,12 +11,14 @@ from simsched.experiments.overlap.results import HALVES, TOGETHER
 from simsched.experiments.ranges import Errors, Ranged, ranges
 from simsched.experiments.result import Doubt
 from simsched.model import CostModel, OpGraph, Schedule
-from simsched.model.costmodel import Target, bare, upon
+from simsched.model.costmodel import Target, bare, operator_times, upon
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
 
 ERRORS: Final = Errors(own=0.01, common=0.2, gain=0.5, shortfall=0.2)
 """Errors of the model where the same kernels run in both cases: chosen, not fitted."""
+MOST_TRIED: Final = 100
+"""Branches that are simulated."""
 _ADDS: Final = 1e-4
 """Part of the time by which one more overlap has to be faster."""
 Load = Callable[..., OpGraph]
@@ -67,6 +69,8 @@ class Bench:
         self.device = bare(target).devices[0].name
         self.base = schedule(self.graph, target, "sequential", cost).like(execution=execution)
         self.base_time = self.time(self.base)
+        self.untried = 0
+        self.untried_us = 0.0
 
     def time(self, plan: Schedule, target: Target | None = None) -> float:
         """Return the makespan of a schedule in us, on the target or on another one."""
@@ -79,14 +83,27 @@ class Bench:
         return name, plans[name], times[name]
 
     def trials(self, halves: OpGraph | None) -> list[Trial]:
-        """Return the trials of all branches, and of half-batches if their graph is given, by rising time.
+        """Return the trials of branches, and of half-batches if their graph is given, by rising time.
 
-        Trials of equal times keep the order of the graph.
+        Trials of equal times keep the order of the graph. Of more than `MOST_TRIED` branches those are simulated that
+        could save most: `untried` is the number of others, and `untried_us` the most that one of them saves.
         """
-        results = [self._of_branch(branch) for branch in branches(self.graph)]
+        results = [self._of_branch(branch) for branch in self._promising()]
         if halves is not None:
             results.append(Bench(halves, self.target, self.cost, self.execution)._of_halves())
         return sorted(results, key=lambda trial: trial.time)
+
+    def _promising(self) -> list[Branch]:
+        """Return the branches that could save most time: no more than they take, and than their rivals take."""
+        found = branches(self.graph)
+        if len(found) <= MOST_TRIED:
+            return found
+        times = operator_times(self.graph, bare(self.target).devices[0], self.cost)
+        bounds = [float(min(times[[*each.operators]].sum(), times[[*each.rivals]].sum())) for each in found]
+        order = sorted(range(len(found)), key=lambda i: (-bounds[i], i))
+        self.untried = len(found) - MOST_TRIED
+        self.untried_us = bounds[order[MOST_TRIED]]
+        return [found[i] for i in sorted(order[:MOST_TRIED])]
 
     def _of_branch(self, branch: Branch) -> Trial:
         plans = {
