@@ -145,7 +145,20 @@ def exchanging(rng, least=2, most=14):
         except ss.SimschedError:  # ranks would wait for each other for ever
             continue
         schedule, free = further, [i for i in free if i not in chosen]
-    return made, schedule.lower(made, **options), rng.choice((None, None, 0.05, 0.5))
+    return made, bound(rng, made, schedule).lower(made, **options), rng.choice((None, None, 0.05, 0.5))
+
+
+def bound(rng, made, schedule):
+    """The schedule with some of its streams bound to SMs."""
+    partitions = []
+    for device in made.devices:
+        streams = sorted({row.stream for row in schedule.placements if row.device == device.name})
+        left = device.sms
+        for stream in rng.sample(streams, rng.choice((0, 0, 1, len(streams)))) if streams else ():
+            if left:
+                partitions.append(ss.Partition(device.name, stream, rng.randint(1, left)))
+                left -= partitions[-1].sms
+    return schedule.like(partitions=partitions)
 
 
 def ranks_among(rng, schedule, free):

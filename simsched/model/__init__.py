@@ -4,6 +4,7 @@ from simsched.model.cluster import WARP, Cluster, Device, Link, footprint, occup
 from simsched.model.costmodel import CostModel, Target, default_cost, operator_times, roofline, times_by_device, upon
 from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Collective, Edge, Kernel, Meeting, Operator, OpGraph, Work
 from simsched.model.graph.columns import Floats, Indices, Ints
+from simsched.model.partition import Partition
 from simsched.model.program import BARRIER, COPY, EXECUTIONS, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.model.rewriting import Rewriting, RewrittenPart, Step
 from simsched.model.schedule import Placement, Schedule
@@ -32,6 +33,7 @@ __all__ = [
     "Meeting",
     "OpGraph",
     "Operator",
+    "Partition",
     "Placement",
     "Program",
     "Rewriting",

@@ -17,6 +17,7 @@ from simsched.model.costmodel import Target, bare
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.graph.groups import together_on
+from simsched.model.partition import Partition, require_partitions
 from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
 from simsched.model.rewriting import Rewriting
 
@@ -71,6 +72,8 @@ class _Said(Checked):
         that one.
     cluster
         The cluster that it was made for; absent if unknown.
+    partitions
+        Streams that are bound to some SMs.
     """
 
     SUBJECT, ERROR = "schedule", ScheduleError
@@ -81,6 +84,7 @@ class _Said(Checked):
     search: Mapping[str, Any] = field(default_factory=dict)
     rewriting: tuple[Rewriting, ...] = brief(())
     cluster: Cluster | None = brief(None)
+    partitions: tuple[Partition, ...] = brief(())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +129,8 @@ class Schedule(Columnar, Document):
         and refuses the schedule of a graph that is another one. ``()`` if nothing was rewritten.
     cluster
         The cluster that it was made for, without a part in equality; None if unknown. `simsched.schedule` says it.
+    partitions
+        Streams that are bound to some SMs of their device; the others run on all.
 
     Raises
     ------
@@ -150,6 +156,7 @@ class Schedule(Columnar, Document):
     search: Mapping[str, Any]
     rewriting: tuple[Rewriting, ...]
     cluster: Cluster | None
+    partitions: tuple[Partition, ...]
     devices: tuple[str, ...]
     op: Indices
     device: Indices
@@ -171,6 +178,7 @@ class Schedule(Columnar, Document):
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
         cluster: Cluster | None = None,
+        partitions: Sequence[Partition] = (),
     ) -> None:
         rows = tuple(placements)
         unknown = next((row for row in rows if row.op not in graph.index), None)
@@ -191,6 +199,7 @@ class Schedule(Columnar, Document):
             search=search,
             rewriting=rewriting,
             cluster=cluster,
+            partitions=tuple(partitions),
         )
         self.__dict__.update(made.__dict__)
 
@@ -213,10 +222,11 @@ class Schedule(Columnar, Document):
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
         cluster: Cluster | None = None,
+        partitions: Sequence[Partition] = (),
     ) -> "Schedule":
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread.
 
-        `execution`, `estimate`, `scheduler`, `events`, `search`, `rewriting` and `cluster` are as in the class.
+        The other parameters are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
         told = _Said(
@@ -227,6 +237,7 @@ class Schedule(Columnar, Document):
             search=search,
             rewriting=tuple(rewriting),
             cluster=cluster,
+            partitions=tuple(partitions),
         )
         n = len(graph)
         if len(set(devices)) != len(devices):
@@ -271,7 +282,7 @@ class Schedule(Columnar, Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
-        mine, theirs = ((s.execution, s.events, s.estimate, s.scheduler) for s in (self, other))
+        mine, theirs = ((s.execution, s.events, s.estimate, s.scheduler, s.partitions) for s in (self, other))
         return mine == theirs and self.graph == other.graph and self.placements == other.placements
 
     @property
@@ -301,8 +312,19 @@ class Schedule(Columnar, Document):
         """
         chosen = ... if rows is None else rows
         columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
-        said = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster")
+        said = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster", "partitions")
         return self.from_columns(**columns | {key: getattr(self, key) for key in said} | others)
+
+    def with_partitions(self, sms: Mapping[int, int]) -> "Schedule":
+        """Return the schedule with streams bound to SMs, on every device that it uses.
+
+        Parameters
+        ----------
+        sms
+            How many SMs a stream has, by its number.
+        """
+        partitions = [Partition(device, stream, n) for device in self.devices_used for stream, n in sms.items()]
+        return self.like(partitions=partitions, estimate=self.estimate)
 
     def made_for(self, cluster: Cluster) -> "Schedule":
         """Return the schedule as one that was made for a cluster, which its file then holds."""
@@ -408,6 +430,8 @@ class Schedule(Columnar, Document):
         device = np.array([on.index.get(name, -1) for name in self.devices], np.int32)[self.device]
         lowering = Lowering(self.graph, on, self.execution, **options)
         program = lowering.program(self.op, device, self.stream, self.stage, self.priority)
+        if self.partitions:
+            program = program.bound_to(self.partitions)
         program.__dict__["scheduler"] = self.scheduler
         self.__dict__["_lowered"] = (on, options, program)
         return program
@@ -465,6 +489,8 @@ def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = Fa
         if cluster is not None and name not in cluster.index:
             at = int(np.argmax(schedule.device == schedule.devices.index(name)))
             _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(cluster.index))))
+    if cluster is not None:
+        require_partitions(schedule.partitions, cluster)
     if schedule.execution == "stages":
         _check_stages(schedule)
     graph, position = schedule.graph, schedule.position

@@ -322,7 +322,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     launch, work = s.launches[row], s.work[number]
     if launch.meeting >= 0:
         if device.contention and launch.blocks > 0:
-            begin_kernel(work, launch.blocks)
+            begin_kernel(work, min(launch.blocks, work.residency))
             enter(s, lane.device, number)
             dispatch_later(s, lane.device)
         else:
@@ -335,7 +335,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
         _end_kernel(s, number)
     else:
         begin_kernel(work, launch.blocks)
-        is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0
+        is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0 and lane.rooms < 0
         if is_alone and work.unit > SHORT * (s.limit - s.now):
             device.alone = number
         else:
@@ -553,6 +553,10 @@ def reset(s: State) -> None:
             point = s.points[device.point]
             point.device, point.time = d, 0.0
             point.sm = point.dram = point.warps = point.active = 0.0
+    for i in range(s.n_devices, s.n_devices + s.n_partitions):
+        room, free = s.room[i], s.free[i]
+        free.warps, free.blocks = room.warps, room.blocks
+        free.registers, free.shared_memory = room.registers, room.shared_memory
     for i in range(s.n_exchanges):
         s.exchanges[i].arrived = 0
     for t in range(s.n_hosts):

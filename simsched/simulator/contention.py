@@ -69,6 +69,8 @@ class Work(Row):
     start: f8
     unissued: i8
     resident: i8
+    residency: i8  # blocks that its SMs hold at once
+    sms: i8  # on which it may have blocks
     crowd: i8
     peak: i8
     top: i8  # of the resident blocks, those beyond what all SMs have alike: 1 to the number of SMs

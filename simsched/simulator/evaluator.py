@@ -30,7 +30,7 @@ class Evaluator:
     Parameters
     ----------
     schedule
-        Where it starts; its execution and its priorities stay as they are.
+        Where it starts; its execution, its priorities and its partitions stay as they are.
     cluster, cost
         As in `simulate`.
 
@@ -63,7 +63,7 @@ class Evaluator:
         schedule.check(cluster)
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
         self._rewriting = schedule.rewriting
-        self._events = schedule.events
+        self._events, self._partitions = schedule.events, schedule.partitions
         self._lowering = Lowering(self.graph, cluster, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
         self._cost = None if cost is default_cost else cost
@@ -165,6 +165,7 @@ class Evaluator:
             estimate=estimate,
             scheduler=scheduler,
             rewriting=self._rewriting,
+            partitions=self._partitions,
         )
 
     def trace(self) -> Trace:
@@ -198,7 +199,8 @@ class Evaluator:
     def _program(self, columns: Columns) -> Program:
         """Return the program of what columns say; what is no placement is refused."""
         op, device, stream, stage = columns
-        return self._lowering.program(op, device, stream, stage, self._priority[op])
+        program = self._lowering.program(op, device, stream, stage, self._priority[op])
+        return program.bound_to(self._partitions) if self._partitions else program
 
     def _runs(self, columns: Columns) -> bool:
         """Return whether what `Schedule.check` proves holds, but for cycles between devices: they show as deadlocks."""

@@ -10,6 +10,7 @@ from simsched.base.errors import DeadlockError
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
 from simsched.model import COPY, WARP, Cluster, CostModel, Floats, Ints, Program, default_cost
 from simsched.model.cluster.cluster import Routes
+from simsched.model.partition import Partition, require_partitions
 from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load
 from simsched.simulator import state
@@ -238,6 +239,7 @@ class Plan:
         self.spare: list[State] = []
         copies, n_devices = program.copies, len(cluster.devices)
         found, self._ways, self._meet = self._find_streams(), self._find_ways(), bool(program.graph.meetings)
+        self._bound = self._find_bound()
         self._uses_links = self._meet or self._ways is not None
         if self._meet:
             self._home = program.home
@@ -266,6 +268,7 @@ class Plan:
             "n_devices": n_devices,
             "n_exchanges": len(program.graph.meetings),
             "n_members": sum(len(meeting.members) for meeting in program.graph.meetings),
+            "n_partitions": len(self._bound),
             "n_timers": 1 << n_devices.bit_length(),
             "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
         }
@@ -307,6 +310,26 @@ class Plan:
             self._lanes["stream"] = streams[self._lanes["stream"]]
         return search
 
+    def _find_bound(self) -> list[tuple[int, Partition]]:
+        """Return the streams in use that have partitions, by their numbers."""
+        if not self.program.partitions:
+            return []
+        require_partitions(self.program.partitions, self.cluster)
+        places = zip(self._lanes["device"].tolist(), self._lanes["stream"].tolist(), strict=True)
+        lanes = {(self.program.devices[d], stream): lane for lane, (d, stream) in enumerate(places)}
+        keyed = (((each.device, each.stream), each) for each in self.program.partitions)
+        return [(lanes[key], partition) for key, partition in keyed if key in lanes]
+
+    def _rooms(self, platform: Platform) -> Array:
+        """Return the room of the SMs of each partition."""
+        rows = np.zeros(len(self._bound), state.Room.dtype)
+        whole = platform.columns["room"].reshape(-1)
+        for row, (lane, partition) in zip(rows, self._bound, strict=True):
+            d = self._lanes["device"][lane]
+            for name in whole.dtype.names:
+                row[name] = int(whole[name][d]) * partition.sms // platform.cluster.devices[d].sms
+        return rows
+
     def _find_ways(self) -> tuple[Ints, Ints] | None:
         """Return from where to where copies move whose times are not given, None if there are none."""
         program, copies, n = self.program, self.program.copies, len(self.cluster.devices)
@@ -329,6 +352,8 @@ class Plan:
         """Return what depends on the numbers of a cluster: rows with which columns begin, and columns."""
         begun = self._streams(platform) | {"devices": platform.devices, "crowds": platform.crowds}
         values = dict(platform.columns)
+        if self._bound:
+            values["room"] = np.concatenate([values["room"].reshape(-1), self._rooms(platform)])
         if self.program.execution == "graph":  # the one cost is that of launching it
             values["cost"] = np.zeros_like(values["cost"])
             values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]
@@ -410,7 +435,10 @@ class Plan:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
         lanes, captured = self._lanes.copy(), self.program.execution == "graph"
         device, connections = lanes["device"], np.zeros(0, state.Connection.dtype)
-        lanes["connection"] = -1
+        lanes["connection"] = lanes["rooms"] = -1
+        lanes["sms"] = platform.devices["sms"][device]
+        for k, (lane, partition) in enumerate(self._bound):
+            lanes["rooms"][lane], lanes["sms"][lane] = len(self.cluster.devices) + k, partition.sms
         if not captured:
             lanes["launch_lag"], lanes["copy_lag"] = platform.lag[device].T
         lanes["gap"] = (platform.graph_node if captured else platform.gap)[device]

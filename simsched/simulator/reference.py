@@ -321,7 +321,7 @@ class Reference:
         lane.row.span_cause, lane.row.ready = cause, ready
         if launch.meeting >= 0:
             if s.devices[d].contention and launch.blocks > 0:
-                begin_kernel(work, launch.blocks)
+                begin_kernel(work, min(launch.blocks, work.residency))
                 enter(s, d, lane.number)
                 self._dispatchers[d].set_now()
             else:

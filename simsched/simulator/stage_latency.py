@@ -90,6 +90,7 @@ class StageLatency:
             lane_of=np.zeros(n, np.int32),
             **links,
         )
+        state["lanes"]["rooms"], state["lanes"]["sms"] = -1, alone.devices[0].sms
         state["lanes"]["gap"], state["lanes"]["connection"] = platform.gap[0], -1
         state.n_lanes = state.n_connections = 0
         self._queues = int(platform.queues[0])

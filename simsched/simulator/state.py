@@ -89,6 +89,8 @@ class Lane(Row):
     hop: f8
     launch_lag: f8
     copy_lag: f8
+    sms: i8  # on which its kernels may have blocks
+    rooms: i4  # the room of its partition, -1 if it has none
     head: i8
     tail: i8
     first: i8
@@ -226,7 +228,7 @@ class State(Table):
     exchange_channels: Column[i4]
     exchange_weights: Column[f8]  # bytes on the channel for each byte of a rank
     interference: Column[f8]  # 4 per device
-    room: Rows[Room]  # of each device
+    room: Rows[Room]  # of each device, then of each partition
 
     # how much of it there is
     n_instructions: i8
@@ -238,6 +240,7 @@ class State(Table):
     n_connections: i8
     n_exchanges: i8
     n_members: i8  # ranks of all collectives
+    n_partitions: i8
     n_timers: i8  # a power of 2 that has room for those of devices and links
     # of links, then the port of each device, then its copy engines; the engine of each flow comes behind these
     n_channels: i8
@@ -275,7 +278,7 @@ class State(Table):
 
     # devices
     devices: Rows[Device]
-    free: Rows[Room] = length("n_devices")
+    free: Rows[Room] = length("n_devices + n_partitions")
     queued: Column[i4] = length("n_devices * width")  # lanes whose kernels have blocks to issue, by order of dispatch
     running: Column[i4] = length("n_devices * width")  # lanes whose kernels are on the device, by launch
     work: Rows[Work] = length("n_lanes + n_exchanges")  # of a collective what its flow has moved

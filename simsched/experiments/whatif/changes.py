@@ -26,10 +26,11 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
 }
+_SMS: Final = Number(True, Range(1))
 _AS_THEY_ARE: Final = ("gpus", "ranks", *_NAMES, "contention", *_EDITS)
 RATES: Final = Rates._fields
 """Factors of the terms of estimated times; at first each is 1."""
-_PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
+_PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER", "stream.NUMBER.sms")
 _HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
@@ -221,7 +222,8 @@ def make_change(parameter: str, value: Any) -> Change:
         elif names and given not in names:
             raise UnknownNameError(parameter, str(given), names)
         try:
-            taken = _KINDS.get(parameter, Kind()).take((given,) if edits and isinstance(given, str) else given)
+            kind = _SMS if stream_of(parameter) is not None else _KINDS.get(parameter, Kind())
+            taken = kind.take((given,) if edits and isinstance(given, str) else given)
         except Refused as refused:
             raise WhatIfError(refused.says(parameter)) from None
         return Change(parameter, tuple(dict.fromkeys(taken)) if edits else taken, True)
@@ -238,7 +240,18 @@ def make_change(parameter: str, value: Any) -> Change:
 
 def is_taken_as_is(parameter: str) -> bool:
     """Return whether a parameter takes its values as they are, never as factors."""
-    return parameter in _AS_THEY_ARE or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+    is_named = parameter in _AS_THEY_ARE or stream_of(parameter) is not None
+    return is_named or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+
+
+def stream_of(parameter: str) -> int | None:
+    """Return the stream whose SMs a parameter is, None if it is another one.
+
+    >>> stream_of("stream.1.sms"), stream_of("device.sms")
+    (1, None)
+    """
+    found = re.fullmatch(r"stream\.([0-9]{1,9})\.sms", parameter)
+    return None if found is None else int(found[1])
 
 
 def _takes_factors(parameter: str) -> bool:
