@@ -19,8 +19,12 @@ _REASONS: Final = {
 }
 """Reasons for lower clocks by their bit in NVML; an idle device (0x1) is not slowed."""
 _FIELDS: Final = (
-    "clocks.sm", "clocks.mem", "clocks_throttle_reasons.active", "temperature.gpu", "power.draw",
-)  # fmt: skip
+    "clocks.sm",
+    "clocks.mem",
+    "clocks_throttle_reasons.active",
+    "temperature.gpu",
+    "power.draw",
+)
 _PATIENCE: Final = 5.0  # s that nvidia-smi may take
 
 

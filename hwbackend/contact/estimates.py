@@ -16,7 +16,7 @@ from simsched.model.trace import measured_trace, spans_of
 _FULL: Final = 1.05  # times what one warp takes, above which warps keep an SM busy
 _TOGETHER: Final = 1.5  # times one copy: two that take longer share an engine
 _PER: Final = 100.0  # s over which the drift is stated
-_LEAST_ANCHORS: Final = 4
+_LEAST_ANCHORS: Final = 8
 _MISSING: Final = 0.03  # part of the clock: what is missing beyond it shows how it rises
 
 
@@ -41,14 +41,12 @@ class Drift:
 
     @cached_property
     def _line(self) -> tuple[float, float]:
-        """Intercept and slope of the logarithm of the anchor, by the median of the slopes between its two halves."""
-        half = len(self.at) // 2
-        at, log = self.at, np.log(self.us)
-        if half < _LEAST_ANCHORS:
+        """Intercept and slope of the logarithm of the anchor, by least squares."""
+        log = np.log(self.us)
+        if len(log) < _LEAST_ANCHORS:
             return (float(np.median(log)) if len(log) else 0.0), 0.0
-        slopes = (log[-half:] - log[:half]) / np.maximum(at[-half:] - at[:half], 1e-9)
-        slope = float(np.median(slopes))
-        return float(np.median(log - slope * at)), slope
+        slope, level = np.polyfit(self.at, log, 1)
+        return float(level), float(slope)
 
     @property
     def fall(self) -> float:
@@ -95,7 +93,7 @@ def direct_estimates(record: Record) -> dict[str, float]:
     drift = Drift.of(record)
     found = _host_costs(record)
     items = record.items
-    if len(drift.at) > 2 * _LEAST_ANCHORS:
+    if len(drift.at) > _LEAST_ANCHORS:
         found["drift"] = drift.fall
     if "doctor/tick" in items:
         found["tick"] = float(items["doctor/tick"]["tick"])

@@ -22,7 +22,7 @@ ANCHOR_EVERY: Final = 2.0
 _ROUNDS: Final = 3
 _FEWEST, _MOST = 5, 400  # repeats of a schedule in all its rounds
 _ANCHOR_KERNELS: Final = 8
-_ANCHOR_REPEATS: Final = 30
+_ANCHOR_REPEATS: Final = 100
 _SETTLED_AFTER: Final = 3.0  # s at most
 _BETWEEN: Final = 0.1  # s of work between two looks
 _STEADY: Final = 0.003  # part by which the anchor may still fall between them
@@ -101,6 +101,14 @@ def joined(name: str, turns: Sequence[Timing]) -> Replay:
     trace = measured_trace(first.program, first.cluster, launches, copies)
     worst = max(turn.replay.max_relative_error for turn in turns)
     return replace(first, latency=latency, trace=trace, max_relative_error=worst, name=name)
+
+
+def joined_runs(runs: Sequence[Replay]) -> list[Replay]:
+    """Return one replay for each name: of schedules that were measured in several turns."""
+    turns: dict[str, list[Timing]] = {}
+    for run in runs:
+        turns.setdefault(run.name, []).append(Timing(run, None))
+    return [joined(name, same) for name, same in turns.items()]
 
 
 def profile_of(replays: Sequence[Replay]) -> Profile:

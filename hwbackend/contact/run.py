@@ -32,9 +32,15 @@ Tell = Callable[[str], None]
 
 
 def run_contact(
-    folder: str | Path, backend: str, options: Mapping[str, Any] | None = None, *, seconds: float = USUAL_SECONDS,
-    size: str = "full", patience: float = PATIENCE, tell: Tell = lambda _line: None,
-) -> Record:  # fmt: skip
+    folder: str | Path,
+    backend: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seconds: float = USUAL_SECONDS,
+    size: str = "full",
+    patience: float = PATIENCE,
+    tell: Tell = lambda _line: None,
+) -> Record:
     """Measure a device, and go on where an earlier run in the same folder stopped.
 
     Parameters
@@ -163,15 +169,27 @@ def _latest(record: Record) -> float:
 
 
 def _run_section(
-    folder: str | Path, section: str, backend: str, options: Mapping[str, Any], size: str, budget: _Budget,
-    begun: float, patience: float,
-) -> int:  # fmt: skip
+    folder: str | Path,
+    section: str,
+    backend: str,
+    options: Mapping[str, Any],
+    size: str,
+    budget: _Budget,
+    begun: float,
+    patience: float,
+) -> int:
     """Measure a section in a process of its own; return its exit status, `LOST` if it had to be ended."""
     before, at = read_record(folder), begun + budget.used()
     task = {
-        "folder": str(folder), "section": section, "backend": backend, "options": dict(options), "size": size,
-        "seconds": budget.left(), "begun": at, "parent": os.getpid(),
-    }  # fmt: skip
+        "folder": str(folder),
+        "section": section,
+        "backend": backend,
+        "options": dict(options),
+        "size": size,
+        "seconds": budget.left(),
+        "begun": at,
+        "parent": os.getpid(),
+    }
     command = [sys.executable, "-m", "hwbackend.contact", "section", json.dumps(task)]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:

@@ -39,8 +39,15 @@ def follow_parent(parent: int) -> None:
 
 
 def measure_section(
-    folder: str, section: str, backend: str, options: Mapping[str, Any], size: str, *, seconds: float, begun: float,
-) -> int:  # fmt: skip
+    folder: str,
+    section: str,
+    backend: str,
+    options: Mapping[str, Any],
+    size: str,
+    *,
+    seconds: float,
+    begun: float,
+) -> int:
     """Measure what is missing of a section, and return an exit status.
 
     Parameters

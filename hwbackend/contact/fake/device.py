@@ -18,7 +18,19 @@ from hwbackend.preparing import environment
 from hwbackend.synth import realised
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.model import (
-    LAUNCH, RECORD, WAIT, WARP, Cluster, Device, Floats, Kernel, Operator, OpGraph, Program, Schedule, occupancy,
+    LAUNCH,
+    RECORD,
+    WAIT,
+    WARP,
+    Cluster,
+    Device,
+    Floats,
+    Kernel,
+    Operator,
+    OpGraph,
+    Program,
+    Schedule,
+    occupancy,
 )
 from simsched.model.backend import prepared
 from simsched.model.profile import Profile, Replay

@@ -9,9 +9,19 @@ import numpy as np
 from simsched.model import Cluster, Device
 
 COSTS: Final = (
-    "launch", "record", "wait", "barrier", "barrier_many", "gap", "hop", "graph_launch", "graph_node", "graph_issue",
-    "graph_join", "crowd_latency",
-)  # fmt: skip
+    "launch",
+    "record",
+    "wait",
+    "barrier",
+    "barrier_many",
+    "gap",
+    "hop",
+    "graph_launch",
+    "graph_node",
+    "graph_issue",
+    "graph_join",
+    "crowd_latency",
+)
 """Costs in us that are drawn around those of the preset."""
 DEVICE_COSTS: Final = ("gap", "hop", "graph_node", "graph_issue", "graph_join", "crowd_latency")
 """Those that the clock of the device scales; the others are times of the host."""
@@ -70,19 +80,23 @@ class Truth:
         found = {name: float(getattr(device, name)) for name in (*COSTS, "bandwidth", "saturating_warps", "interleave")}
         found |= {f"chain_warps_{chains}": self.chain_warps / chains for chains in (1, 2, 4)}
         found |= {
-            "tick": self.tick, "ramp_start": self.ramp_start, "ramp_time": self.ramp_time, "drift": self.drift,
-            "copy_latency": self.copy_latency, "copy_rate": self.copy_rate, "copy_engines": device.copy_engines,
-            "fp32": device.peak["fp32"] * self.matmul, "fp16": device.peak_rate("fp16") * self.matmul,
-        }  # fmt: skip
+            "tick": self.tick,
+            "ramp_start": self.ramp_start,
+            "ramp_time": self.ramp_time,
+            "drift": self.drift,
+            "copy_latency": self.copy_latency,
+            "copy_rate": self.copy_rate,
+            "copy_engines": device.copy_engines,
+            "fp32": device.peak["fp32"] * self.matmul,
+            "fp16": device.peak_rate("fp16") * self.matmul,
+        }
         return found
 
     def at(self, clock: float) -> Cluster:
         """Return the cluster at a part of its full clock: rates of SMs fall, and costs of the device grow."""
         device = self.device
         slowed = {name: getattr(device, name) / clock for name in DEVICE_COSTS}
-        return self.cluster.replace_devices(
-            **slowed, peak={dtype: rate * clock for dtype, rate in device.peak.items()}
-        )
+        return self.cluster.replace_devices(**slowed, peak={dtype: rate * clock for dtype, rate in device.peak.items()})
 
 
 def draw_truth(prior: Cluster, seed: int, **fixed: Any) -> Truth:

@@ -19,8 +19,14 @@ _COPIED: Final = 16e6  # bytes
 _REPEATS: Final = 9
 _STREAMED: Final = (64, 128, 256)  # blocks an SM of kernels bound by DRAM
 _SHAPES: Final = (
-    (64, 32, 0), (128, 64, 0), (256, 32, 0), (256, 64, 16384), (256, 128, 0), (384, 168, 98304), (1024, 32, 0),
-)  # fmt: skip
+    (64, 32, 0),
+    (128, 64, 0),
+    (256, 32, 0),
+    (256, 64, 16384),
+    (256, 128, 0),
+    (384, 168, 98304),
+    (1024, 32, 0),
+)
 """Threads, registers and bytes of shared memory of kernels whose occupancy is compared."""
 PRODUCTS: Final = ("fp32", "fp16")
 

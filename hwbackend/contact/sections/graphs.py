@@ -100,10 +100,14 @@ def _held_out_plans(bench: Bench, section: str, subject: str) -> tuple[list[Sche
     for execution in _AT_RANDOM:
         plans.append(
             random_schedule(
-                graph, bench.device.cluster, rng=_seed(subject, execution), streams=_STREAMS, execution=execution,
+                graph,
+                bench.device.cluster,
+                rng=_seed(subject, execution),
+                streams=_STREAMS,
+                execution=execution,
                 name=f"random-{execution}",
             )
-        )  # fmt: skip
+        )
     return plans, refused
 
 

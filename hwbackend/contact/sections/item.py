@@ -45,13 +45,20 @@ def _one(*names: str) -> dict[str, tuple[str, int]]:
 SIZES: Final[Mapping[str, Size]] = {
     "full": Size(
         _one("squeezenet", "inception_v3", "googlenet") | {"inception_v3@16": ("inception_v3", 16)},
-        {f"dag{seed}": (f"random:layered,n_ops=30,n_layers=6,n_edges=60,time=20:200,seed={seed}", 1) for seed in (1, 2)},
+        {
+            f"dag{seed}": (f"random:layered,n_ops=30,n_layers=6,n_edges=60,time=20:200,seed={seed}", 1)
+            for seed in (1, 2)
+        },
     ),
     "small": Size(
-        _one("tiny_inception"), {"dag1": ("random:layered,n_ops=14,n_layers=4,n_edges=24,time=20:100,seed=1", 1)},
-        in_situ=4, turns=2, schedulers=("sequential", "greedy", "heft", "opara"), shapes=2,
+        _one("tiny_inception"),
+        {"dag1": ("random:layered,n_ops=14,n_layers=4,n_edges=24,time=20:100,seed=1", 1)},
+        in_situ=4,
+        turns=2,
+        schedulers=("sequential", "greedy", "heft", "opara"),
+        shapes=2,
     ),
-}  # fmt: skip
+}
 """By name; "small" is a trial of everything."""
 
 

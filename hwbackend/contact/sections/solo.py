@@ -50,8 +50,14 @@ SHAPES: Final[Mapping[str, Mapping[str, Build]]] = {
     "conv": {
         f"{batch}x{inputs}x{size}-{outputs}k{window}": _conv(batch, inputs, size, outputs, window, padding=window // 2)
         for inputs, size, outputs, window in (
-            (64, 56, 64, 3), (64, 56, 256, 1), (192, 35, 64, 1), (128, 28, 128, 3), (48, 35, 64, 5), (256, 14, 256, 3),
-            (512, 7, 512, 3), (1024, 14, 256, 1),
+            (64, 56, 64, 3),
+            (64, 56, 256, 1),
+            (192, 35, 64, 1),
+            (128, 28, 128, 3),
+            (48, 35, 64, 5),
+            (256, 14, 256, 3),
+            (512, 7, 512, 3),
+            (1024, 14, 256, 1),
         )
         for batch in (1, 16)
     },
@@ -63,7 +69,7 @@ SHAPES: Final[Mapping[str, Mapping[str, Build]]] = {
     "softmax": {f"{rows}x{n}": _rows("softmax", rows, n) for rows, n in ((1, 5000), (128, 1000), (4096, 4096))},
     "norm": {f"{rows}x{n}": _rows("norm", rows, n) for rows, n in ((1, 5120), (64, 768), (4096, 1024))},
     "attention": {f"{h}x{n}x{d}": _attention(h, n, d) for h, n, d in ((12, 77, 64), (16, 512, 64), (32, 1024, 128))},
-}  # fmt: skip
+}
 """Operators by kind and shape."""
 
 
@@ -93,7 +99,9 @@ def _measure(bench: Bench, kind: str, shape: str) -> Json:
     flush = Network("flush")
     flush.activation("op", flush.input(int(_FLUSHED * bench.device.cluster.devices[0].l2 / _READ_AND_WRITTEN)))
     flushing = flush.graph().operator(0)
-    mixed = [replace(one, name=f"{name}{i}") for i in range(_FLUSHES) for name, one in (("flush", flushing), ("op", op))]
+    mixed = [
+        replace(one, name=f"{name}{i}") for i in range(_FLUSHES) for name, one in (("flush", flushing), ("op", op))
+    ]
     plans = [row(1), row(_ROW), _in_a_row(bench, mixed, "cold")]
     return in_turns(bench.device, plans, _SECONDS) | {"kind": kind, "shape": shape}
 
