@@ -102,8 +102,12 @@ def _overheads(device: Device) -> Iterator[Schedule]:
         yield synthetic_schedule(f"overhead/gap-{count}", device, tiny(count, _SHORT))
     for count in (4, long // 2):
         turns = [i % 2 for i in range(count)]
-        yield synthetic_schedule(f"overhead/alternate-{count}", device, tiny(count), list(pairwise(range(count))), turns)
-        yield synthetic_schedule(f"overhead/hop-{count}", device, tiny(count, _SHORT), list(pairwise(range(count))), turns)
+        yield synthetic_schedule(
+            f"overhead/alternate-{count}", device, tiny(count), list(pairwise(range(count))), turns
+        )
+        yield synthetic_schedule(
+            f"overhead/hop-{count}", device, tiny(count, _SHORT), list(pairwise(range(count))), turns
+        )
     for width in (8, 24):  # one record and many waits, then many records and as many waits
         leaves = range(1, width + 1)
         yield synthetic_schedule(
@@ -111,19 +115,24 @@ def _overheads(device: Device) -> Iterator[Schedule]:
         )
         yield synthetic_schedule(
             f"overhead/fan-in-{width}", device, tiny(width + 1), [(i - 1, width) for i in leaves], [*leaves, 0]
-        )  # fmt: skip
+        )
     for count in (4, 12):  # of another stream in each stage: between stages of one there is no barrier
         stages = range(count)
         yield synthetic_schedule(
             f"overhead/barrier-{count}", device, tiny(count), [], [i % 2 for i in stages], stages, "stages"
-        )  # fmt: skip
+        )
     for width in (2, 4):  # all streams are busy when the host comes to the barrier
         rows = range(_STAGES * width)
         first, *others = tiny(1 + len(rows), _SHORT)
         yield synthetic_schedule(
-            f"overhead/barriers-of-{width}", device, [replace(first, name=f"{ALONE}0"), *others], [],
-            [0, *(i % width for i in rows)], [0, *(1 + i // width for i in rows)], "stages",
-        )  # fmt: skip
+            f"overhead/barriers-of-{width}",
+            device,
+            [replace(first, name=f"{ALONE}0"), *others],
+            [],
+            [0, *(i % width for i in rows)],
+            [0, *(1 + i // width for i in rows)],
+            "stages",
+        )
     for count in (1, 8, long):
         yield synthetic_schedule(
             f"overhead/graph-chain-{count}", device, tiny(count), list(pairwise(range(count))), execution="graph"
@@ -187,7 +196,9 @@ def _solos(device: Device) -> Iterator[Schedule]:
     }
     for kind, blocks in sizes.items():
         for count in _distinct(blocks, 4 * most):
-            yield synthetic_schedule(f"solo/{kind}-{count}", device, [synthetic_kernel("k", device, count, _BLOCK, kind)])
+            yield synthetic_schedule(
+                f"solo/{kind}-{count}", device, [synthetic_kernel("k", device, count, _BLOCK, kind)]
+            )
     for per_sm in (4, 2):
         if device.shared_memory_per_sm and per_sm * sms < most:
             shared = _shared_memory_for(device, per_sm)

@@ -28,9 +28,20 @@ FIELDS = {
     "shared_memory_per_sm": (65536, 65536.5),
 }
 COSTS = (
-    "launch", "record", "wait", "copy", "barrier", "barrier_many", "gap", "hop", "graph_launch", "graph_node",
-    "graph_issue", "graph_join", "launch_latency",
-)  # fmt: skip
+    "launch",
+    "record",
+    "wait",
+    "copy",
+    "barrier",
+    "barrier_many",
+    "gap",
+    "hop",
+    "graph_launch",
+    "graph_node",
+    "graph_issue",
+    "graph_join",
+    "launch_latency",
+)
 TICKS = (0.0, 0.1, 0.2, 0.3, 1.0, 1.0, 2.0, 3.0, 10.0, 10.0)
 
 

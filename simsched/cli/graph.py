@@ -35,8 +35,10 @@ def show(
     else:
         shown = graph.plan(cluster) if chosen else graph.found()
     facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
-    pictures = [("picture", svg, lambda path: ss.to_svg(shown, path)),
-                ("picture", dot, lambda path: ss.to_dot(shown, path))]  # fmt: skip
+    pictures = [
+        ("picture", svg, lambda path: ss.to_svg(shown, path)),
+        ("picture", dot, lambda path: ss.to_dot(shown, path)),
+    ]
     out.tell_facts(facts, pictures, as_json=as_json)
 
 
@@ -143,11 +145,14 @@ def _links() -> Any:
     from simsched.model.cluster import LINKS
 
     joins = {
-        "pairs": "devices 2i and 2i+1, the rest over pcie4", "mesh": "every two devices",
+        "pairs": "devices 2i and 2i+1, the rest over pcie4",
+        "mesh": "every two devices",
         "switch": "all through a switch",
-    }  # fmt: skip
-    rows = [(name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
-            for name, (shape, link) in LINKS.items()]  # fmt: skip
+    }
+    rows = [
+        (name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
+        for name, (shape, link) in LINKS.items()
+    ]
     return table_of("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, left=(0, 3))
 
 
@@ -162,5 +167,8 @@ def _backends() -> Any:
 
 
 _TABLES: Final[Mapping[str, tuple[Callable[[], Any], ...]]] = {
-    "workloads": (_workloads,), "gpus": (_gpus, _links), "formats": (_formats,), "backends": (_backends,),
-}  # fmt: skip
+    "workloads": (_workloads,),
+    "gpus": (_gpus, _links),
+    "formats": (_formats,),
+    "backends": (_backends,),
+}

@@ -87,18 +87,30 @@ class Outcome(Checked):
 
     @classmethod
     def of(
-        cls, scheduler: str, program: Program, trace: Trace, replay: Replay, calibration: Calibration,
-        uncalibrated: Cluster, *, held_out: bool,
-    ) -> "Outcome":  # fmt: skip
+        cls,
+        scheduler: str,
+        program: Program,
+        trace: Trace,
+        replay: Replay,
+        calibration: Calibration,
+        uncalibrated: Cluster,
+        *,
+        held_out: bool,
+    ) -> "Outcome":
         """Return what was measured beside the prediction, and beside those by less than the calibration."""
         bare = replace(calibration, cluster=calibration.cluster.replace_devices(contention=False))
         summary = replay.summary
         return cls(
-            scheduler, predicted_us=trace.makespan, measured_us=summary.median, measured_p10_us=summary.p10,
-            measured_p90_us=summary.p90, no_contention_us=simulate(program, bare).makespan,
-            uncalibrated_us=simulate(program, uncalibrated).makespan, held_out=held_out,
+            scheduler,
+            predicted_us=trace.makespan,
+            measured_us=summary.median,
+            measured_p10_us=summary.p10,
+            measured_p90_us=summary.p90,
+            no_contention_us=simulate(program, bare).makespan,
+            uncalibrated_us=simulate(program, uncalibrated).makespan,
+            held_out=held_out,
             max_relative_error=replay.max_relative_error,
-        )  # fmt: skip
+        )
 
     @property
     def is_random(self) -> bool:
@@ -141,11 +153,14 @@ class Round(Checked):
         def rank(row: Outcome, of: str) -> int:
             return 1 + sum(bool(getattr(other, of) < getattr(row, of)) for other in done)
 
-        return cls(tuple(
-            row if row.measured_us is None else
-            replace(row, rank_predicted=rank(row, "predicted_us"), rank_measured=rank(row, "measured_us"))
-            for row in rows
-        ))  # fmt: skip
+        return cls(
+            tuple(
+                row
+                if row.measured_us is None
+                else replace(row, rank_predicted=rank(row, "predicted_us"), rank_measured=rank(row, "measured_us"))
+                for row in rows
+            )
+        )
 
     @property
     def held_out(self) -> tuple[Outcome, ...]:
@@ -295,18 +310,38 @@ class Accuracy(Result, Checked, Document):
         """Return the schedules of the last round as a table of texts."""
         rows, chosen = self.rounds[-1].schedules, self.rounds[-1].chosen
         unit, name = unit_of(row.measured_us for row in rows)
-        headings = ("scheduler", f"predicted {name}", f"measured {name}", "p10 - p90", "error", "no con-\ntention",
-                    "uncali-\nbrated", "rank\npredicted", "rank\nmeasured", "held\nout")  # fmt: skip
+        headings = (
+            "scheduler",
+            f"predicted {name}",
+            f"measured {name}",
+            "p10 - p90",
+            "error",
+            "no con-\ntention",
+            "uncali-\nbrated",
+            "rank\npredicted",
+            "rank\nmeasured",
+            "held\nout",
+        )
         return table_of(
             f"{self.graph} on {self.backend} ({self.device}), round {len(self.rounds)} of {len(self.rounds)}",
-            headings, [_cells(row, unit) for row in rows], best=-1 if chosen is None else rows.index(chosen),
+            headings,
+            [_cells(row, unit) for row in rows],
+            best=-1 if chosen is None else rows.index(chosen),
             note=[f"{row.scheduler}: not measured: {row.reason}" for row in rows if row.reason],
-        )  # fmt: skip
+        )
 
     def summary(self) -> Any:
         """Return the rounds as a table of texts, one line each."""
-        headings = ("round", "held out", "mean error", "p90 error", "no contention", "uncalibrated", "Kendall tau",
-                    "regret")  # fmt: skip
+        headings = (
+            "round",
+            "held out",
+            "mean error",
+            "p90 error",
+            "no contention",
+            "uncalibrated",
+            "Kendall tau",
+            "regret",
+        )
         rows = []
         for i, each in enumerate(self.rounds, 1):
             errors = (each.mean_error, each.p90_error, each.no_contention_error, each.uncalibrated_error)
@@ -367,11 +402,19 @@ def percent(fraction: float | None) -> str:
 
 
 def validate(
-    graph: OpGraph, backend: Backend, schedulers: str | Sequence[str | Scheduler] = "fast", *, rounds: int = 3,
-    training: int = 8, random_held_out: int = 8, repeats: int = 12, warmup: int = 3,
-    rng: np.random.Generator | int = 0, folder: str | os.PathLike[str] | None = None,
+    graph: OpGraph,
+    backend: Backend,
+    schedulers: str | Sequence[str | Scheduler] = "fast",
+    *,
+    rounds: int = 3,
+    training: int = 8,
+    random_held_out: int = 8,
+    repeats: int = 12,
+    warmup: int = 3,
+    rng: np.random.Generator | int = 0,
+    folder: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
-) -> Accuracy:  # fmt: skip
+) -> Accuracy:
     """Calibrate a backend on training schedules, then predict and measure others, in rounds.
 
     Parameters
@@ -443,8 +486,9 @@ def validate(
     found: list[Round] = []
     for number in range(1, rounds + 1):
         drawn = np.random.default_rng(seeds[number])
-        at_random = {f"{RANDOM}{i + 1}": training_schedule(graph, backend.cluster, i, rng=drawn)
-                     for i in range(random_held_out)}  # fmt: skip
+        at_random = {
+            f"{RANDOM}{i + 1}": training_schedule(graph, backend.cluster, i, rng=drawn) for i in range(random_held_out)
+        }
         this, traces, files = _round(number, graph, calibration, asked, at_random, fitted, measurements, tell)
         found.append(this)
         learned = [replace(traces[name][1], name=f"round-{number}/{name}") for name in at_random if name in traces]
@@ -502,9 +546,15 @@ def _digest(*values: Any) -> str:
 
 
 def _round(
-    number: int, graph: OpGraph, calibration: Calibration, schedulers: Sequence[str | Scheduler],
-    at_random: Mapping[str, Schedule], fitted: Sequence[str], measurements: _Measurements, tell: Progress,
-) -> tuple[Round, dict[str, tuple[Trace, Replay]], dict[str, str]]:  # fmt: skip
+    number: int,
+    graph: OpGraph,
+    calibration: Calibration,
+    schedulers: Sequence[str | Scheduler],
+    at_random: Mapping[str, Schedule],
+    fitted: Sequence[str],
+    measurements: _Measurements,
+    tell: Progress,
+) -> tuple[Round, dict[str, tuple[Trace, Replay]], dict[str, str]]:
     """Return a round: schedules made, predicted and measured; by scheduler what ran, and the file of that.
 
     `fitted` are digests of programs that a fit has seen.

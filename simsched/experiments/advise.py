@@ -127,9 +127,17 @@ class Advice(Finding):
         """Return the ways as a table of texts, with the sentences below."""
         unit, name = unit_of(row.latency_us for row in self.rows)
         headings = (
-            "deployment", "scheduler", "execution", f"latency {name}", "speedup", "#", f"req/s at {IN_FLIGHT[0]}",
-            *(f"at {n}" for n in IN_FLIGHT[1:]), "memory", "host",
-        )  # fmt: skip
+            "deployment",
+            "scheduler",
+            "execution",
+            f"latency {name}",
+            "speedup",
+            "#",
+            f"req/s at {IN_FLIGHT[0]}",
+            *(f"at {n}" for n in IN_FLIGHT[1:]),
+            "memory",
+            "host",
+        )
         title = f"{self.graph} on {self.cluster}: {self.assumed['number format']}, {self.assumed['calibration']}"
         best = next((i for i, row in enumerate(self.rows) if row.name == self.best), -1)
         notes = (*self.verdict, *self.notes())
@@ -165,16 +173,28 @@ def _cells(row: Deployment, unit: float) -> Sequence[str]:
     latency = "" if low is None or high is None else f" ({_short(low / unit)}-{_short(high / unit)})"
     gain = format_gain(row.speedup or 1.0, row.speedup_low, row.speedup_high)
     return (
-        row.name, row.scheduler, row.execution or "-", f"{(row.latency_us or 0.0) / unit:.3g}{latency}", gain,
-        str(row.place or "-"), *(f"{each:,.0f}" for each in row.requests_per_s),
-        format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.host_share or 0.0):.0f} %",
-    )  # fmt: skip
+        row.name,
+        row.scheduler,
+        row.execution or "-",
+        f"{(row.latency_us or 0.0) / unit:.3g}{latency}",
+        gain,
+        str(row.place or "-"),
+        *(f"{each:,.0f}" for each in row.requests_per_s),
+        format_bytes(row.peak_memory_bytes or 0.0),
+        f"{100 * (row.host_share or 0.0):.0f} %",
+    )
 
 
 def advise(
-    graph: OpGraph, cluster: Target, schedulers: str | Sequence[str | Scheduler] = "fast",
-    cost: CostModel | None = None, *, comparison: Comparison | None = None, source: str = "MODEL", options: str = "",
-) -> Advice:  # fmt: skip
+    graph: OpGraph,
+    cluster: Target,
+    schedulers: str | Sequence[str | Scheduler] = "fast",
+    cost: CostModel | None = None,
+    *,
+    comparison: Comparison | None = None,
+    source: str = "MODEL",
+    options: str = "",
+) -> Advice:
     """Say which way to run a model pays: streams, a captured graph, several GPUs.
 
     Parameters
@@ -270,9 +290,17 @@ def advise(
     as_made = best in (ONE, CAPTURED) or made[plan.scheduler].execution == plan.execution
     commands = dict(_commands(next(row for row in rows if row.name == best), as_made, source, options))
     return Advice(
-        graph.name, whole.name, tuple(rows), best, verdict, dict(_assumptions(graph, cluster)), commands, doubt,
-        {name: plan for name, (plan, _) in found.items()}, comparison,
-    )  # fmt: skip
+        graph.name,
+        whole.name,
+        tuple(rows),
+        best,
+        verdict,
+        dict(_assumptions(graph, cluster)),
+        commands,
+        doubt,
+        {name: plan for name, (plan, _) in found.items()},
+        comparison,
+    )
 
 
 def _is_surely_faster(one: Trace, other: Trace, cluster: Target, cost: CostModel | None) -> bool:
@@ -318,10 +346,20 @@ def _row(
     execution = "eager" if name == EAGER else trace.program.execution
     speedup = base / trace.makespan if trace.makespan else 1.0
     return Deployment(
-        name, plan.scheduler, execution, trace.makespan, low, high, speedup, slow, fast, place,
+        name,
+        plan.scheduler,
+        execution,
+        trace.makespan,
+        low,
+        high,
+        speedup,
+        slow,
+        fast,
+        place,
         tuple(requests_per_s(trace.program, cluster, k, cost) for k in IN_FLIGHT),
-        max(trace.peak_memory().values()), shares["launch"] + shares["sync"],
-    )  # fmt: skip
+        max(trace.peak_memory().values()),
+        shares["launch"] + shares["sync"],
+    )
 
 
 def _on_copies(rates: Mapping[int, float], n: int, k: int) -> float:

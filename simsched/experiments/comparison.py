@@ -35,8 +35,9 @@ from simsched.simulator.workload import Jitter, placed_operator_times
 
 SETS: Final = ("fast", "all")
 _ALIKE: Final = {
-    **dict.fromkeys(("sequential", "round-robin", "inter-lp", "inter-mr"), ONE), "hios-mr": "hios-lp",
-}  # fmt: skip
+    **dict.fromkeys(("sequential", "round-robin", "inter-lp", "inter-mr"), ONE),
+    "hios-mr": "hios-lp",
+}
 """Schedulers that do on one GPU what another does, or one stream."""
 _SLOWER: Final = "(slow)"
 _MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
@@ -242,15 +243,19 @@ class Comparison(Result, Document):
     def summary(self) -> dict[str, Any]:
         """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
         return {
-            "graph": {"name": self.graph.name, "operators": len(self.graph), "edges": len(self.graph.src),
-                      "operators_without_load": operators_without_load(self.graph)},
+            "graph": {
+                "name": self.graph.name,
+                "operators": len(self.graph),
+                "edges": len(self.graph.src),
+                "operators_without_load": operators_without_load(self.graph),
+            },
             "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
             "sampling": None if self.sampling is None else write(self.sampling),
             "doubt": None if self.doubt is None else write(self.doubt),
             "baseline": self.baseline,
             "baselines": [write(row) for row in self.baselines],
             "rows": self.records(),
-        }  # fmt: skip
+        }
 
     def to_file(self) -> _File:
         """Return it as its file has it.
@@ -269,16 +274,32 @@ class Comparison(Result, Document):
             plans[name] = NumberedPlan.of(plan, numbers[key])
         samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
         return _File(
-            cluster=self.cluster, sampling=self.sampling, doubt=self.doubt, rows=self.rows, plans=plans,
-            samples=samples, graphs=tuple(graphs), graph=0, baselines=self.baselines, baseline=self.baseline,
-        )  # fmt: skip
+            cluster=self.cluster,
+            sampling=self.sampling,
+            doubt=self.doubt,
+            rows=self.rows,
+            plans=plans,
+            samples=samples,
+            graphs=tuple(graphs),
+            graph=0,
+            baselines=self.baselines,
+            baseline=self.baseline,
+        )
 
     @classmethod
     def from_file(
-        cls, cluster: Cluster, rows: Sequence[Row], plans: Mapping[str, NumberedPlan], samples: Mapping[str, Floats],
-        graphs: Sequence[OpGraph], graph: int, sampling: Sampling | None = None, doubt: Doubt | None = None,
-        baselines: Sequence[Row] = (), baseline: str = "sequential",
-    ) -> "Comparison":  # fmt: skip
+        cls,
+        cluster: Cluster,
+        rows: Sequence[Row],
+        plans: Mapping[str, NumberedPlan],
+        samples: Mapping[str, Floats],
+        graphs: Sequence[OpGraph],
+        graph: int,
+        sampling: Sampling | None = None,
+        doubt: Doubt | None = None,
+        baselines: Sequence[Row] = (),
+        baseline: str = "sequential",
+    ) -> "Comparison":
         """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
         done = [row.scheduler for row in rows if row.makespan_us is not None]
         if len({row.scheduler for row in rows}) < len(rows) or sorted(done) != sorted(plans):
@@ -293,9 +314,17 @@ class Comparison(Result, Document):
         drawn = {name: Makespans(values) for name, values in samples.items()}
         traces = Later(made, lambda name: simulate(made[name], cluster))
         return cls(
-            graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, doubt=doubt,
-            baselines=tuple(baselines), baseline=baseline,
-        )  # fmt: skip
+            graphs[graph],
+            cluster,
+            tuple(rows),
+            made,
+            traces,
+            drawn,
+            sampling,
+            doubt=doubt,
+            baselines=tuple(baselines),
+            baseline=baseline,
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain values by column."""
@@ -312,15 +341,30 @@ class Comparison(Result, Document):
         sampled = () if self.sampling is None else ("p50", "p99")
         place = () if self.doubt is None else ("#",)
         headings = (
-            "scheduler", "execution", f"makespan {name}", *sampled, "estimate", "speedup", *place, "over bound",
-            "streams", "devices", "syncs", "memory", "SM eff.", "search s",
-        )  # fmt: skip
+            "scheduler",
+            "execution",
+            f"makespan {name}",
+            *sampled,
+            "estimate",
+            "speedup",
+            *place,
+            "over bound",
+            "streams",
+            "devices",
+            "syncs",
+            "memory",
+            "SM eff.",
+            "search s",
+        )
         shown = [*self.baselines, *(row for row in self.rows if row.scheduler not in self._repeats())]
         best = next((i for i, row in enumerate(shown) if row is self.best()), -1)
         return table_of(
-            f"{self.graph.name} on {self.cluster.name}", headings, [self._cells(row, unit) for row in shown],
-            note=self._notes(), best=best,
-        )  # fmt: skip
+            f"{self.graph.name} on {self.cluster.name}",
+            headings,
+            [self._cells(row, unit) for row in shown],
+            note=self._notes(),
+            best=best,
+        )
 
     def _cells(self, row: Row, unit: float) -> Sequence[str]:
         if row.reason is not None:
@@ -330,11 +374,19 @@ class Comparison(Result, Document):
         place = () if self.doubt is None else (str(row.place or "-"),)
         name = f"{row.scheduler} {_SLOWER}" if row.slower_than_one_stream else row.scheduler
         return (
-            name, row.execution or "-", *(time_text(us, unit) for us in times), speedup, *place,
-            "-" if row.over_bound is None else f"{row.over_bound:.2f}", str(row.streams), str(row.devices),
-            str(row.syncs), format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
+            name,
+            row.execution or "-",
+            *(time_text(us, unit) for us in times),
+            speedup,
+            *place,
+            "-" if row.over_bound is None else f"{row.over_bound:.2f}",
+            str(row.streams),
+            str(row.devices),
+            str(row.syncs),
+            format_bytes(row.peak_memory_bytes or 0.0),
+            f"{100 * (row.sm_efficiency or 0):.0f} %",
             "-" if row.search_s is None else f"{row.search_s:.3f}",
-        )  # fmt: skip
+        )
 
     def _repeats(self) -> dict[str, str]:
         """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
@@ -380,11 +432,20 @@ def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> lis
 
 
 def compare(
-    graph: OpGraph, cluster: Target, schedulers: str | Sequence[str | Scheduler] = "fast",
-    cost: CostModel | None = None, *, jitter: Jitter | None = None, rng: np.random.Generator | int | None = None,
-    samples: int | None = None, workers: int = 1, ranges: bool = True, execution: str = OWN, baseline: str = CAPTURED,
+    graph: OpGraph,
+    cluster: Target,
+    schedulers: str | Sequence[str | Scheduler] = "fast",
+    cost: CostModel | None = None,
+    *,
+    jitter: Jitter | None = None,
+    rng: np.random.Generator | int | None = None,
+    samples: int | None = None,
+    workers: int = 1,
+    ranges: bool = True,
+    execution: str = OWN,
+    baseline: str = CAPTURED,
     progress: Callable[[str, str], None] | None = None,
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """Schedule a graph in several ways and simulate each.
 
     Parameters
@@ -451,9 +512,18 @@ def compare(
             if takes(scheduler, "also"):
                 options["also"] = [each.plan for each in found.values()]
             found[name] = evaluate(
-                graph, cluster, cost, scheduler=scheduler, options=options, bound=bound, jitter=jitter, seed=seed,
-                samples=samples, workers=workers, execution=execution,
-            )  # fmt: skip
+                graph,
+                cluster,
+                cost,
+                scheduler=scheduler,
+                options=options,
+                bound=bound,
+                jitter=jitter,
+                seed=seed,
+                samples=samples,
+                workers=workers,
+                execution=execution,
+            )
         except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
             raise
         except SimschedError as error:

@@ -136,9 +136,12 @@ class Duel(Result, Checked, Document):
         traces = [simulate(plan, self.cluster) for plan in (self.losing, self.winning)]
         blames = [dict(trace.critical_path().blame) for trace in traces]
         return replace(
-            self, losing_us=traces[0].makespan, winning_us=traces[1].makespan, losing_blame=blames[0],
+            self,
+            losing_us=traces[0].makespan,
+            winning_us=traces[1].makespan,
+            losing_blame=blames[0],
             winning_blame=blames[1],
-        )  # fmt: skip
+        )
 
     @property
     def traces(self) -> dict[str, Trace]:
@@ -161,10 +164,14 @@ class Duel(Result, Checked, Document):
     def table(self) -> Any:
         """Return where the time of both goes as a table of texts, with the reasons below."""
         cells = [
-            (row["cause"], *(f"{us:.1f}" for us in (row[self.loser], row[self.winner])),
-             f"{row[self.loser] - row[self.winner]:+.1f}")
-            for row in self.records() if row[self.loser] or row[self.winner]
-        ]  # fmt: skip
+            (
+                row["cause"],
+                *(f"{us:.1f}" for us in (row[self.loser], row[self.winner])),
+                f"{row[self.loser] - row[self.winner]:+.1f}",
+            )
+            for row in self.records()
+            if row[self.loser] or row[self.winner]
+        ]
         title = (
             f"{self.loser} takes {self.factor:.3f} times as long as {self.winner}: {len(self.graph)} operators, "
             f"{len(self.graph.src)} edges on {self.cluster.name}"
@@ -175,10 +182,18 @@ class Duel(Result, Checked, Document):
 
 
 def duel(
-    start: OpGraph | Callable[[int], OpGraph], cluster: Cluster, loser: str | Scheduler, winner: str | Scheduler, *,
-    evaluations: int | None = None, seconds: float | None = None, rng: int = 0, space: Space | None = None,
-    name: str = "", progress: Callable[[int, float], None] | None = None,
-) -> Duel:  # fmt: skip
+    start: OpGraph | Callable[[int], OpGraph],
+    cluster: Cluster,
+    loser: str | Scheduler,
+    winner: str | Scheduler,
+    *,
+    evaluations: int | None = None,
+    seconds: float | None = None,
+    rng: int = 0,
+    space: Space | None = None,
+    name: str = "",
+    progress: Callable[[int, float], None] | None = None,
+) -> Duel:
     """Search a small graph on which one scheduler's makespan is the largest multiple of another's.
 
     Parameters
@@ -318,16 +333,29 @@ class _Search:
     """Annealing, a step at a time."""
 
     def __init__(
-        self, start: OpGraph | Callable[[int], OpGraph], cluster: Cluster, loser: str | Scheduler,
-        winner: str | Scheduler, seed: int, space: Space,
-    ) -> None:  # fmt: skip
+        self,
+        start: OpGraph | Callable[[int], OpGraph],
+        cluster: Cluster,
+        loser: str | Scheduler,
+        winner: str | Scheduler,
+        seed: int,
+        space: Space,
+    ) -> None:
         self.space, self.cluster = space, cluster
         self.n = 0
         self.reason = ""
         self._start, self._loser, self._winner, self._seed = start, loser, winner, seed
         self._rng = np.random.default_rng(seed)
-        self._moves = (self._time, self._time, self._load, self._intensity, self._edge, self._edge, self._nbytes,
-                       self._exchange)  # fmt: skip
+        self._moves = (
+            self._time,
+            self._time,
+            self._load,
+            self._intensity,
+            self._edge,
+            self._edge,
+            self._nbytes,
+            self._exchange,
+        )
         self.best = self.at = self._tried(self._begun())
 
     def step(self) -> None:
@@ -373,12 +401,15 @@ class _Search:
         at = {name: i for i, name in enumerate(graph.order)}
         operators = tuple(
             Operator(
-                name, operator.kind, time=self._rounded(float(times[graph.index[name]])), intensity=operator.intensity,
+                name,
+                operator.kind,
+                time=self._rounded(float(times[graph.index[name]])),
+                intensity=operator.intensity,
                 **self._kept_load(operator),
             )
             for name in graph.order
             for operator in [graph[name]]
-        )  # fmt: skip
+        )
         edges: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
             i, j = at[edge.src], at[edge.dst]

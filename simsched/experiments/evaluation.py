@@ -44,12 +44,21 @@ class Evaluation:
 
 
 def evaluate(
-    what: OpGraph | Schedule | Program, cluster: Target, cost: CostModel | None = None, *,
-    scheduler: str | Scheduler = "lios", options: Mapping[str, Any] | None = None,
-    bound: Callable[[OpGraph], float] | None = None, jitter: Jitter | None = None, seed: int | None = None,
-    samples: int | None = None, workers: int = 1, engine: str = "auto", lowering: Mapping[str, Any] | None = None,
+    what: OpGraph | Schedule | Program,
+    cluster: Target,
+    cost: CostModel | None = None,
+    *,
+    scheduler: str | Scheduler = "lios",
+    options: Mapping[str, Any] | None = None,
+    bound: Callable[[OpGraph], float] | None = None,
+    jitter: Jitter | None = None,
+    seed: int | None = None,
+    samples: int | None = None,
+    workers: int = 1,
+    engine: str = "auto",
+    lowering: Mapping[str, Any] | None = None,
     execution: str = OWN,
-) -> Evaluation:  # fmt: skip
+) -> Evaluation:
     """Schedule a graph, or take a schedule as it is, and find what it comes to.
 
     Parameters

@@ -47,20 +47,47 @@ class Errors(NamedTuple):
 MODEL_ERRORS: Final = Errors(0.08, 0.2, 0.3, 0.2)
 """Without a calibration; chosen on published figures and networks on an H100 by `validation.ranges`, which says how
 ranges do on those of a paper, or of a network, that had no part in the choice."""
+MEASURED_CAPABILITY: Final = "9.0"
+"""Compute capability of the H100 that the constants of kernels were measured on."""
+MEASURED_COMMON: Final = 0.05
+"""Common error on devices of that capability; constants were carried over to all others. Chosen likewise."""
 _MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
 _DRAWS, _FEWEST = 32, 8
 _ENOUGH = 2**11  # operators in all worlds, beyond which there are fewer
 _MOST = 2**22  # instructions of all programs in all worlds, beyond which there are none
 _TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
 _OF_DEVICES: Final = (
-    "launch", "launch_latency", "record", "wait", "copy", "barrier", "barrier_many", "gap", "hop", "graph_launch",
-    "graph_node", "graph_issue", "graph_join", "crowd_latency", "interference", "least_sm_share", "block_spread",
-)  # fmt: skip
+    "launch",
+    "launch_latency",
+    "record",
+    "wait",
+    "copy",
+    "barrier",
+    "barrier_many",
+    "gap",
+    "hop",
+    "graph_launch",
+    "graph_node",
+    "graph_issue",
+    "graph_join",
+    "crowd_latency",
+    "interference",
+    "least_sm_share",
+    "block_spread",
+)
 _SETTLED_BY: Final = {
-    "saturating_warps": "solo", "bandwidth": "solo", "block_spread": "solo", "kernel_latency": "solo",
-    "interference": "pair", "least_sm_share": "pair", "interleave": "pair", "link": "transfer", "copy": "transfer",
-    "copy_rate": "transfer", **dict.fromkeys((name for name in OVERHEADS if name != "copy"), "overhead"),
-}  # fmt: skip
+    "saturating_warps": "solo",
+    "bandwidth": "solo",
+    "block_spread": "solo",
+    "kernel_latency": "solo",
+    "interference": "pair",
+    "least_sm_share": "pair",
+    "interleave": "pair",
+    "link": "transfer",
+    "copy": "transfer",
+    "copy_rate": "transfer",
+    **dict.fromkeys((name for name in OVERHEADS if name != "copy"), "overhead"),
+}
 _NORMAL: Final = np.array([NormalDist().inv_cdf((i + 0.5) / 41) for i in range(41)])
 _SLACK: Final = 1e-12  # of a logarithm and back
 _OWN: Final = 4096  # factors of operators; those that do the same have the same
@@ -145,9 +172,12 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(
-    programs: Mapping[str, Program], target: Target, cost: CostModel | None = None, *,
+    programs: Mapping[str, Program],
+    target: Target,
+    cost: CostModel | None = None,
+    *,
     reference: Program | None = None,
-) -> Outcomes | None:  # fmt: skip
+) -> Outcomes | None:
     """Return what some programs take in worlds drawn from all that is not sure of a cluster; see `ranges`."""
     cluster = bare(target)
     distinct: dict[Any, int] = {}
@@ -173,9 +203,13 @@ def outcomes(
 
 
 def ranges(
-    programs: Mapping[str, Program], target: Target, cost: CostModel | None = None, *,
-    reference: Program | None = None, errors: Errors | None = None,
-) -> tuple[dict[str, Ranged], Doubt | None]:  # fmt: skip
+    programs: Mapping[str, Program],
+    target: Target,
+    cost: CostModel | None = None,
+    *,
+    reference: Program | None = None,
+    errors: Errors | None = None,
+) -> tuple[dict[str, Ranged], Doubt | None]:
     """Return between what the makespans of some programs lie with 90 %, and their speedups.
 
     Parameters
@@ -187,7 +221,7 @@ def ranges(
     reference
         What speedups are measured against, in the same world; None for none.
     errors
-        Of the model; by default what a calibration's held-out runs show, else `MODEL_ERRORS`.
+        Of the model; by default those of a calibration's held-out runs, else `uncalibrated_errors`.
 
     Returns
     -------
@@ -264,11 +298,15 @@ def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clust
     drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
     factors = {each.name: x for each, x in drawn.items() if each.relative}
     slower, wider = (factors.get(name, 1.0) for name in ("link.latency", "link.bandwidth"))
-    links = tuple((a, b, replace(link, latency=link.latency * slower, bandwidth=link.bandwidth * wider))
-                  for a, b, link in cluster.links)  # fmt: skip
+    links = tuple(
+        (a, b, replace(link, latency=link.latency * slower, bandwidth=link.bandwidth * wider))
+        for a, b, link in cluster.links
+    )
     kinds = [_scaled(device, factors) for device in cluster.kinds]
-    devices = tuple(replace(kinds[kind], name=device.name)
-                    for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True))  # fmt: skip
+    devices = tuple(
+        replace(kinds[kind], name=device.name)
+        for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
+    )
     own = {each.name: x for each, x in drawn.items() if not each.relative}
     return with_values(replace(cluster, devices=devices, links=links), own)
 
@@ -331,9 +369,21 @@ def _range(logs: Floats, point: float, error: float) -> tuple[float, float]:
     return exp(min(low, point - _SLACK)), exp(max(high, point + _SLACK))
 
 
+def uncalibrated_errors(cluster: Cluster) -> Errors:
+    """Return the errors of the model on a cluster without a calibration.
+
+    What schedules have in common is surer where every device is of the generation that kernels were measured on.
+    """
+    if all(device.capability == MEASURED_CAPABILITY for device in cluster.kinds):
+        return MODEL_ERRORS._replace(common=MEASURED_COMMON)
+    return MODEL_ERRORS
+
+
 def _model_errors(target: Target) -> Errors:
     held_out = target.error if isinstance(target, Calibration) else None
-    return MODEL_ERRORS if held_out is None else Errors(max(0.01, _MEAN_TO_SD * held_out.mean))
+    if held_out is None:
+        return uncalibrated_errors(bare(target))
+    return Errors(max(0.01, _MEAN_TO_SD * held_out.mean))
 
 
 def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Floats, error: float) -> Doubt:

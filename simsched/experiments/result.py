@@ -219,9 +219,15 @@ class Table(NamedTuple):
 
 
 def table_of(
-    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], *, note: str | Iterable[str] = "",
-    best: int = -1, left: Collection[int] = (0,), dim: Collection[int] = (),
-) -> Table:  # fmt: skip
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    note: str | Iterable[str] = "",
+    best: int = -1,
+    left: Collection[int] = (0,),
+    dim: Collection[int] = (),
+) -> Table:
     """Return a table of printable texts; headings may have several lines, and the note those that are given.
 
     A row that is nothing but a name has dashes behind it, and matters less.

@@ -100,10 +100,13 @@ class Instruction(Checked):
 
 
 _TAKES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "launch": (("stream", "op"), ("kernel", "priority")), "record": (("stream", "event"), ()),
-    "wait": (("stream", "event"), ()), "copy": (("stream", "op", "to", "nbytes"), ("transfer",)), "barrier": ((), ()),
+    "launch": (("stream", "op"), ("kernel", "priority")),
+    "record": (("stream", "event"), ()),
+    "wait": (("stream", "event"), ()),
+    "copy": (("stream", "op", "to", "nbytes"), ("transfer",)),
+    "barrier": ((), ()),
     "sync": (("event",), ()),
-}  # fmt: skip
+}
 """What each instruction needs, and may have besides."""
 
 
@@ -459,21 +462,32 @@ class Program(Columnar, Document):
                     arguments.append(_argument(row, graph, launches, number, copies, priority))
         ends = np.array(copies, np.float64).reshape(-1, 4).T
         return cls(
-            graph, devices, issued.execution, np.cumsum([0, *map(len, threads)]),
+            graph,
+            devices,
+            issued.execution,
+            np.cumsum([0, *map(len, threads)]),
             [ACTIONS.index(row.do) for row in every],
-            [number[row.device] for row in every], [row.stream for row in every], arguments,
+            [number[row.device] for row in every],
+            [row.stream for row in every],
+            arguments,
             copies=Copies(ends[0].astype(np.int32), ends[1].astype(np.int32), ends[2], ends[3]),
-            n_events=issued.events, priority=priority,
+            n_events=issued.events,
+            priority=priority,
             lead=[row.lead for row in every] if any(row.lead for row in every) else None,
             own=column_of(row.own for row in every) if any(row.own is not None for row in every) else None,
-            launches=launches, open=has_choices(graph),
-        ).check()  # fmt: skip
+            launches=launches,
+            open=has_choices(graph),
+        ).check()
 
 
 def _argument(
-    row: Instruction, graph: OpGraph, launches: Launches, number: Mapping[str, int],
-    copies: list[tuple[float, ...]], priority: Ints,
-) -> int:  # fmt: skip
+    row: Instruction,
+    graph: OpGraph,
+    launches: Launches,
+    number: Mapping[str, int],
+    copies: list[tuple[float, ...]],
+    priority: Ints,
+) -> int:
     """Return the argument of an instruction as a number; add what it copies, and note the priority of what it launches.
 
     Devices, operators and kernels that are not there are refused.

@@ -15,8 +15,16 @@ from simsched.rewriting.rule import Rule
 from simsched.schedulers.protocol import Scheduler, Tools, taken
 
 __all__ = [
-    "FAST_UP_TO", "SCHEDULERS", "Scheduler", "Tools", "equipped", "resolve", "schedule", "scheduler_name", "takes",
-]  # fmt: skip
+    "FAST_UP_TO",
+    "SCHEDULERS",
+    "Scheduler",
+    "Tools",
+    "equipped",
+    "resolve",
+    "schedule",
+    "scheduler_name",
+    "takes",
+]
 
 
 def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
@@ -39,11 +47,26 @@ def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
 
 
 _MODULES: Final = {
-    "sequential": "sequential", "round-robin": "round_robin", "greedy": "greedy", "lios": "lios", "lios-rand1": "lios",
-    "lios-rand2": "lios", "lios-rand": "lios", "heft": "heft", "peft": "peft", "etf": "etf", "ios": "ios",
-    "inter-lp": "hios", "hios-lp": "hios", "inter-mr": "hios", "hios-mr": "hios", "nimble": "nimble", "opara": "opara",
-    "autograph": "autograph", "search": "search",
-}  # fmt: skip
+    "sequential": "sequential",
+    "round-robin": "round_robin",
+    "greedy": "greedy",
+    "lios": "lios",
+    "lios-rand1": "lios",
+    "lios-rand2": "lios",
+    "lios-rand": "lios",
+    "heft": "heft",
+    "peft": "peft",
+    "etf": "etf",
+    "ios": "ios",
+    "inter-lp": "hios",
+    "hios-lp": "hios",
+    "inter-mr": "hios",
+    "hios-mr": "hios",
+    "nimble": "nimble",
+    "opara": "opara",
+    "autograph": "autograph",
+    "search": "search",
+}
 SCHEDULERS: Final = Imported[Scheduler](
     {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}, equipped
 )
@@ -149,7 +172,7 @@ def schedule(
         plan = function(graph, cluster, cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
-    return accounted(plan, graph, name, _own_rules(options)).check(cluster)
+    return accounted(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:

@@ -45,8 +45,10 @@ def _samples(found: "comparison.Comparison | whatif.Robustness") -> Chart:
 
 
 def _breakeven(found: "whatif.BreakEven") -> Chart:
-    series = {name: dict(zip(found.factors.tolist(), us, strict=True))
-              for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)}  # fmt: skip
+    series = {
+        name: dict(zip(found.factors.tolist(), us, strict=True))
+        for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)
+    }
     x, y, title = Axis(f"{found.parameter} (factor)", True), Axis("makespan", None), f"{found.graph} on {found.cluster}"
     upright = tuple(each.factor for each in found.crossings)
     return timed(Chart("line", series, x, y, title, "\n".join(found.sentences()), upright=upright))
@@ -145,7 +147,16 @@ def _accuracy(found: "accuracy.Accuracy") -> Chart:
 
 # by the views of results: none of their packages is imported for nothing
 _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
-    "comparison": _samples, "robustness": _samples, "breakeven": _breakeven, "explanation": _explanation,
-    "throughput": _throughput, "sweep": _sweep, "sensitivity": _sensitivity, "accuracy": _accuracy,
-    "whatif": _outcome, "answer": _outcome, "advice": _advice, "duel": _duel,
-}  # fmt: skip
+    "comparison": _samples,
+    "robustness": _samples,
+    "breakeven": _breakeven,
+    "explanation": _explanation,
+    "throughput": _throughput,
+    "sweep": _sweep,
+    "sensitivity": _sensitivity,
+    "accuracy": _accuracy,
+    "whatif": _outcome,
+    "answer": _outcome,
+    "advice": _advice,
+    "duel": _duel,
+}

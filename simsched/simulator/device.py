@@ -22,7 +22,7 @@ from simsched.simulator.contention import (
     pressure,
     skip_waves,
     undo_skip,
-)  # fmt: skip
+)
 from simsched.simulator.state import COHORTS, Launch, Room, State
 
 LEAST_UNIT: Final = float_info.min
@@ -370,9 +370,14 @@ def run_alone(s: State, d: int, lane: int) -> None:
             resident = work.resident
             slowed = max(1.0, launch.sm_share * fullest(work, device.sms))
             record_point(
-                s, d, now, resident * launch.sm_share / device.sms, resident * work.dram_share / slowed,
-                float(resident * launch.warps), float(min(resident, device.sms)),
-            )  # fmt: skip
+                s,
+                d,
+                now,
+                resident * launch.sm_share / device.sms,
+                resident * work.dram_share / slowed,
+                float(resident * launch.warps),
+                float(min(resident, device.sms)),
+            )
 
 
 def join_others(s: State, d: int) -> None:

@@ -150,10 +150,20 @@ class Evaluator:
         """Return the schedule as it is now; in execution by stages each stream of a stage is a group."""
         op, device, stream, stage = self._columns
         return Schedule.from_columns(
-            self.graph, op, [device.name for device in self.cluster.devices], device=device, stream=stream, stage=stage,
-            group=stream if self.execution == "stages" else 0, priority=self._priority[op], execution=self.execution,
-            events=self._events, estimate=estimate, scheduler=scheduler, rewriting=self._rewriting,
-        )  # fmt: skip
+            self.graph,
+            op,
+            [device.name for device in self.cluster.devices],
+            device=device,
+            stream=stream,
+            stage=stage,
+            group=stream if self.execution == "stages" else 0,
+            priority=self._priority[op],
+            execution=self.execution,
+            events=self._events,
+            estimate=estimate,
+            scheduler=scheduler,
+            rewriting=self._rewriting,
+        )
 
     def trace(self) -> Trace:
         """Return the trace of the schedule as it is now.

@@ -162,8 +162,14 @@ class Platform:
         }
         self.devices = np.zeros(len(devices), state.Device.dtype)
         for name in (
-            "contention", "interleave", "bandwidth", "copy_rate", "block_spread", "kernel_latency", "crowd_latency",
-        ):  # fmt: skip
+            "contention",
+            "interleave",
+            "bandwidth",
+            "copy_rate",
+            "block_spread",
+            "kernel_latency",
+            "crowd_latency",
+        ):
             self.devices[name] = [getattr(device, name) for device in devices]
         for name in ("sms", "resident_kernels", "copy_engines"):
             self.devices[name] = [min(int(getattr(device, name)), _MOST) for device in devices]
@@ -230,16 +236,29 @@ class Plan:
         self._joins = found["joins"].astype(np.bool_)
         self._begun, values = self._numbers(platform_of(cluster))
         self._values: dict[str, Any] = values | {
-            "captured": program.execution == "graph", "ahead": found.ahead, "thread_ptr": program.thread_ptr,
-            "action": program.action, "argument": program.argument, "place": program.device,
-            "lane_of": found["lane_of"], "launch_op": program.launches.op, "copy_op": copies.op,
-            "copy_device": copies.device, "copy_nbytes": copies.nbytes, "copy_exact": copies.transfer,
-            "copy_route": self._way, "n_instructions": len(program), "n_ops": len(program.graph),
-            "n_events": program.n_events, "n_lanes": len(self._lanes),
-            "n_connections": len(self._begun["connections"]), "n_hosts": found.n_threads, "n_devices": n_devices,
+            "captured": program.execution == "graph",
+            "ahead": found.ahead,
+            "thread_ptr": program.thread_ptr,
+            "action": program.action,
+            "argument": program.argument,
+            "place": program.device,
+            "lane_of": found["lane_of"],
+            "launch_op": program.launches.op,
+            "copy_op": copies.op,
+            "copy_device": copies.device,
+            "copy_nbytes": copies.nbytes,
+            "copy_exact": copies.transfer,
+            "copy_route": self._way,
+            "n_instructions": len(program),
+            "n_ops": len(program.graph),
+            "n_events": program.n_events,
+            "n_lanes": len(self._lanes),
+            "n_connections": len(self._begun["connections"]),
+            "n_hosts": found.n_threads,
+            "n_devices": n_devices,
             "n_timers": 1 << n_devices.bit_length(),
             "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
-        }  # fmt: skip
+        }
         if program.lead is not None or program.own is not None:
             self._values["lead"] = np.zeros(len(program)) if program.lead is None else program.lead
             self._values["own"] = np.full(len(program), np.nan) if program.own is None else program.own
@@ -247,8 +266,9 @@ class Plan:
             longest, n_flows = int((values["routes"]["end"] - values["routes"]["first"]).max()), len(self._lanes)
             self._values |= {
                 "n_channels": len(self._begun["channels"]) - n_flows,
-                "most_flows": n_flows, "most_crossings": n_flows * (longest + 2),
-            }  # fmt: skip
+                "most_flows": n_flows,
+                "most_crossings": n_flows * (longest + 2),
+            }
 
     def _find_streams(self) -> Search:
         """Find the streams in use, and how often instructions of each action use them."""
@@ -258,9 +278,15 @@ class Plan:
             streams, ranks = np.unique(stream, return_inverse=True)
             room, stream = len(streams), ranks.astype(np.int32)
         search = Search(
-            n=len(stream), n_devices=n_devices, n_threads=len(program.thread_ptr) - 1, room=room,
-            thread_ptr=program.thread_ptr, action=program.action, place=program.device, stream=stream,
-        )  # fmt: skip
+            n=len(stream),
+            n_devices=n_devices,
+            n_threads=len(program.thread_ptr) - 1,
+            room=room,
+            thread_ptr=program.thread_ptr,
+            action=program.action,
+            place=program.device,
+            stream=stream,
+        )
         find_streams(search)
         self._lanes = search["lanes"][: search.n_lanes]
         self._uses = search["uses"].reshape(-1, 4)[: search.n_lanes]

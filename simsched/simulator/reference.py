@@ -399,9 +399,17 @@ class Reference:
         return row.cause
 
     def _span(
-        self, kind: int, item: int, op: int, device: int, stream: int, start: float, cause: int,
-        ready: float | None = None, solo: float = 0.0,
-    ) -> int:  # fmt: skip
+        self,
+        kind: int,
+        item: int,
+        op: int,
+        device: int,
+        stream: int,
+        start: float,
+        cause: int,
+        ready: float | None = None,
+        solo: float = 0.0,
+    ) -> int:
         """Record what ends now; return its number."""
         ready = start if ready is None else ready
         self._rows.append((kind, item, op, device, stream, start, self._env.now, ready, solo, cause))

@@ -65,12 +65,25 @@ class StageLatency:
         self._launches_of = dict(zip(graph.names, ranges, strict=True))
         platform, n = platform_of(alone), len(rows)
         self._state = state = State(
-            **platform.columns, n_instructions=n, n_lanes=n, n_hosts=1, n_devices=1, n_connections=n, n_timers=2,
-            width=n, ahead=1, lanes=np.zeros(n, Lane.dtype), connections=np.zeros(n, Connection.dtype),
-            devices=platform.devices.copy(), crowds=platform.crowds.copy(), thread_ptr=np.zeros(2, np.int64),
-            action=np.full(n, LAUNCH, np.int8), place=np.zeros(n, np.int32),
-            argument=np.zeros(n, np.int32), lane_of=np.zeros(n, np.int32),
-        )  # fmt: skip
+            **platform.columns,
+            n_instructions=n,
+            n_lanes=n,
+            n_hosts=1,
+            n_devices=1,
+            n_connections=n,
+            n_timers=2,
+            width=n,
+            ahead=1,
+            lanes=np.zeros(n, Lane.dtype),
+            connections=np.zeros(n, Connection.dtype),
+            devices=platform.devices.copy(),
+            crowds=platform.crowds.copy(),
+            thread_ptr=np.zeros(2, np.int64),
+            action=np.full(n, LAUNCH, np.int8),
+            place=np.zeros(n, np.int32),
+            argument=np.zeros(n, np.int32),
+            lane_of=np.zeros(n, np.int32),
+        )
         state["lanes"]["gap"], state["lanes"]["connection"] = platform.gap[0], -1
         state.n_lanes = state.n_connections = 0
         self._queues = int(platform.queues[0])

@@ -106,10 +106,19 @@ def test_a_synthetic_operator():
     assert launch.grid == (4, 1, 1)
     assert launch.block == (32, 1, 1)
     assert launch.arguments == (
-        cuda.Table((cuda.Input(0), 256, cuda.Input(1), 15)), 2, constant, cuda.Output(), 256, 8, 10,
-        cuda.StreamBuffer("source"), cuda.StreamBuffer("sink"), cuda.STREAM_NBYTES // 16,
-        cuda.Stamps(), cuda.BlockStamps(),
-    )  # fmt: skip
+        cuda.Table((cuda.Input(0), 256, cuda.Input(1), 15)),
+        2,
+        constant,
+        cuda.Output(),
+        256,
+        8,
+        10,
+        cuda.StreamBuffer("source"),
+        cuda.StreamBuffer("sink"),
+        cuda.STREAM_NBYTES // 16,
+        cuda.Stamps(),
+        cuda.BlockStamps(),
+    )
     assert cuda.kernels_of([launch]) == (kernel,)
     (alone,) = cuda.launches_of(op, 132)
     assert alone.arguments[:2] == (None, 0)

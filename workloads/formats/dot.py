@@ -228,8 +228,9 @@ def _parsed(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
     if ignored:
         _logger.warning(
             "%s: attributes that are ignored: %s; costs are read from time (us), flops, nbytes",
-            source, ", ".join(map(shown, ignored[:_MOST_LISTED])),
-        )  # fmt: skip
+            source,
+            ", ".join(map(shown, ignored[:_MOST_LISTED])),
+        )
     operators = [
         read(Operator, {"name": name, **_values(source, name, row, _OF_NODES)}, f"{source}: {shown(name)}")
         for name, row in reader.nodes.items()

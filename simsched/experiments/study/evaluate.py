@@ -34,9 +34,17 @@ OK, REFUSED, FAILED, TIMEOUT = STATUSES
 
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]+")
 _RESULTS: Final = (
-    "makespan_us", "estimate_us", "speedup", "over_bound", "streams", "devices", "syncs", "peak_memory_bytes",
-    "sm_utilization", "sm_efficiency",
-)  # fmt: skip  # of a row of a comparison
+    "makespan_us",
+    "estimate_us",
+    "speedup",
+    "over_bound",
+    "streams",
+    "devices",
+    "syncs",
+    "peak_memory_bytes",
+    "sm_utilization",
+    "sm_efficiency",
+)  # of a row of a comparison
 FORMAT: Final = "simsched.row 2"
 """Changed whenever equal keys would no longer mean equal rows."""
 _COLUMNS: Final = (*COSTS, "intensity", "src", "dst", "edge_nbytes", "edge_transfer", "kernel_ptr", *KERNELS)
@@ -185,9 +193,15 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     }
     varied: dict[str, Any] = {"jitter": settings.get("jitter"), "seed": seed_of(spec.root, spec.instance, JITTER)}
     found = evaluate(
-        yardstick.graph, yardstick.cluster, scheduler=scheduler, options=options, samples=settings.get("samples"),
-        bound=yardstick.bound if settings["bound"] else None, **how, **varied,
-    )  # fmt: skip
+        yardstick.graph,
+        yardstick.cluster,
+        scheduler=scheduler,
+        options=options,
+        samples=settings.get("samples"),
+        bound=yardstick.bound if settings["bound"] else None,
+        **how,
+        **varied,
+    )
     plan, drawn = cast(Schedule, found.plan), found.samples
     # with samples the makespan has no jitter
     results = row_of("", found, yardstick.captured(how | varied if drawn is None else how))

@@ -162,28 +162,55 @@ class Ranking(Result):
     def table(self) -> Table:
         """Return the rows of all groups as a table of texts."""
         names = list(self.groups[0].by)
-        headings = [*(name.rpartition(".")[2] for name in names), "scheduler", "wins", "shared", "mean rank", "to best",
-                    f"to {self.baseline}", "95 %", "p (Holm)", "no result"]  # fmt: skip
+        headings = [
+            *(name.rpartition(".")[2] for name in names),
+            "scheduler",
+            "wins",
+            "shared",
+            "mean rank",
+            "to best",
+            f"to {self.baseline}",
+            "95 %",
+            "p (Holm)",
+            "no result",
+        ]
         cells = [
             (*(text_of(value) for value in group.by.values()), *_cells(row))
             for group in self.groups
             for row in group.rows
-        ]  # fmt: skip
+        ]
         title = f"{self.name}: schedulers by {self.metric}"
         return table_of(title, headings, cells, note=self.notes(), left=range(len(names) + 1))
 
     def pairs_table(self) -> Table:
         """Return the pairs of all groups as a table of texts."""
         names = list(self.groups[0].by)
-        headings = [*(name.rpartition(".")[2] for name in names), "first", "second", "wins", "losses", "ties", "ratio",
-                    "p", "p (Holm)"]  # fmt: skip
+        headings = [
+            *(name.rpartition(".")[2] for name in names),
+            "first",
+            "second",
+            "wins",
+            "losses",
+            "ties",
+            "ratio",
+            "p",
+            "p (Holm)",
+        ]
         cells = [
             (
-                *(text_of(value) for value in group.by.values()), pair.first, pair.second, str(pair.wins),
-                str(pair.losses), str(pair.ties), _ratio(pair.ratio), _p(pair.p), _p(pair.p_holm),
+                *(text_of(value) for value in group.by.values()),
+                pair.first,
+                pair.second,
+                str(pair.wins),
+                str(pair.losses),
+                str(pair.ties),
+                _ratio(pair.ratio),
+                _p(pair.p),
+                _p(pair.p_holm),
             )
-            for group in self.groups for pair in group.pairs
-        ]  # fmt: skip
+            for group in self.groups
+            for pair in group.pairs
+        ]
         note = "Wilcoxon signed-rank test, two-sided, on logarithms of ratios; blocks with a tie are left out of it"
         return table_of(f"{self.name}: pairs by {self.metric}", headings, cells, note=note, left=range(len(names) + 2))
 
@@ -215,8 +242,17 @@ class Ranking(Result):
         A comment above it says what `notes` say.
         """
         names = list(self.groups[0].by)
-        headings = [*(name.rpartition(".")[2] for name in names), "scheduler", "wins", "shared", "mean rank", "to best",
-                    f"to {self.baseline}", "95 %", "p (Holm)"]  # fmt: skip
+        headings = [
+            *(name.rpartition(".")[2] for name in names),
+            "scheduler",
+            "wins",
+            "shared",
+            "mean rank",
+            "to best",
+            f"to {self.baseline}",
+            "95 %",
+            "p (Holm)",
+        ]
         groups = [
             [
                 (
@@ -261,9 +297,16 @@ def _cells(row: Rank) -> tuple[str, ...]:
     interval = "-" if row.low is None or row.high is None else f"{_ratio(row.low)}-{_ratio(row.high)}"
     rank = "-" if row.mean_rank is None else f"{row.mean_rank:.2f}"
     return (
-        row.scheduler, str(row.wins), str(row.shared or "-"), rank, _ratio(row.to_best), _ratio(row.to_baseline),
-        interval, _p(row.p), str(row.no_result or "-"),
-    )  # fmt: skip
+        row.scheduler,
+        str(row.wins),
+        str(row.shared or "-"),
+        rank,
+        _ratio(row.to_best),
+        _ratio(row.to_baseline),
+        interval,
+        _p(row.p),
+        str(row.no_result or "-"),
+    )
 
 
 def _ratio(value: float | None) -> str:
@@ -279,9 +322,15 @@ def _p(value: float | None) -> str:
 
 
 def rank(
-    name: str, rows: Sequence[Row], schedulers: Sequence[str], *, by: Sequence[str] = (), metric: str = "makespan",
-    baseline: str | None = None, rng: np.random.Generator | int = 0,
-) -> Ranking:  # fmt: skip
+    name: str,
+    rows: Sequence[Row],
+    schedulers: Sequence[str],
+    *,
+    by: Sequence[str] = (),
+    metric: str = "makespan",
+    baseline: str | None = None,
+    rng: np.random.Generator | int = 0,
+) -> Ranking:
     """Rank the schedulers of a study.
 
     Parameters
@@ -377,8 +426,11 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
     pairs = _pairs(logs, labels)
     order = sorted(range(n_schedulers), key=lambda i: mean_ranks[i])
     first = labels[order[0]]
-    against = {pair.second if pair.first == first else pair.first: pair.p_holm
-               for pair in pairs if first in (pair.first, pair.second)}  # fmt: skip
+    against = {
+        pair.second if pair.first == first else pair.first: pair.p_holm
+        for pair in pairs
+        if first in (pair.first, pair.second)
+    }
     rows = [
         Rank(
             scheduler=labels[i],
@@ -439,11 +491,17 @@ def _pairs(logs: Floats, labels: Sequence[str]) -> tuple[Pair, ...]:
     tests = [wilcoxon(logs[:, i] - logs[:, j]) for i, j in several]
     return tuple(
         Pair(
-            labels[i], labels[j], int((logs[:, i] < logs[:, j]).sum()), int((logs[:, i] > logs[:, j]).sum()),
-            int((logs[:, i] == logs[:, j]).sum()), float(np.exp((logs[:, i] - logs[:, j]).mean())), p, corrected,
+            labels[i],
+            labels[j],
+            int((logs[:, i] < logs[:, j]).sum()),
+            int((logs[:, i] > logs[:, j]).sum()),
+            int((logs[:, i] == logs[:, j]).sum()),
+            float(np.exp((logs[:, i] - logs[:, j]).mean())),
+            p,
+            corrected,
         )
         for (i, j), p, corrected in zip(several, tests, holm(tests), strict=True)
-    )  # fmt: skip
+    )
 
 
 def wilcoxon(differences: Floats) -> float:

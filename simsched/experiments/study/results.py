@@ -35,9 +35,22 @@ _logger = logging.getLogger(__name__)
 
 _RESULTS: Final = "graph, makespan_us, ..."
 _ORDER: Final = (
-    "key", "unit", "index", "status", "reason", "workload.", "seed", "cluster.", "simulation.", "scheduler", "option.",
-    "code", _RESULTS, "search.", WALL,
-)  # fmt: skip  # of columns, or of all that begin so
+    "key",
+    "unit",
+    "index",
+    "status",
+    "reason",
+    "workload.",
+    "seed",
+    "cluster.",
+    "simulation.",
+    "scheduler",
+    "option.",
+    "code",
+    _RESULTS,
+    "search.",
+    WALL,
+)  # of columns, or of all that begin so
 _POINT: Final = ("workload.", "cluster.", "simulation.")
 _REASONS, _LONGEST = 2, 160  # of each scheduler, and characters of each
 
@@ -118,14 +131,27 @@ class Results(Result):
         varied = [name for name in names if len({row[name] for row in rows}) > 1]
         unit, us = unit_of(row["makespan_us"][0] for row in rows if row["makespan_us"])
         fixed = [f"{name.partition('.')[2]} {text_of(rows[0][name])}" for name in names if name not in varied]
-        headings = [*(name.partition(".")[2] for name in varied), "scheduler", f"makespan {us}", "speedup", "search s",
-                    "rows", "no result"]  # fmt: skip
+        headings = [
+            *(name.partition(".")[2] for name in varied),
+            "scheduler",
+            f"makespan {us}",
+            "speedup",
+            "search s",
+            "rows",
+            "no result",
+        ]
         cells = [
-            (*("-" if row[name] is None else text_of(row[name]) for name in varied), row["scheduler"],
-             _pair(row["makespan_us"], unit, 3 if unit == MS else 1), _pair(row["speedup"], 1.0, 3),
-             _pair(row["search_s"], 1.0, 4), str(row["rows"]), str(row["failed"] or "-"))
+            (
+                *("-" if row[name] is None else text_of(row[name]) for name in varied),
+                row["scheduler"],
+                _pair(row["makespan_us"], unit, 3 if unit == MS else 1),
+                _pair(row["speedup"], 1.0, 3),
+                _pair(row["search_s"], 1.0, 4),
+                str(row["rows"]),
+                str(row["failed"] or "-"),
+            )
             for row in rows
-        ]  # fmt: skip
+        ]
         return table_of(self._title, headings, cells, note=", ".join(fixed), left=[len(varied)])
 
     @property
@@ -139,13 +165,15 @@ class Results(Result):
             of[row["scheduler"]].append(row)
         return [
             {
-                "scheduler": label, "rows": len(rows), "missing": len(self) // len(of) - len(rows),
+                "scheduler": label,
+                "rows": len(rows),
+                "missing": len(self) // len(of) - len(rows),
                 **{status: sum(row["status"] == status for row in rows) for status in STATUSES},
                 "wall_s": sum(row.get("wall.row_s") or 0.0 for row in rows),
                 "reasons": list(dict.fromkeys(row["reason"] for row in rows if row["reason"])),
             }
             for label, rows in of.items()
-        ]  # fmt: skip
+        ]
 
     def status(self) -> Any:
         """Return `counts` as a table of texts, with the first reasons of rows without a result."""
@@ -188,9 +216,13 @@ class Results(Result):
         return files
 
     def rank(
-        self, by: Sequence[str] = (), metric: str = "makespan", *, baseline: str | None = None,
+        self,
+        by: Sequence[str] = (),
+        metric: str = "makespan",
+        *,
+        baseline: str | None = None,
         rng: np.random.Generator | int = 0,
-    ) -> Ranking:  # fmt: skip
+    ) -> Ranking:
         """Return which scheduler wins, by how much, and whether that may be chance.
 
         Parameters and errors are those of `simsched.experiments.study.rank.rank`.

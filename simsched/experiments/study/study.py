@@ -51,14 +51,21 @@ _NAME: Final = kind_of(Name)
 _GPUS: Final = kind_of(Annotated[int, Range(1, MOST["gpus"])])
 _NESTED: Final = ("device", "links")  # tables inside
 _CLUSTER: Final[Mapping[str, Kind]] = {
-    "gpu": Among(DEVICES), "gpus": _GPUS, "link": Among(LINKS), "gpus_per_node": _GPUS, "file": _NAME,
-    "overheads": kind_of(bool), **dict.fromkeys(_NESTED, _ANY),
-}  # fmt: skip
+    "gpu": Among(DEVICES),
+    "gpus": _GPUS,
+    "link": Among(LINKS),
+    "gpus_per_node": _GPUS,
+    "file": _NAME,
+    "overheads": kind_of(bool),
+    **dict.fromkeys(_NESTED, _ANY),
+}
 _SIMULATION: Final[Mapping[str, Kind]] = {
-    "engine": Among(("compiled", "reference")), "jitter": kind_of(Annotated[float, Range(0, LARGEST_VARIATION)]),
+    "engine": Among(("compiled", "reference")),
+    "jitter": kind_of(Annotated[float, Range(0, LARGEST_VARIATION)]),
     "samples": kind_of(Annotated[int, Range(1, MOST["samples"])]),
-    **{option: Among(known) for option, known in OPTIONS.items()}, "bound": kind_of(bool),
-}  # fmt: skip
+    **{option: Among(known) for option, known in OPTIONS.items()},
+    "bound": kind_of(bool),
+}
 _LIMITS: Final = {"time_limit": kind_of(Annotated[float, Range(0, 1e7, above=True)]), "memory_limit": kind_of(Size)}
 _SEEDS: Final = kind_of(Size | Annotated[Sequence[Count], Filled()])
 
@@ -202,8 +209,12 @@ class Study:
             except RecursionError:
                 raise StudyError("nested too deeply") from None
             _require_known(data, FIELDS)
-            for key, said in (("name", "'name'"), ("schedulers", "'schedulers'"), ("workload", "[workload]"),
-                              ("cluster", "[cluster]")):  # fmt: skip
+            for key, said in (
+                ("name", "'name'"),
+                ("schedulers", "'schedulers'"),
+                ("workload", "[workload]"),
+                ("cluster", "[cluster]"),
+            ):
                 if key not in data:
                     raise StudyError(f"{said} is missing; a study has at least name, schedulers, workload, cluster")
         return cls(**data, source=source, folder=folder)

@@ -8,7 +8,26 @@ from simsched.experiments.whatif.throughput import Throughput, throughput
 from simsched.experiments.whatif.whatif import Elasticity, Sensitivity, Sweep, WhatIf, sensitivity, sweep, what_if
 
 __all__ = [
-    "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robustness",
-    "Sensitivity", "Suggestion", "Sweep", "Throughput", "WhatIf", "absolute", "breakeven", "explain",
-    "parse_change", "robust", "sensitivity", "sweep", "throughput", "what_if",
-]  # fmt: skip
+    "Answer",
+    "BreakEven",
+    "Case",
+    "Change",
+    "Crossing",
+    "Elasticity",
+    "Explanation",
+    "Robustness",
+    "Sensitivity",
+    "Suggestion",
+    "Sweep",
+    "Throughput",
+    "WhatIf",
+    "absolute",
+    "breakeven",
+    "explain",
+    "parse_change",
+    "robust",
+    "sensitivity",
+    "sweep",
+    "throughput",
+    "what_if",
+]

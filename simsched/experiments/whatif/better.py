@@ -14,7 +14,7 @@ from simsched.base.units import format_time
 from simsched.experiments.comparison import Sampling, unused
 from simsched.experiments.evaluation import evaluate
 from simsched.experiments.result import Finding, table_of
-from simsched.experiments.whatif.changes import with_unit
+from simsched.experiments.whatif.changes import full_name, with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
 from simsched.model.costmodel import bare, upon
@@ -124,9 +124,14 @@ def _of(plan: Schedule | str | Scheduler, graph: OpGraph, cluster: Target) -> Sc
 
 
 def breakeven(
-    parameter: str, plan_a: Schedule | str | Scheduler, plan_b: Schedule | str | Scheduler, cluster: Target, *,
-    cost: CostModel | None = None, graph: OpGraph | None = None,
-) -> BreakEven:  # fmt: skip
+    parameter: str,
+    plan_a: Schedule | str | Scheduler,
+    plan_b: Schedule | str | Scheduler,
+    cluster: Target,
+    *,
+    cost: CostModel | None = None,
+    graph: OpGraph | None = None,
+) -> BreakEven:
     """Find the values of a parameter at which the better one of two plans changes.
 
     Parameters
@@ -176,6 +181,7 @@ def breakeven(
     >>> breakeven("link.bandwidth", one, two, cluster).sentences()
     ('sequential is better below 0.25 times link.bandwidth (0.4 GB/s), custom above',)
     """
+    parameter = full_name(parameter)
     graphs = [*([] if graph is None else [graph]), *(p.graph for p in (plan_a, plan_b) if isinstance(p, Schedule))]
     if not graphs:
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
@@ -214,9 +220,16 @@ def breakeven(
         below, above = (names[int(sides[k] > 0)] for k in (i, j))
         crossings.append(Crossing(at, None if value is None else at * value, below, above))
     return BreakEven(
-        asked[0].graph.name, asked[0].cluster.name, parameter, value, (names[0], names[1]), factors, us[0], us[1],
+        asked[0].graph.name,
+        asked[0].cluster.name,
+        parameter,
+        value,
+        (names[0], names[1]),
+        factors,
+        us[0],
+        us[1],
         tuple(crossings),
-    )  # fmt: skip
+    )
 
 
 def _slower(a_us: Floats, b_us: Floats) -> Indices:
@@ -281,9 +294,15 @@ class Robustness(Finding):
 
 
 def robust(
-    plans: Mapping[str, Schedule] | Sequence[Schedule], cluster: Target, *, jitter: Jitter, samples: int,
-    rng: np.random.Generator | int, workers: int = 1, cost: CostModel | None = None,
-) -> Robustness:  # fmt: skip
+    plans: Mapping[str, Schedule] | Sequence[Schedule],
+    cluster: Target,
+    *,
+    jitter: Jitter,
+    samples: int,
+    rng: np.random.Generator | int,
+    workers: int = 1,
+    cost: CostModel | None = None,
+) -> Robustness:
     """Simulate schedules many times with operator times that vary, all with the same draws.
 
     Parameters

@@ -13,23 +13,31 @@ from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link, device_named
 from simsched.model.cluster.device import OVERHEADS
+from simsched.model.costmodel import Rates
 from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
 _EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
-    "gpus": Number(True, Range(1, MOST["gpus"])), "contention": Truth(),
+    "gpus": Number(True, Range(1, MOST["gpus"])),
+    "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
-}  # fmt: skip
+}
 _AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
+RATES: Final = Rates._fields
+"""Factors of the terms of estimated times; at first each is 1."""
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
 _HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
-    "latency": ("us", US), "bandwidth": ("GB/s", GB_PER_S), "copy_rate": ("GB/s", GB_PER_S), "clock": ("MHz", MHZ),
-    "peak": ("TFLOP/s", TFLOP_PER_S), **dict.fromkeys(OVERHEADS, ("us", US)),
-}  # fmt: skip
+    "latency": ("us", US),
+    "bandwidth": ("GB/s", GB_PER_S),
+    "copy_rate": ("GB/s", GB_PER_S),
+    "clock": ("MHz", MHZ),
+    "peak": ("TFLOP/s", TFLOP_PER_S),
+    **dict.fromkeys(OVERHEADS, ("us", US)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +100,45 @@ def common(values: Sequence[float | None]) -> float | None:
 
 PARAMETERS: Final[Mapping[str, Parameter]] = {
     **{f"link.{name}": Parameter(Link, (name,)) for name, kind in _HINTS[Link].items() if kind is float},
-    **{f"device.{name}": Parameter(Device, (name,)) for name, kind in _HINTS[Device].items()
-       if (kind in (int, float) or name == "peak") and name not in OVERHEADS},
+    **{
+        f"device.{name}": Parameter(Device, (name,))
+        for name, kind in _HINTS[Device].items()
+        if (kind in (int, float) or name == "peak") and name not in OVERHEADS
+    },
     "overhead": Parameter(Device, OVERHEADS),
     **{f"overhead.{name}": Parameter(Device, (name,)) for name in OVERHEADS},
     "interference": Parameter(Device, ("interference",)),
-}  # fmt: skip
+}
+
+
+def _short_names() -> dict[str, tuple[str, ...]]:
+    """Return the parameters that a last part of their name may mean: ``launch`` is ``overhead.launch``."""
+    meanings: dict[str, tuple[str, ...]] = {"n_gpus": ("gpus",)}
+    for name in PARAMETERS:
+        short = name.rpartition(".")[2]
+        if short not in PARAMETERS:
+            meanings[short] = (*meanings.get(short, ()), name)
+    return meanings
+
+
+SHORT_NAMES: Final[Mapping[str, tuple[str, ...]]] = _short_names()
+
+
+def full_name(parameter: str) -> str:
+    """Return the full name of a parameter, given that or its last part alone.
+
+    Raises
+    ------
+    WhatIfError
+        If several parameters end so.
+
+    >>> full_name("launch"), full_name("sms"), full_name("link.bandwidth"), full_name("n_gpus")
+    ('overhead.launch', 'device.sms', 'link.bandwidth', 'gpus')
+    """
+    meanings = SHORT_NAMES.get(parameter, (parameter,))
+    if len(meanings) > 1:
+        raise WhatIfError(f"{parameter!r} may be {' or '.join(meanings)}: give its full name")
+    return meanings[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +210,7 @@ def make_change(parameter: str, value: Any) -> Change:
         If the value does not suit it.
     """
     given = value.value if isinstance(value, Absolute) else value
+    parameter = full_name(parameter)
     if is_taken_as_is(parameter):
         names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
         if parameter == "device":
@@ -182,7 +224,9 @@ def make_change(parameter: str, value: Any) -> Change:
             raise WhatIfError(refused.says(parameter)) from None
         return Change(parameter, tuple(dict.fromkeys(taken)) if edits else taken, True)
     if not _takes_factors(parameter):
-        raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, "operators.speed", *_PATTERNS])
+        raise UnknownNameError(
+            "parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, *RATES, "operators.speed", *_PATTERNS]
+        )
     if not is_number(given) or not (isfinite(given) and given >= 0):
         raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {given!r}")
     if speed_of(parameter) is not None and given == 0:
@@ -196,7 +240,7 @@ def is_taken_as_is(parameter: str) -> bool:
 
 
 def _takes_factors(parameter: str) -> bool:
-    return parameter in PARAMETERS or speed_of(parameter) is not None
+    return parameter in PARAMETERS or parameter in RATES or speed_of(parameter) is not None
 
 
 def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
@@ -231,7 +275,7 @@ def parse_change(text: str) -> Change:
     """
     parameter, equals, value = (part.strip() for part in text.partition("="))
     factor = parameter.endswith("*")
-    parameter = parameter.removesuffix("*").rstrip()
+    parameter = full_name(parameter.removesuffix("*").rstrip())
     if not equals or not parameter or not value:
         raise WhatIfError(f"{text!r}: expected PARAMETER*=FACTOR or PARAMETER=VALUE, such as link.bandwidth*=2")
     if is_taken_as_is(parameter):

@@ -151,9 +151,15 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     suggestions = _suggestions(asked) if trace.makespan > 0 else ()
     sentences = (*_spent(plan, trace), *_bound(asked, limits, any(each.doable for each in suggestions)))
     return Explanation(
-        plan.graph.name, bare.name, plan.scheduler, trace.makespan, limits.best, dict(trace.critical_path().blame),
-        sentences, suggestions,
-    )  # fmt: skip
+        plan.graph.name,
+        bare.name,
+        plan.scheduler,
+        trace.makespan,
+        limits.best,
+        dict(trace.critical_path().blame),
+        sentences,
+        suggestions,
+    )
 
 
 def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
@@ -199,13 +205,13 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
         "the host, which issues more slowly than the device computes": host >= others and host > 0,
         "copies between devices": most == "transfer",
         "the device: kernels side by side want more than there is": crowded,
-        "its own critical path: no other plan is much quicker, only quicker operators are":
-            trace.makespan <= _CLOSE * limits.best,
+        "its own critical path: no other plan is much quicker, only quicker operators are": trace.makespan
+        <= _CLOSE * limits.best,
         "the gaps between dependent kernels": most == "dependency",
         "the operators on its critical path; another plan is quicker": plans_help,
         "the operators on its critical path; no other plan that was tried is quicker, and none can be by more than "
         f"{1 - limits.best / trace.makespan if trace.makespan else 0.0:.0%}": True,
-    }  # fmt: skip
+    }
     yield f"It is bound by {next(text for text, holds in verdicts.items() if holds)}."
     if len(plan.devices_used) > 1 and plan.scheduler in SCHEDULERS and plan.scheduler not in FAST_UP_TO:
         fresh = what_if(plan.graph, ground.target, True, scheduler=plan.scheduler, cost=ground.cost)

@@ -16,6 +16,7 @@ from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change
 from simsched.experiments.whatif.world import ChangedCost, Ground, Revision, carried, changed_cluster, rates, revised
 from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, default_cost, upon
+from simsched.model.costmodel import USUAL
 from simsched.model.trace import Trace
 from simsched.model.trace.trace import CriticalPath
 from simsched.schedulers import schedule
@@ -140,18 +141,26 @@ class Outcome(Result):
     def results(self) -> dict[str, Any]:
         """What follows, for other readers: times in us."""
         return {
-            "makespan_before_us": self.makespan_before, "makespan_us": self.makespan, "difference_us": self.difference,
-            "speedup": self.speedup if isfinite(self.speedup) else None, "direct_us": self.direct,
-            "rescheduling_us": self.rescheduling, "blame_before": dict(self.blame_before), "blame": dict(self.blame),
-        }  # fmt: skip
+            "makespan_before_us": self.makespan_before,
+            "makespan_us": self.makespan,
+            "difference_us": self.difference,
+            "speedup": self.speedup if isfinite(self.speedup) else None,
+            "direct_us": self.direct,
+            "rescheduling_us": self.rescheduling,
+            "blame_before": dict(self.blame_before),
+            "blame": dict(self.blame),
+        }
 
     def records(self) -> list[dict[str, Any]]:
         """Return the makespan, and what the critical path's time goes to, in us as plain values: a row for each."""
         return [
-            {"part": part, **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
-             "difference_us": us["after"] - us["before"]}
+            {
+                "part": part,
+                **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
+                "difference_us": us["after"] - us["before"],
+            }
             for part, us in self._parts().items()
-        ]  # fmt: skip
+        ]
 
     def _parts(self) -> dict[str, dict[str, float]]:
         """Return the us of each part in each run."""
@@ -162,8 +171,10 @@ class Outcome(Result):
     def table(self) -> Any:
         """Return makespan and blame before and after as a table of texts."""
         unit, name = unit_of((self.makespan, self.makespan_before))
-        rows = [(part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
-                for part, us in self._parts().items()]  # fmt: skip
+        rows = [
+            (part, *(_number(x, unit) for x in us.values()), _number(us["after"] - us["before"], unit, "+"))
+            for part, us in self._parts().items()
+        ]
         notes = [_speed(self.speedup)]
         if self.rescheduled and self.direct is None:
             notes.append("the plan before cannot run after the changes")
@@ -373,7 +384,8 @@ class Question(Outcome):
     def _followed(self, given: CostModel | None) -> CostModel | None:
         """Return a cost model after the changes: the given one where they make no difference."""
         revision, before = self.revision, {new.name: old for old, new in self._replaced}
-        same = all(rates(old) == rates(new) for old, new in self._replaced) and bool((revision.speeds == 1.0).all())
+        same = all(rates(old) == rates(new) for old, new in self._replaced) and revision.rates == USUAL
+        same = same and bool((revision.speeds == 1.0).all())
         if same and all(c.value == 1.0 for c in revision.changes) and (given is None or not revision.made):
             return given
         return ChangedCost(default_cost if given is None else given, before, revision)
@@ -480,11 +492,13 @@ class Question(Outcome):
             return Case(baked(plan, trace.cluster, cost), trace.cluster, trace)
 
         return Answer(
-            changes=tuple(map(str, self.changes)), notes=self.notes, rescheduled=self.rescheduled,
+            changes=tuple(map(str, self.changes)),
+            notes=self.notes,
+            rescheduled=self.rescheduled,
             before=case(self.before, self.ground.plan, self.ground.cost),
             kept=None if self.kept is None else case(self.kept, self.kept_plan, self.cost),
             after=case(self.after, self.plan, self.cost),
-        )  # fmt: skip
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as a JSON document, format ``simsched.whatif`` version 1."""

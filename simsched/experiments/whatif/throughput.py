@@ -149,9 +149,16 @@ def throughput(
             break
         requests *= 2
     return Throughput(
-        program.graph.name, bare.name, int(in_flight), _rate(1, period, program), period, in_flight * period, alone,
-        requests, settled,
-    )  # fmt: skip
+        program.graph.name,
+        bare.name,
+        int(in_flight),
+        _rate(1, period, program),
+        period,
+        in_flight * period,
+        alone,
+        requests,
+        settled,
+    )
 
 
 def requests_per_s(
@@ -299,18 +306,28 @@ def repeated(
     copies = program.copies
     whose = np.repeat(np.arange(requests) * len(program.graph), len(copies.op))
     moved = Copies(
-        np.asarray(np.tile(copies.op, requests) + whose, np.int32), np.tile(copies.device, requests),
-        np.tile(copies.nbytes, requests), np.tile(copies.transfer, requests),
-    )  # fmt: skip
+        np.asarray(np.tile(copies.op, requests) + whose, np.int32),
+        np.tile(copies.device, requests),
+        np.tile(copies.nbytes, requests),
+        np.tile(copies.transfer, requests),
+    )
     behind_all = np.append(starts, np.full(launched, graph_launch or 0.0))
     return Program(
-        side_by_side(program.graph, times, requests, behind_all), program.devices, program.execution,
+        side_by_side(program.graph, times, requests, behind_all),
+        program.devices,
+        program.execution,
         np.append(0, np.cumsum([len(each) for each in tables])),
-        table["action"], table["device"], table["stream"], table["argument"], moved, requests * n_events + slots,
+        table["action"],
+        table["device"],
+        table["stream"],
+        table["argument"],
+        moved,
+        requests * n_events + slots,
         np.append(np.tile(program.priority, requests), np.zeros(slots + launched, np.int64)),
-        _host_times(program.lead, table["row"], 0.0), _host_times(program.own, table["row"], np.nan),
+        _host_times(program.lead, table["row"], 0.0),
+        _host_times(program.own, table["row"], np.nan),
         launches=launches_beside(program.launches, requests, len(behind_all)),
-    )  # fmt: skip
+    )
 
 
 def _host_times(times: Floats | None, row: Ints, of_others: float) -> Floats | None:

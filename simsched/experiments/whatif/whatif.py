@@ -13,7 +13,16 @@ from simsched.base.io import json_copy
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
-from simsched.experiments.whatif.changes import PARAMETERS, Absolute, common, is_taken_as_is, make_change, with_unit
+from simsched.experiments.whatif.changes import (
+    PARAMETERS,
+    RATES,
+    Absolute,
+    common,
+    full_name,
+    is_taken_as_is,
+    make_change,
+    with_unit,
+)
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import Ground, selected
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
@@ -88,15 +97,20 @@ class Sweep(Finding):
         rows: list[Any] = [(text, *map(_cell, row)) for text, row in zip(first, us, strict=True) if second]
         if not second:
             headings, best = (self.parameter, "makespan", "speedup"), int(np.nanargmin(self.makespan_us))
-            rows = [(text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
-                    for text, x in zip(first, us, strict=True)]  # fmt: skip
+            rows = [
+                (text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
+                for text, x in zip(first, us, strict=True)
+            ]
         return table_of(f"{self.graph} on {self.cluster}", headings, rows, note=notes, best=best)
 
 
 def sweep(
-    asked: Question, parameter: str, values: Sequence[Any], parameter2: str | None = None,
+    asked: Question,
+    parameter: str,
+    values: Sequence[Any],
+    parameter2: str | None = None,
     values2: Sequence[Any] | None = None,
-) -> Sweep:  # fmt: skip
+) -> Sweep:
     """Ask a question for each of some values of a parameter, or for all pairs of two.
 
     Parameters
@@ -131,6 +145,8 @@ def sweep(
     for name, given in ((parameter, values), (parameter2, values2)):
         if given is not None and (isinstance(given, str) or not len(given)):
             raise WhatIfError(f"sweep over {name}: give a list of values, not {given!r}")
+    parameter = full_name(parameter)
+    parameter2 = None if parameter2 is None else full_name(parameter2)
     seconds = [None] if values2 is None else list(values2)
     found = np.full((len(values), len(seconds)), np.nan)
     reasons: list[tuple[int, int, str]] = []
@@ -144,10 +160,17 @@ def sweep(
     if np.isnan(found).all():
         raise WhatIfError(f"sweep over {parameter}: every value is refused: {reasons[0][2]}")
     return Sweep(
-        asked.graph.name, asked.cluster.name, asked.plan.scheduler, parameter, tuple(map(_plain, values)), parameter2,
-        None if values2 is None else tuple(map(_plain, values2)), found[:, 0] if values2 is None else found,
-        tuple(reasons), asked.makespan,
-    )  # fmt: skip
+        asked.graph.name,
+        asked.cluster.name,
+        asked.plan.scheduler,
+        parameter,
+        tuple(map(_plain, values)),
+        parameter2,
+        None if values2 is None else tuple(map(_plain, values2)),
+        found[:, 0] if values2 is None else found,
+        tuple(reasons),
+        asked.makespan,
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -238,10 +261,15 @@ class Sensitivity(Finding):
         """Return the rows that move the makespan as a table of texts."""
         moving = self.moving()
         rows = [
-            (row.parameter, "-" if row.value is None else with_unit(row.parameter, row.value), f"{row.elasticity:+.4f}",
-             f"{row.low:.3g} .. {row.high:.3g}", f"{format_time(row.low_us)} .. {format_time(row.high_us)}")
+            (
+                row.parameter,
+                "-" if row.value is None else with_unit(row.parameter, row.value),
+                f"{row.elasticity:+.4f}",
+                f"{row.low:.3g} .. {row.high:.3g}",
+                f"{format_time(row.low_us)} .. {format_time(row.high_us)}",
+            )
             for row in moving
-        ]  # fmt: skip
+        ]
         still = [f"{len(self.rows) - len(moving)} more change nothing"] if len(moving) < len(self.rows) else []
         notes = (f"makespan {format_time(self.base_us)}", *still, *self.notes)
         headings = ("parameter", "value", "elasticity", "factors", "makespan")
@@ -249,9 +277,12 @@ class Sensitivity(Finding):
 
 
 def sensitivity(
-    plan_or_whatif: Schedule | Question, cluster: Target | None = None, *, parameters: Sequence[str] | None = None,
+    plan_or_whatif: Schedule | Question,
+    cluster: Target | None = None,
+    *,
+    parameters: Sequence[str] | None = None,
     per_operator: bool = False,
-) -> Sensitivity:  # fmt: skip
+) -> Sensitivity:
     """Return the elasticity of the makespan to every parameter, ranked.
 
     Parameters
@@ -301,7 +332,11 @@ def sensitivity(
     base = asked.makespan
     if not base > 0:
         raise WhatIfError(f"graph {asked.graph.name!r} takes no time: nothing can change that by a factor")
-    names = numeric_parameters(asked, per_operator=per_operator) if parameters is None else tuple(parameters)
+    names = (
+        numeric_parameters(asked, per_operator=per_operator)
+        if parameters is None
+        else tuple(map(full_name, parameters))
+    )
     rows: list[Elasticity] = []
     notes: list[str] = []
     for name in dict.fromkeys(names):
@@ -385,9 +420,12 @@ def value_of(asked: Question, parameter: str) -> float | None:
     >>> value_of(asked, "overhead.launch"), value_of(asked.link(bandwidth=2.0), "link.bandwidth")
     (6.0, 550000.0)
     """
+    parameter = full_name(parameter)
     if is_taken_as_is(parameter):
         raise WhatIfError(f"{parameter} takes no factors: ask with `sweep`")
     change = make_change(parameter, 1.0)
+    if parameter in RATES:
+        return float(getattr(asked.revision.rates, parameter))
     if parameter in PARAMETERS:
         return common(PARAMETERS[parameter].values(asked.cluster))
     return common(asked.revision.speeds[selected(asked.graph, change)].tolist())
@@ -411,10 +449,15 @@ class WhatIf(Question):
 
 
 def what_if(
-    plan_or_graph: Schedule | OpGraph, cluster: Target, reschedule: bool = False, *,
-    scheduler: str | Scheduler | None = None, options: Mapping[str, Any] | None = None, cost: CostModel | None = None,
+    plan_or_graph: Schedule | OpGraph,
+    cluster: Target,
+    reschedule: bool = False,
+    *,
+    scheduler: str | Scheduler | None = None,
+    options: Mapping[str, Any] | None = None,
+    cost: CostModel | None = None,
     load: Callable[..., OpGraph] | None = None,
-) -> WhatIf:  # fmt: skip
+) -> WhatIf:
     """Begin a question: what would be if something were different.
 
     Parameters

@@ -20,4 +20,4 @@ __all__ = [
     "footprint",
     "occupancy",
     "widened",
-]  # fmt: skip
+]

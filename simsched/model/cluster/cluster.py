@@ -408,9 +408,10 @@ def widened(cluster: Cluster, n_gpus: int) -> Cluster:
     first, wired = cluster.devices[0], None
     if len(cluster.kinds) == 1 and first.model in DEVICES:
         alike = (
-            link for link in (None, *LINKS)
+            link
+            for link in (None, *LINKS)
             if len(cluster) == 1 or _wires(Cluster.preset(first.model, len(cluster), link=link)) == _wires(cluster)
-        )  # fmt: skip
+        )
         wired = next((Cluster.preset(first.model, n_gpus, link=link) for link in alike), None)
     if wired is None:
         raise ClusterError(

@@ -157,9 +157,21 @@ class Device(Checked):
 
 
 OVERHEADS: Final = (
-    "launch", "record", "wait", "copy", "barrier", "barrier_many", "gap", "hop", "graph_launch", "graph_node",
-    "graph_issue", "graph_join", "launch_latency", "crowd_latency",
-)  # fmt: skip
+    "launch",
+    "record",
+    "wait",
+    "copy",
+    "barrier",
+    "barrier_many",
+    "gap",
+    "hop",
+    "graph_launch",
+    "graph_node",
+    "graph_issue",
+    "graph_join",
+    "launch_latency",
+    "crowd_latency",
+)
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
 
 

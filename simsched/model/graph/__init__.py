@@ -5,6 +5,15 @@ from simsched.model.graph.opgraph import OpGraph
 from simsched.model.graph.views import Numbered, Rows
 
 __all__ = [
-    "DTYPE_NBYTES", "FAMILIES", "INTENSITIES", "UNKNOWN", "Edge", "Kernel", "Numbered", "OpGraph", "Operator", "Rows",
+    "DTYPE_NBYTES",
+    "FAMILIES",
+    "INTENSITIES",
+    "UNKNOWN",
+    "Edge",
+    "Kernel",
+    "Numbered",
+    "OpGraph",
+    "Operator",
+    "Rows",
     "Work",
-]  # fmt: skip
+]

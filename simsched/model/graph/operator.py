@@ -12,8 +12,16 @@ from simsched.base.numeric import sum_in_order
 INTENSITIES: Final = ("compute", "memory", "link")
 DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 FAMILIES: Final = (
-    "product", "convolution", "elementwise", "batch_norm", "rows", "reduction", "gather", "attention", "recurrence",
-)  # fmt: skip
+    "product",
+    "convolution",
+    "elementwise",
+    "batch_norm",
+    "rows",
+    "reduction",
+    "gather",
+    "attention",
+    "recurrence",
+)
 """Families of computations for which libraries have kernels of their own."""
 UNKNOWN: Final = "unknown"
 """Attribute of an operator of whose FLOP nothing is known: its bytes alone bound its time."""

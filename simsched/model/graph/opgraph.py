@@ -183,9 +183,10 @@ class OpGraph(by.Columnar, Document):
         zeros = np.broadcast_to(np.int32(0), n)
         labels = {
             "kind": (by.codes_of("kinds", codes, names, len(texts)), tuple(texts)),
-            "dtype": (zeros, ("fp32",)), "block": (zeros, (None,)),
+            "dtype": (zeros, ("fp32",)),
+            "block": (zeros, (None,)),
             "works": (by.codes_of("works", works[0], names, len(works[1])), tuple(works[1])),
-        }  # fmt: skip
+        }
         known = names if isinstance(names, Numbered) else tuple(names)
         return cls.of(name, known, columns, labels, by.shared_details(names, *attributes))
 
@@ -253,10 +254,14 @@ class OpGraph(by.Columnar, Document):
         values: dict[str, Any] = {key: optional(getattr(self, key)[i]) for key in COSTS}
         values |= {key: self.label(key, i) for key in LABELS}
         return Operator(
-            self.names[i], kernels=tuple(Kernel(*(getattr(self, key)[k].item() for key in KERNELS)) for k in kernels),
-            intensity=None if code < 0 else INTENSITIES[code], attributes=attributes, input_shapes=input_shapes,
-            output_shape=output_shape, **values,
-        )  # fmt: skip
+            self.names[i],
+            kernels=tuple(Kernel(*(getattr(self, key)[k].item() for key in KERNELS)) for k in kernels),
+            intensity=None if code < 0 else INTENSITIES[code],
+            attributes=attributes,
+            input_shapes=input_shapes,
+            output_shape=output_shape,
+            **values,
+        )
 
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""
@@ -547,9 +552,15 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
 
 
 def rearranged(
-    graph: OpGraph, rows: Sequence[int], src: Indices, dst: Indices, nbytes: Floats, transfer: Floats,
-    further: Operator | None = None, names: tuple[str, ...] | None = None,
-) -> OpGraph:  # fmt: skip
+    graph: OpGraph,
+    rows: Sequence[int],
+    src: Indices,
+    dst: Indices,
+    nbytes: Floats,
+    transfer: Floats,
+    further: Operator | None = None,
+    names: tuple[str, ...] | None = None,
+) -> OpGraph:
     """Return a graph of some operators of another one, with edges of its own; O(V + E).
 
     Parameters

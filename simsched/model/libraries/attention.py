@@ -52,11 +52,19 @@ def _decode(case: Case, queries: int, keys: int, n_parts: int) -> Launch:
     traffic = case.traffic()
     flops = _flops(case) * queries / work.rows
     return Launch(
-        blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=work.flops, traffic=traffic,
-        tensor=chip.tensor(case.dtype), start=_START * chip.generation.starting, chained=waves * chain * chip.cycle,
+        blocks,
+        *block[:3],
+        efficiency=1.0,
+        chain=chain * chip.generation.slowness,
+        flops=work.flops,
+        traffic=traffic,
+        tensor=chip.tensor(case.dtype),
+        start=_START * chip.generation.starting,
+        chained=waves * chain * chip.cycle,
         compute=flops / (chip.rate(case.dtype) * chip.sms * _DECODED * chip.generation.reach),
-        memory=chip.moved(case.nbytes, traffic, _STREAMED), tail=case.latency,
-    )  # fmt: skip
+        memory=chip.moved(case.nbytes, traffic, _STREAMED),
+        tail=case.latency,
+    )
 
 
 def _prefill(case: Case) -> Launch:
@@ -69,7 +77,16 @@ def _prefill(case: Case) -> Launch:
     each = _flops(case) / (work.batch * work.rows) * _QUERIES / rate
     traffic = case.traffic()
     return Launch(
-        blocks, *block[:3], efficiency=min(1.0, work.rows / (queries * _QUERIES)), chain=0.0, flops=work.flops,
-        traffic=traffic, tensor=chip.tensor(case.dtype), start=_START * chip.generation.starting, chained=0.0,
-        compute=parts(blocks, chip.sms) * each, memory=chip.moved(case.nbytes, traffic, _STREAMED), tail=case.latency,
-    )  # fmt: skip
+        blocks,
+        *block[:3],
+        efficiency=min(1.0, work.rows / (queries * _QUERIES)),
+        chain=0.0,
+        flops=work.flops,
+        traffic=traffic,
+        tensor=chip.tensor(case.dtype),
+        start=_START * chip.generation.starting,
+        chained=0.0,
+        compute=parts(blocks, chip.sms) * each,
+        memory=chip.moved(case.nbytes, traffic, _STREAMED),
+        tail=case.latency,
+    )

@@ -141,12 +141,19 @@ def tiled(
         return (_by_threads(case, shape),)
     padded = 2.0 * best.choice.rows * best.choice.columns * best.blocks * best.length
     main = Launch(
-        counted(best.blocks), *best.choice.block[:3],
+        counted(best.blocks),
+        *best.choice.block[:3],
         efficiency=min(1.0, 2.0 * outputs * shape.inner / padded),
-        chain=best.length * best.cycles, flops=work.flops, traffic=traffic, tensor=tensor, start=engine.start,
-        chained=best.chained, compute=best.compute, memory=memory,
+        chain=best.length * best.cycles,
+        flops=work.flops,
+        traffic=traffic,
+        tensor=tensor,
+        start=engine.start,
+        chained=best.chained,
+        compute=best.compute,
+        memory=memory,
         tail=engine.fill * (best.waves - 1) + (_SPLIT if best.n_parts > 1 else 0.0) + latency,
-    )  # fmt: skip
+    )
     if best.n_parts == 1:
         return (main,)
     last = case.streaming(outputs, 512, 512, 32, _ADDING, 0.0, nbytes=0.0, traffic=0.0)
@@ -199,10 +206,19 @@ def _vector(case: Case, shape: Shape) -> Launch:
         compute = 2.0 * shape.batch * rows * shape.columns * shape.inner / (chip.device.peak["fp32"] * _VECTOR_RATE)
         chain = shape.inner * (_VECTOR_CYCLES[0] + _VECTOR_CYCLES[1] * rows) * (1.0 + case.missed)
     return Launch(
-        blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=case.work.flops,
-        traffic=traffic, tensor=False, start=chip.generation.simt.start, chained=waves * chain * chip.cycle,
-        compute=compute, memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency,
-    )  # fmt: skip
+        blocks,
+        *block[:3],
+        efficiency=1.0,
+        chain=chain * chip.generation.slowness,
+        flops=case.work.flops,
+        traffic=traffic,
+        tensor=False,
+        start=chip.generation.simt.start,
+        chained=waves * chain * chip.cycle,
+        compute=compute,
+        memory=chip.moved(case.nbytes, traffic, DRAM),
+        tail=case.latency,
+    )
 
 
 def _by_threads(case: Case, shape: Shape) -> Launch:
@@ -213,8 +229,16 @@ def _by_threads(case: Case, shape: Shape) -> Launch:
     traffic = case.traffic()
     flops = parts(blocks, chip.sms) * 2.0 * block.threads * shape.inner  # of an SM
     return Launch(
-        blocks, *block[:3], efficiency=1.0, chain=0.0, flops=case.work.flops, traffic=traffic, tensor=False,
-        start=chip.generation.simt.start, chained=0.0,
+        blocks,
+        *block[:3],
+        efficiency=1.0,
+        chain=0.0,
+        flops=case.work.flops,
+        traffic=traffic,
+        tensor=False,
+        start=chip.generation.simt.start,
+        chained=0.0,
         compute=flops / (chip.rate("fp32") * _THREADS_RATE * chip.generation.reach),
-        memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency,
-    )  # fmt: skip
+        memory=chip.moved(case.nbytes, traffic, DRAM),
+        tail=case.latency,
+    )

@@ -67,9 +67,13 @@ _MOST_AT_A_TIME: Final = 10_000  # batches at a time
 
 
 def pool_of(
-    executor: str = "processes", workers: int | None = None, *, preload: Sequence[str] = (),
-    memory: int | None = None, time_limit: float | None = None,
-) -> AbstractContextManager[Pool]:  # fmt: skip
+    executor: str = "processes",
+    workers: int | None = None,
+    *,
+    preload: Sequence[str] = (),
+    memory: int | None = None,
+    time_limit: float | None = None,
+) -> AbstractContextManager[Pool]:
     """Make a pool, and close it at the end of the block: what is under way is ended.
 
     Parameters
@@ -393,10 +397,18 @@ def dask_pool(address: str, workers: int, *how: Any) -> Iterator[Pool]:
         logger = logging.getLogger("distributed")  # workers that die are our business, and of the rest we tell
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)
-        where: dict[str, Any] = {"address": address} if address != "dask" else {
-            "n_workers": workers, "threads_per_worker": 1, "processes": False, "memory_limit": None,
-            "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL,
-        }  # fmt: skip
+        where: dict[str, Any] = (
+            {"address": address}
+            if address != "dask"
+            else {
+                "n_workers": workers,
+                "threads_per_worker": 1,
+                "processes": False,
+                "memory_limit": None,
+                "dashboard_address": "127.0.0.1:0",
+                "silence_logs": logging.CRITICAL,
+            }
+        )
         try:
             client = Client(**where, timeout=_ANSWER, set_as_default=False)
         except (OSError, ValueError) as error:  # a timeout is an OSError
