@@ -31,29 +31,44 @@ def _section(task: dict[str, Any]) -> int:
 
 
 def _command(words: list[str]) -> int:
-    from hwbackend.contact.commands import analyse_lines, run_lines
-    from hwbackend.contact.run import PATIENCE, USUAL_SECONDS
+    from hwbackend.contact.commands import judge, measure, read_options
+    from hwbackend.contact.run import PATIENCE, USUAL_BACKEND, USUAL_SECONDS
 
     parser = argparse.ArgumentParser(prog="python -m hwbackend.contact", description="Measure a device, and analyse.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure a device")
     run.add_argument("folder")
-    run.add_argument("--backend", default="cuda", help="name of a backend, or fake")
+    run.add_argument("--backend", default=USUAL_BACKEND, help="name of a backend, or fake")
     run.add_argument("--backend-option", action="append", default=[], metavar="NAME=VALUE")
     run.add_argument("--seconds", type=float, default=USUAL_SECONDS, help="time in all")
     run.add_argument("--size", default="full", help="full, or small for a trial of everything")
     run.add_argument("--patience", type=float, default=PATIENCE, help="s without an answer after which an item hangs")
-    analyse = commands.add_parser("analyse", help="predict what was measured")
-    analyse.add_argument("folder")
-    analyse.add_argument("--beside", help="folder of an earlier contact or campaign")
-    analyse.add_argument("--operators", type=int, help="most operators of a graph that is calibrated")
-    analyse.add_argument("--json", help="file for the figures")
-    options = vars(parser.parse_args(words))
-    lines = run_lines if options.pop("command") == "run" else analyse_lines
-    status = 0
-    for line in lines(**options):
-        print(printable(line), flush=True)
+    page = commands.add_parser("analyse", help="predict what was measured")
+    page.add_argument("folder")
+    page.add_argument("--beside", help="folder of a kept measurement")
+    page.add_argument("--operators", type=int, help="most operators of a graph that is predicted")
+    page.add_argument("--json", help="file for the figures")
+    options = parser.parse_args(words)
+    if options.command == "run":
+        for line in measure(
+            options.folder,
+            options.backend,
+            read_options(options.backend_option),
+            seconds=options.seconds,
+            size=options.size,
+            patience=options.patience,
+            tell=_print,
+        ):
+            _print(line)
+        return 0
+    analysis, status = judge(options.folder, beside=options.beside, operators=options.operators, json=options.json)
+    for line in analysis.lines():
+        _print(line)
     return status
+
+
+def _print(line: str) -> None:
+    print(printable(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from hwbackend.contact.estimates import Drift, direct_estimates, runs_of
 from hwbackend.contact.lines import Record
 from hwbackend.contact.measure import joined_runs, profile_of
 from hwbackend.contact.sections.graphs import HELD_OUT, TRAINING
+from hwbackend.contact.sections.host import CHAIN, STAY, SWITCH
 from simsched.base.errors import CalibrationError, SimschedError
 from simsched.calibration import Calibration, ParameterRow, calibrate, recalibrate
 from simsched.calibration.evidence import MeasuredRun, Residual
-from simsched.calibration.fitting import PARAMETERS, with_values
+from simsched.calibration.fitting import PARAMETERS, values_of, with_values
 from simsched.calibration.microbenchmarks import times_alone
 from simsched.experiments.accuracy import Outcome, Round, digest
 from simsched.model import Cluster
@@ -94,7 +95,7 @@ def fit_contact(record: Record) -> Fitted:
         raise CalibrationError("no microbenchmark was measured: run the contact again with more --seconds")
     found = calibrate(with_values(cluster, given), profile_of(runs), held_out=0.0)
     hop = hop_of(runs, {row.name: row.value for row in found.parameters})
-    found = with_direct(found, given | ({} if hop is None else {"hop": hop}))
+    found = with_direct(found, given | ({} if hop is None else {"hop": hop}), values_of(cluster))
     residuals = []
     for replay in unseen:
         run = MeasuredRun.of(replay)
@@ -105,26 +106,22 @@ def fit_contact(record: Record) -> Fitted:
 
 
 def hop_of(runs: Sequence[Replay], values: Mapping[str, float]) -> float | None:
-    """Return the us of a change of the stream: `gap`, and what a chain that alternates takes longer than one that stays."""
-    known = {run.name: run for run in runs}
-    found = []
-    for name, run in known.items():
-        beside = known.get(name.replace("/gap-", "/hop-")) if "/gap-" in name else None
-        if beside is not None and len(run.program.graph) > 1:
-            steps = len(run.program.graph) - 1
-            found.append((steps, values["gap"] + (beside.median - run.median) / steps))
-    return max(0.0, max(found)[1]) if found else None  # of the longest chain
+    """Return the us of a change of the stream: `gap`, and the time that each change adds to a chain of kernels."""
+    medians = {run.name: run.median for run in runs}
+    if STAY not in medians or SWITCH not in medians:
+        return None
+    return max(0.0, values["gap"] + (medians[SWITCH] - medians[STAY]) / (CHAIN - 1))
 
 
-def with_direct(calibration: Calibration, direct: Mapping[str, float]) -> Calibration:
-    """Return a calibration with direct estimates in place of what was fitted."""
+def with_direct(calibration: Calibration, direct: Mapping[str, float], before: Mapping[str, float]) -> Calibration:
+    """Return a calibration with direct estimates in place of what was fitted, beside the values of before."""
 
     def replaced(row: ParameterRow) -> ParameterRow:
         if row.name not in direct:
             return row
         value = max(direct[row.name], PARAMETERS[row.name].low)
         low, high = value * (1.0 - _SURE), value * (1.0 + _SURE)
-        return ParameterRow(row.name, value, row.prior, low, high, True, "measured directly")
+        return ParameterRow(row.name, value, before[row.name], low, high, True, "measured directly")
 
     rows = tuple(map(replaced, calibration.parameters))
     cluster = with_values(calibration.cluster, {name: max(v, PARAMETERS[name].low) for name, v in direct.items()})

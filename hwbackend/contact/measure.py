@@ -20,7 +20,7 @@ WARM: Final = 0.02
 ANCHOR_EVERY: Final = 2.0
 """s between two measurements of the anchor."""
 _ROUNDS: Final = 3
-_FEWEST, _MOST = 5, 400  # repeats of a schedule in all its rounds
+_FEWEST, _MOST = 5, 1200  # repeats of a schedule in all its rounds
 _ANCHOR_KERNELS: Final = 8
 _ANCHOR_REPEATS: Final = 100
 _SETTLED_AFTER: Final = 3.0  # s at most

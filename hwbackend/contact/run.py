@@ -20,6 +20,7 @@ from hwbackend.preparing import environment
 from simsched.base.errors import BackendError, FormatError, UnknownNameError
 from simsched.base.io import file_errors, make_folder
 
+USUAL_BACKEND: Final = "cupy"
 USUAL_SECONDS: Final = 480.0
 PATIENCE: Final = 60.0
 """s without a new line after which a process hangs."""
@@ -193,7 +194,7 @@ def _run_section(
     command = [sys.executable, "-m", "hwbackend.contact", "section", json.dumps(task)]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
-            hung = _watch(process, Path(folder) / NAME, patience, budget)
+            hung = _watch(process, Path(folder) / NAME, patience)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -210,7 +211,7 @@ def _run_section(
     return CUT if budget.left() < _LEAST else LOST
 
 
-def _watch(process: "subprocess.Popen[bytes]", path: Path, patience: float, budget: _Budget) -> bool:
+def _watch(process: "subprocess.Popen[bytes]", path: Path, patience: float) -> bool:
     """Wait for the end of a process; end it and return True if it writes no line for so many s."""
     size, since = -1, time.monotonic()
     while process.poll() is None:

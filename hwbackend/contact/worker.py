@@ -6,8 +6,9 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from hwbackend.contact.device import ContactDevice, UnsupportedError, open_device
@@ -162,12 +163,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, SimschedError):
         return text
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {text} ({os.path.basename(place.filename)}, line {place.lineno})"
+    return f"{type(error).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
 
 
 def _state(device: ContactDevice) -> dict[str, Any] | None:
     state = device.state()
     return None if state is None else state.to_dict()
-
-
-Tell = Callable[[str], None]

@@ -8,14 +8,14 @@ from zlib import crc32
 
 import numpy as np
 
+from hwbackend import profiling
 from hwbackend.contact.clocks import State
 from hwbackend.contact.device import FAKE, Block, Session, Timing
 from hwbackend.contact.fake.blocks import place_blocks
 from hwbackend.contact.fake.faults import FAULTS, NONE
 from hwbackend.contact.fake.truth import draw_truth
-from hwbackend import profiling
 from hwbackend.preparing import environment
-from hwbackend.synth import realised
+from hwbackend.synth import SYNTH, realised
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.model import (
     LAUNCH,
@@ -31,6 +31,7 @@ from simsched.model import (
     Program,
     Schedule,
     occupancy,
+    roofline,
 )
 from simsched.model.backend import prepared
 from simsched.model.profile import Profile, Replay
@@ -43,6 +44,7 @@ _COLD: Final = 0.1  # s without work after which the clock is low again
 _HOT: Final = 1.0  # s of work after which a device throttles that has this fault
 _SAME_CLOCK: Final = 0.001  # part by which the clock may change before a schedule is simulated again
 _STAMPED: Final = 40  # repeats whose stamps are read
+_LOOPED: Final = 1.25  # times as fast as in place are operators on warm data
 _FMA: Final = 30.0  # us of one warp of one chain
 _LARGE: Final = 1e12  # FLOP of a large matrix product
 _CHAIN: Final = 400.0  # us of kernels bound by one unit
@@ -188,15 +190,15 @@ class FakeDevice:
 
         A kernel without a time of its own takes what its blocks take together (see `demand_on`), or its bytes.
         """
-        if op.time is not None:
+        clock = device.peak["fp32"] / self.truth.device.peak["fp32"]
+        if op.time is not None or op.kind != SYNTH:
             name, looped, _ = op.name.partition("#")
-            own = 1.1 + 0.5 * (crc32(name.encode()) % 997) / 997
-            return own * op.time * self.truth.device.peak["fp32"] / device.peak["fp32"] / (1.25 if looped else 1.0)
+            own = (1.1 + 0.5 * (crc32(name.encode()) % 997) / 997) / (_LOOPED if looped else 1.0)
+            return own * (roofline(op, self.truth.device) if op.time is None else op.time) / clock
         does = op.flops, op.nbytes, op.dtype, op.intensity, op.kernels
         if does not in self._costs:
             self._costs[does] = self._parts(op)
         computing, moving = self._costs[does]
-        clock = device.peak["fp32"] / self.truth.device.peak["fp32"]
         return max(device.kernel_latency + max(computing / clock, moving), 0.1)
 
     def _parts(self, op: Operator) -> tuple[float, float]:

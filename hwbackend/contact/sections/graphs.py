@@ -131,7 +131,7 @@ def measured_times(bench: Bench, section: str, subject: str) -> dict[str, float]
 
 
 def sequential_times(profile: Profile) -> list[tuple[str, float]]:
-    """Return the name and the us, from first start to last end, of each operator of the sequential runs of a profile."""
+    """Return the name and the us of each operator of the sequential runs of a profile."""
     found = []
     for run in profile.runs:
         if not run.name.startswith("in-situ/sequential"):
