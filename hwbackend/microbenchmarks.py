@@ -80,6 +80,17 @@ def synthetic_schedule(
     stages: Sequence[int] = (),
     execution: str = "events",
 ) -> Schedule:
+    """Return a schedule of synthetic operators on a device.
+
+    Parameters
+    ----------
+    name
+        Of the graph, and of the schedule as its `scheduler`.
+    edges
+        Places of the operators that write and read.
+    streams, stages
+        Of each operator; all 0 if there are none.
+    """
     links = [Edge(operators[a].name, operators[b].name, float(OUTPUT_NBYTES)) for a, b in edges]
     placements = []
     for i, op in enumerate(operators):

@@ -68,7 +68,8 @@ def _command(words: list[str]) -> int:
 
 
 def _print(line: str) -> None:
-    print(printable(line), flush=True)
+    sys.stdout.write(f"{printable(line)}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -106,8 +106,8 @@ class ContactDevice(Protocol):
         """
         ...
 
-    def occupancy(self, kernel: Kernel) -> int:
-        """Return how many blocks of a kernel an SM holds, as the driver counts."""
+    def occupancies(self) -> list[tuple[Kernel, int]]:
+        """Return kernels, and how many blocks of each an SM holds as the driver counts."""
         ...
 
     def copy(self, nbytes: float, ways: Sequence[str]) -> float:
@@ -182,15 +182,15 @@ class BackendDevice:
 
     def tick(self) -> float:
         """Refuse."""
-        raise self._refusal("a timer of blocks")
+        raise self._refusal("the timer")
 
     def fma(self, warps: int, chains: int) -> float:  # noqa: ARG002
         """Refuse."""
         raise self._refusal("kernels of chains of FMAs")
 
-    def occupancy(self, kernel: Kernel) -> int:  # noqa: ARG002
+    def occupancies(self) -> list[tuple[Kernel, int]]:
         """Refuse."""
-        raise self._refusal("occupancy by the driver")
+        raise self._refusal("occupancy")
 
     def copy(self, nbytes: float, ways: Sequence[str]) -> float:  # noqa: ARG002
         """Refuse."""
@@ -206,10 +206,10 @@ class BackendDevice:
 
     def profiled(self, plan: Schedule) -> Session:  # noqa: ARG002
         """Refuse."""
-        raise self._refusal("a profiler session apart from replays")
+        raise self._refusal("what a profiler sees")
 
     def _refusal(self, wanted: str) -> UnsupportedError:
-        return UnsupportedError(f"backend {self.name!r} has no {wanted}; a contact by cuda has")
+        return UnsupportedError(f"backend {self.name!r} does not measure {wanted}: a contact with a GPU and CuPy does")
 
 
 def open_device(name: str, options: Mapping[str, Any]) -> ContactDevice:

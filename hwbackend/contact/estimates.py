@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from hwbackend.contact.lines import Record
+from hwbackend.contact.sections.doctor import STREAMED
 from hwbackend.contact.sections.saturation import CHAINS
 from simsched.model import LAUNCH, RECORD, WAIT, Floats
 from simsched.model.profile import Profile, Replay
@@ -67,10 +68,21 @@ def undrifted(run: Replay, factor: float) -> Replay:
     """
     spans = spans_of(run.trace)
     end = float(spans.launches[:, 1].max(initial=0.0))
-    busy = min(1.0, float(np.diff(spans.launches).sum()) / end) if end > 0.0 else 0.0
+    busy = busy_time(spans.launches) / end if end > 0.0 else 0.0
     scale = 1.0 / (1.0 + busy * (factor - 1.0))
     trace = measured_trace(run.program, run.cluster, spans.launches * scale, spans.copies * scale)
     return replace(run, latency=tuple(us * scale for us in run.latency), trace=trace)
+
+
+def busy_time(spans: Floats) -> float:
+    """Return the us in which at least one of some spans, shape (n, 2), is under way.
+
+    >>> busy_time(np.array([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)]))
+    4.0
+    """
+    start, end = spans[np.argsort(spans[:, 0])].T
+    before = np.maximum.accumulate(np.concatenate([[0.0], end[:-1]]))  # the latest end of those that started earlier
+    return float(np.maximum(0.0, end - np.maximum(start, before)).sum())
 
 
 def runs_of(record: Record, drift: Drift, *prefixes: str) -> Iterator[tuple[str, Replay]]:
@@ -182,8 +194,9 @@ def _bandwidth(record: Record, drift: Drift) -> float | None:
     """Return bytes per us: the slope of the time of kernels over the bytes that they stream."""
     rows = []
     for _, run in runs_of(record, drift, "doctor/bandwidth"):
-        span = spans_of(run.trace).launches[0]
-        rows.append((run.program.graph.operator(0).nbytes, float(span[1] - span[0])))
+        op = run.program.graph.index[STREAMED]
+        span = spans_of(run.trace).launches[run.program.launches.ptr[op]]
+        rows.append((run.program.graph.operator(op).nbytes, float(span[1] - span[0])))
     if len(rows) < 2:
         return None
     nbytes, us = np.array(sorted(rows)).T

@@ -63,16 +63,12 @@ def findings(record: Record, cluster: Cluster) -> list[Finding]:
         line = record.items.get(key)
         if line is None:
             reason = missing(record, [key])[key]
-            verdict = FAIL if record.failures.get(key) and not _is_unsupported(reason) else UNKNOWN
+            verdict = FAIL if record.failures.get(key) and not record.is_unsupported(key) else UNKNOWN
             meaning = "what depends on it is missing, too" if verdict == FAIL else ""
             found.append(Finding(matter, verdict, reason, meaning))
         else:
             found.append(judge(line, record, cluster.devices[0]))
     return [*found, _throttling(record), _failures(record)]
-
-
-def _is_unsupported(reason: str) -> bool:
-    return "; a contact by cuda has" in reason
 
 
 def _versions(line: Json, _record: Record, device: Device) -> Finding:
@@ -206,8 +202,6 @@ def _profiler(line: Json, _record: Record, _device: Device) -> Finding:
 
 
 def _after_profiler(line: Json, _record: Record, _device: Device) -> Finding:
-    if "before" not in line:
-        return Finding("launches after the profiler", UNKNOWN, "the backend does not say how long a launch takes")
     before, after = (line[when] / line["launched"] for when in ("before", "after"))
     seen = f"{before:.2f} us a launch before a session, {after:.2f} after it"
     if after > _SLOWED * before:
@@ -260,7 +254,7 @@ def _throttling(record: Record) -> Finding:
 def _failures(record: Record) -> Finding:
     """Judge the items that failed or hung, in all sections; what a device cannot do at all does not count."""
     reasons = {key: str(lines[-1]["reason"]) for key, lines in record.failures.items() if key not in record.items}
-    failed = {key: reason for key, reason in reasons.items() if not _is_unsupported(reason)}
+    failed = {key: reason for key, reason in reasons.items() if not record.is_unsupported(key)}
     parts = [f"{key}/{name}" for key, line in record.items.items() for name in line.get("failed", {})]
     if failed:
         texts = [f"{key}: {reason}" for key, reason in list(failed.items())[:_LISTED]]

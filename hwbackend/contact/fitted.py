@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Any, Final
 
+import numpy as np
+
 from hwbackend.contact.estimates import Drift, direct_estimates, runs_of
 from hwbackend.contact.lines import Record
 from hwbackend.contact.measure import joined_runs, profile_of
 from hwbackend.contact.sections.graphs import HELD_OUT, TRAINING
-from hwbackend.contact.sections.host import CHAIN, STAY, SWITCH
+from hwbackend.contact.sections.host import STAY, SWITCH
 from simsched.base.errors import CalibrationError, SimschedError
 from simsched.calibration import Calibration, ParameterRow, calibrate, recalibrate
 from simsched.calibration.evidence import MeasuredRun, Residual
@@ -18,6 +20,7 @@ from simsched.calibration.microbenchmarks import times_alone
 from simsched.experiments.accuracy import Outcome, Round, digest
 from simsched.model import Cluster
 from simsched.model.profile import Profile, Replay
+from simsched.model.trace import spans_of
 from simsched.simulator import simulate
 
 _EVERY: Final = 4  # of the pairs of kernels one is held out
@@ -106,11 +109,15 @@ def fit_contact(record: Record) -> Fitted:
 
 
 def hop_of(runs: Sequence[Replay], values: Mapping[str, float]) -> float | None:
-    """Return the us of a change of the stream: `gap`, and the time that each change adds to a chain of kernels."""
-    medians = {run.name: run.median for run in runs}
-    if STAY not in medians or SWITCH not in medians:
+    """Return the us of a change of the stream: `gap`, and how much longer the pauses of a chain are that changes it."""
+    pauses = {}
+    for run in runs:
+        if run.name in (STAY, SWITCH):
+            start, end = spans_of(run.trace).launches.T
+            pauses[run.name] = float(np.mean(start[1:] - end[:-1]))
+    if len(pauses) < 2:
         return None
-    return max(0.0, values["gap"] + (medians[SWITCH] - medians[STAY]) / (CHAIN - 1))
+    return max(0.0, values["gap"] + pauses[SWITCH] - pauses[STAY])
 
 
 def with_direct(calibration: Calibration, direct: Mapping[str, float], before: Mapping[str, float]) -> Calibration:

@@ -72,6 +72,10 @@ class Record:
         elif "contact" in line:
             self.headers.append(line)
 
+    def is_unsupported(self, key: str) -> bool:
+        """Return whether an item is missing because the device cannot measure it at all."""
+        return key not in self.items and any(line.get("unsupported") for line in self.failures.get(key, ()))
+
     def reason(self, key: str) -> str | None:
         """Return why an item is missing; None if it is there or was not tried."""
         if key in self.items or key not in self.failures:

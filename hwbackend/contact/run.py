@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 from hwbackend.contact.device import FAKE
@@ -27,6 +28,7 @@ PATIENCE: Final = 60.0
 _LEAST: Final = 1.0  # s below which no section is begun
 _LOOK: Final = 0.05  # s between two looks at a process
 _MOST_STARTS: Final = 8  # processes for one section
+_KEPT: Final = 500  # characters of what a process that ended suddenly wrote
 _SUDDEN: Final = "its process ended while it was measured"
 
 Tell = Callable[[str], None]
@@ -86,10 +88,8 @@ def run_contact(
                     status = CUT
                     break
                 status = _run_section(folder, section, backend, options or {}, size, budget, begun, patience)
-                if status in (DONE, CUT, UNUSABLE):
+                if status in (DONE, CUT):
                     break
-            if status == UNUSABLE:
-                raise BackendError(f"backend {backend} cannot be used for section {section}")
             record = read_record(folder)
             done, failed = (_count(rows, section) for rows in (record.items, _given_up(record)))
             tell(f"{section}: {done} items, {failed} failed, {budget.used():.0f} s used" + " (cut)" * (status == CUT))
@@ -192,22 +192,26 @@ def _run_section(
         "parent": os.getpid(),
     }
     command = [sys.executable, "-m", "hwbackend.contact", "section", json.dumps(task)]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+    with TemporaryFile() as said, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said) as process:
         try:
             hung = _watch(process, Path(folder) / NAME, patience)
         finally:
             if process.poll() is None:
                 process.kill()
+        said.seek(0)
+        text = said.read().decode(errors="replace").strip()
+    if process.returncode == UNUSABLE:
+        raise BackendError(text.rpartition("error: ")[2] or f"backend {backend} cannot be used here")
     after = read_record(folder)
     budget.spend(max(0.0, _latest(after) - at))
     status = process.returncode
-    if status in (DONE, UNUSABLE, CUT, LOST) and not hung:
+    if status in (DONE, CUT, LOST) and not hung:
         return status
     guilty = _unfinished(before, after)
     if guilty is not None:
         reason = f"it hung: no answer for {patience:.0f} s" if hung else f"{_SUDDEN} (status {status})"
         with appending(folder, patience=PATIENCE) as lines:
-            lines.append(failed=guilty, reason=reason, at=_latest(after))
+            lines.append(failed=guilty, reason=reason, at=_latest(after), stderr=text[-_KEPT:])
     return CUT if budget.left() < _LEAST else LOST
 
 

@@ -109,7 +109,9 @@ def pending(bench: Bench, items: list[Item]) -> list[Item]:
     left = [
         item
         for item in items
-        if item.key not in record.items and len(record.failures.get(item.key, ())) < MOST_FAILURES
+        if item.key not in record.items
+        and not record.is_unsupported(item.key)
+        and len(record.failures.get(item.key, ())) < MOST_FAILURES
     ]
     return sorted(left, key=lambda item: item.key in record.begun and item.key not in record.failures)
 
@@ -142,8 +144,10 @@ def _measure(bench: Bench, lines: Lines, item: Item, clock: _Clock) -> bool:
     try:
         found = item.measure(bench)
     except Exception as error:  # one defect must not cost all that can still be measured
-        lines.append(failed=item.key, reason=_reason(error), at=at, took=round(clock.now() - at, 4))
-        return isinstance(error, UnsupportedError) or _answers(bench.device)
+        unsupported = isinstance(error, UnsupportedError)
+        took = round(clock.now() - at, 4)
+        lines.append(failed=item.key, reason=_reason(error), unsupported=unsupported, at=at, took=took)
+        return unsupported or _answers(bench.device)
     lines.append(key=item.key, at=at, took=round(clock.now() - at, 4), **found)
     return "failed" not in found or _answers(bench.device)
 

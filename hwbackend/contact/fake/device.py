@@ -42,11 +42,12 @@ from simsched.simulator.workload import demand_on
 _SYNCHRONISED: Final = 8e-6  # s of a host's wait after each repeat
 _COLD: Final = 0.1  # s without work after which the clock is low again
 _HOT: Final = 1.0  # s of work after which a device throttles that has this fault
-_SAME_CLOCK: Final = 0.001  # part by which the clock may change before a schedule is simulated again
+_SAME_CLOCK: Final = 0.002  # part by which the clock may change before a schedule is simulated again
 _STAMPED: Final = 40  # repeats whose stamps are read
 _LOOPED: Final = 1.25  # times as fast as in place are operators on warm data
 _FMA: Final = 30.0  # us of one warp of one chain
 _LARGE: Final = 1e12  # FLOP of a large matrix product
+_SHAPES: Final = ((64, 32, 0), (128, 64, 0), (256, 32, 0), (256, 64, 16384), (384, 168, 98304), (1024, 32, 0))
 _CHAIN: Final = 400.0  # us of kernels bound by one unit
 _HIDDEN: Final = 0.9  # part of them that is hidden beside kernels bound by another unit
 _FOREVER: Final = 3600.0  # s that a call which hangs takes, if nobody ends its process
@@ -219,10 +220,10 @@ class FakeDevice:
         device = self.truth.device
         kernels = [op.kernels[0] for op in plan.graph.operators]
         times = [
-            self.cost(op, device) / self._clock() / max(1.0, kernel.blocks / (device.sms * self.occupancy(kernel)))
+            self.cost(op, device) / self._clock() / max(1.0, kernel.blocks / (device.sms * self._held(kernel)))
             for op, kernel in zip(plan.graph.operators, kernels, strict=True)
         ]
-        held = min(map(self.occupancy, kernels))
+        held = min(map(self._held, kernels))
         together = 1.0 if device.resident_kernels > 1 else 0.0
         placed = place_blocks(
             [kernel.blocks for kernel in kernels], times, held, device.sms, device.interleave * together, self._rng
@@ -246,8 +247,12 @@ class FakeDevice:
         self._work(time_alone * 50e-6)
         return time_alone
 
-    def occupancy(self, kernel: Kernel) -> int:
-        """Return what the calculation says, as a driver would."""
+    def occupancies(self) -> list[tuple[Kernel, int]]:
+        """Return kernels, and what the calculation says, as a driver would."""
+        kernels = [Kernel(1, *shape) for shape in _SHAPES]
+        return [(kernel, self._held(kernel)) for kernel in kernels]
+
+    def _held(self, kernel: Kernel) -> int:
         return occupancy(self.truth.device, kernel).blocks
 
     def copy(self, nbytes: float, ways: Sequence[str]) -> float:

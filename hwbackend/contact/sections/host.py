@@ -20,8 +20,7 @@ _SECONDS: Final = 2.5
 
 STAY, SWITCH = "overhead/stay", "overhead/switch"
 """Two chains of kernels: on one stream, and on two by turns."""
-CHAIN: Final = 40
-"""Kernels of such a chain."""
+_CHAIN: Final = 40  # kernels of such a chain
 _US: Final = 16.0  # of a block of it: longer than the host takes to launch one
 
 
@@ -41,9 +40,9 @@ def _overheads(bench: Bench, prefixes: tuple[str, ...]) -> list[Schedule]:
 
 def _hops(bench: Bench) -> list[Schedule]:
     gpu = bench.device.cluster.devices[0]
-    operators = [synthetic_kernel(f"k{i}", gpu, 1, _US) for i in range(CHAIN)]
-    edges = list(pairwise(range(CHAIN)))
+    operators = [synthetic_kernel(f"k{i}", gpu, 1, _US) for i in range(_CHAIN)]
+    edges = list(pairwise(range(_CHAIN)))
     return [
-        synthetic_schedule(name, gpu, operators, edges, [i % streams for i in range(CHAIN)])
+        synthetic_schedule(name, gpu, operators, edges, [i % streams for i in range(_CHAIN)])
         for name, streams in ((STAY, 1), (SWITCH, 2))
     ]
