@@ -42,36 +42,24 @@ class Drift:
 
     @cached_property
     def _line(self) -> tuple[float, float]:
-        """Intercept and slope of the logarithm of the anchor, by least squares."""
-        log = np.log(self.us)
-        if len(log) < _LEAST_ANCHORS:
-            return (float(np.median(log)) if len(log) else 0.0), 0.0
-        slope, level = np.polyfit(self.at, log, 1)
+        """The clock at the beginning, as 1 / us of the anchor, and its slope in 1 / (us s), by least squares."""
+        clock = 1.0 / self.us
+        if len(clock) < _LEAST_ANCHORS:
+            return (float(np.median(clock)) if len(clock) else 1.0), 0.0
+        slope, level = np.polyfit(self.at, clock, 1)
         return float(level), float(slope)
 
     @property
     def fall(self) -> float:
         """Part by which the clock falls in 100 s; 0 where there are too few anchors."""
-        return float(1.0 - np.exp(-self._line[1] * _PER))
+        level, slope = self._line
+        return -slope / level * _PER
 
     def factor(self, at: float) -> float:
         """Return how much longer the device takes at a time than at the beginning of the contact."""
         if not len(self.at):
             return 1.0
-        return float(np.exp(np.interp(at, self.at, np.log(self.us)) - self._line[0]))
-
-
-def undrifted(run: Replay, factor: float) -> Replay:
-    """Return a run as it would have been without a drift that makes kernels take so many times as long.
-
-    Only the part of a latency in which kernels run is scaled: the host has another clock.
-    """
-    spans = spans_of(run.trace)
-    end = float(spans.launches[:, 1].max(initial=0.0))
-    busy = busy_time(spans.launches) / end if end > 0.0 else 0.0
-    scale = 1.0 / (1.0 + busy * (factor - 1.0))
-    trace = measured_trace(run.program, run.cluster, spans.launches * scale, spans.copies * scale)
-    return replace(run, latency=tuple(us * scale for us in run.latency), trace=trace)
+        return float(np.interp(at, self.at, self.us)) * self._line[0]
 
 
 def busy_time(spans: Floats) -> float:

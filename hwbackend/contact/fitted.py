@@ -84,7 +84,8 @@ def fit_contact(record: Record) -> Fitted:
     Notes
     -----
     Costs of the host and the bandwidth are slopes of measured times; all other parameters are fitted by `calibrate`
-    with these given. Every fourth pair of kernels is held out. `hop` is what a change of the stream costs beyond the
+    with these given, twice: what is believed beforehand is then what the first fit found, and pulls no longer to the
+    preset. Every fourth pair of kernels is held out. `hop` is what a change of the stream costs beyond the
     fitted `gap`, by two chains that were measured in turns.
     """
     direct, drift = direct_estimates(record), Drift.of(record)
@@ -96,7 +97,10 @@ def fit_contact(record: Record) -> Fitted:
     runs = [run for _, run in runs_of(record, drift, "host/", "saturation/", "copies/")] + seen
     if not runs:
         raise CalibrationError("no microbenchmark was measured: run the contact again with more --seconds")
-    found = calibrate(with_values(cluster, given), profile_of(runs), held_out=0.0)
+    profile = profile_of(runs)
+    found = calibrate(with_values(cluster, given), profile, held_out=0.0)
+    start = {row.name: row.value for row in found.parameters if row.identified} | given
+    found = calibrate(with_values(cluster, start), profile, held_out=0.0)
     hop = hop_of(runs, {row.name: row.value for row in found.parameters})
     found = with_direct(found, given | ({} if hop is None else {"hop": hop}), values_of(cluster))
     residuals = []

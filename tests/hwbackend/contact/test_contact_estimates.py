@@ -33,11 +33,11 @@ def test_a_clock_that_rises_is_told_by_its_beginning_and_its_time():
 
 
 def test_a_drift_is_taken_out_at_each_time():
-    """The anchor grows by 1 % in 100 s, so the clock falls by 1 - 1 / 1.01 of itself."""
+    """The clock falls by 2 % in 100 s: after 50 s the anchor of 50 us takes 50 / 0.99."""
     at = np.arange(0.0, 101.0, 2.0)
-    drift = Drift(at, 50.0 * 1.01 ** (at / 100.0))
-    assert drift.fall == pytest.approx(1.0 - 1.0 / 1.01)
-    assert drift.factor(50.0) == pytest.approx(1.01**0.5)
+    drift = Drift(at, 50.0 / (1.0 - 0.02 * at / 100.0))
+    assert drift.fall == pytest.approx(0.02)
+    assert drift.factor(50.0) == pytest.approx(1.0 / 0.99)
     assert Drift(np.array([]), np.array([])).factor(3.0) == 1.0
 
 

@@ -48,7 +48,7 @@ def test_a_kept_file_may_be_compressed(tmp_path):
 def test_two_processes_do_not_write_to_one_file(tmp_path):
     with (
         appending(tmp_path),
-        pytest.raises(BackendError, match="another contact writes to .*: wait for its end, or choose another folder"),
+        pytest.raises(BackendError, match=r"another contact writes to .*: wait for its end, or choose another folder"),
         appending(tmp_path),
     ):
         pass
