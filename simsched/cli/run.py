@@ -42,6 +42,7 @@ _HOME: Final = {
     "measure": ("profile", "calibrate", "replay", "validate", "replay-trace", "pairs"),
     "graph": ("show", "convert", "list"),
     "study": ("study",),
+    "contact": ("contact",),
     "duel": ("duel",),
     "overlap": ("overlap",),
 }

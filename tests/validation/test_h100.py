@@ -15,7 +15,7 @@ from validation.h100.figures import Case, Figure, Section, constant_score, held,
 from validation.hardware.analyse import calibrations, summarise
 from validation.hardware.campaign import Campaign, prepare
 from validation.hardware.sections import Bench, sections_of
-from validation.hardware.store import Store
+from hwbackend.contact.store import Store
 from validation.hardware.truth import MEASURED, facts, read
 from validation.hardware.truth import networks as measured_networks
 

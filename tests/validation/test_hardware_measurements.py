@@ -15,7 +15,7 @@ from validation.hardware import analyse
 from validation.hardware.analyse import SUMMARY, calibrations, exceeded, main, summarise
 from validation.hardware.campaign import Campaign, prepare
 from validation.hardware.sections import Bench, sections_of
-from validation.hardware.store import Store
+from hwbackend.contact.store import Store
 
 COMMITTED = Path(__file__).resolve().parents[2] / "validation" / "hardware" / "measurements"
 SUBJECT = "dag"

@@ -22,7 +22,7 @@ from simsched.experiments.accuracy import NOT_DEFINED, RANDOM, Outcome, Round, d
 from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.evidence import table
-from validation.hardware.store import Store
+from hwbackend.contact.store import Store
 from validation.hardware.truth import TRUTH, facts
 
 Json = dict[str, Any]

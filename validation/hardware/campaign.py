@@ -18,7 +18,7 @@ import hwbackend
 from hwbackend import Backend
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from validation.hardware.sections import PLANS, Bench, Measure, NotYetError, Section, pulse, sections_of
-from validation.hardware.store import Store
+from hwbackend.contact.store import Store
 
 OK, UNUSABLE, AGAIN = 0, 2, 75
 USUAL_SECONDS: Final = 440.0

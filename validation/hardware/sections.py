@@ -17,7 +17,7 @@ from simsched.model.trace import KERNEL
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
 from validation.hardware import graphs
 from validation.hardware.reference import TOLERANCE, error_of
-from validation.hardware.store import Store
+from hwbackend.contact.store import Store
 
 Json = dict[str, Any]
 Measure = Callable[[], Json]
