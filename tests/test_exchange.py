@@ -137,7 +137,6 @@ def test_files_of_clusters_keep_what_collectives_reach():
     wired = ss.Cluster(hand_made(2).devices, (("gpu0", "gpu1", link),))
     assert ss.Cluster.from_dict(wired.to_dict()).links == wired.links
     assert "topology" not in str(wired.to_dict())
-    assert wired.devices[0].__class__(**{k: getattr(DEVICE, k) for k in type(DEVICE).__dataclass_fields__}) == DEVICE
 
 
 @given(nbytes=st.sampled_from([1.0, 40_000.0, 1e6, 1e9]), gpu=st.sampled_from(["v100", "a100", "h100", "t4", "k80"]))
