@@ -200,6 +200,25 @@ def test_gains_may_be_over_a_measured_step():
         ss.overlap(sized(1), FREE, load=sized, over=("n", (1, 2)), measured_us=240.0)
 
 
+def test_the_best_division_of_sms():
+    """27 blocks that fill an SM each, beside 81: together the 108 SMs of an A100, a quarter and three quarters.
+
+    With a sixteenth, 6 SMs, the 27 blocks of 100 us take five rounds.
+    """
+    small = ss.Kernel(27, threads=1024, registers=64)
+    large = ss.Kernel(81, threads=1024, registers=64)
+    ops = [ss.Operator("a", time=90.0, kernels=(large,)), ss.Operator("b", time=100.0, kernels=(small,))]
+    found = ss.overlap(ss.OpGraph(ops, name="two"), FREE, partition=True)
+    (row,) = found.rows
+    assert row.shares is not None
+    assert row.shares.side_sms == 27
+    assert row.shares.makespan_us == pytest.approx(100.0, rel=0.1)
+    plan = found.plans["b, divided"]
+    assert [each.sms for each in plan.partitions if each.stream == 1] == [27]
+    assert "27 beside" in repr(found)
+    assert ss.simulate(plan.with_partitions({1: 6}), FREE).makespan == pytest.approx(500.0, rel=0.1)
+
+
 def test_what_is_read_of_a_range():
     assert read_over("batch = 1:4096")[1] == tuple(2**k for k in range(13))
     assert read_over("batch=5:5") == ("batch", (5,))
