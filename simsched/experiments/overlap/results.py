@@ -13,6 +13,8 @@ from simsched.model import Schedule
 
 HALVES: Final = "half-batches"
 """Name of the overlap of two halves of a batch."""
+PREFETCH: Final = "prefetch of weights"
+"""Name of the overlap of reads of weights into L2 beside collectives."""
 TOGETHER: Final = "all together"
 """Name of all overlaps that add up."""
 WORTH: Final = 0.01
@@ -51,7 +53,8 @@ class Overlap(Checked):
     Parameters
     ----------
     name
-        Operators that are moved to a stream of their own; ``"half-batches"``, or ``"all together"``.
+        Operators that are moved to a stream of their own; ``"half-batches"``, ``"prefetch of weights"``, or
+        ``"all together"``.
     beside
         Operators that run beside them.
     places

@@ -7,7 +7,8 @@ from typing import Any, Final
 from simsched.base.errors import GraphError
 from simsched.experiments.overlap.candidates import Branch, branches, shortened
 from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanging
-from simsched.experiments.overlap.results import HALVES, TOGETHER
+from simsched.experiments.overlap.prefetch import beside_collectives, prefetching
+from simsched.experiments.overlap.results import HALVES, PREFETCH, TOGETHER
 from simsched.experiments.ranges import Errors, Ranged, ranges
 from simsched.experiments.result import Doubt
 from simsched.model import CostModel, OpGraph, Partition, Schedule
@@ -40,7 +41,7 @@ class Trial:
     time
         Its makespan in us.
     side
-        The branch; None of half-batches, which are another graph.
+        The branch; None of half-batches and prefetches, which are another graph.
     """
 
     name: str
@@ -85,7 +86,7 @@ class Bench:
         return name, plans[name], times[name]
 
     def trials(self, halves: OpGraph | None) -> list[Trial]:
-        """Return the trials of branches, and of half-batches if their graph is given, by rising time.
+        """Return the trials of branches, prefetches, and half-batches if their graph is given, by rising time.
 
         Trials of equal times keep the order of the graph. Of more than `MOST_TRIED` branches those are simulated that
         could save most: `untried` is the number of others, and `untried_us` the most that one of them saves.
@@ -93,6 +94,11 @@ class Bench:
         results = [self._of_branch(branch) for branch in self._promising()]
         if halves is not None:
             results.append(Bench(halves, self.target, self.cost, self.execution)._of_halves())
+        prefetches = prefetching(self.graph, self.target, self.cost)
+        if prefetches is not None:
+            plan = beside_collectives(prefetches, self.device, self.execution)
+            places = len(prefetches) - len(self.graph)
+            results.append(Trial(PREFETCH, "collectives", places, "first", plan, self.time(plan)))
         return sorted(results, key=lambda trial: trial.time)
 
     def _promising(self) -> list[Branch]:
