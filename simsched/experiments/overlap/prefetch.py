@@ -78,7 +78,10 @@ def _served(graph: OpGraph, order: list[int], waits: list[bool]) -> dict[int, in
     after: list[set[int]] = [set() for _ in order]
     for src, dst in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):
         after[src].add(dst)
+    codes, kinds = graph.labels("works")
+    has_weights = [bool(works) and works[0].family == "product" and works[0].weights >= _LEAST for works in kinds]
     served: dict[int, int] = {}
+    assigned: set[int] = set()
     for k, collective in enumerate(order):
         if not waits[collective]:
             continue
@@ -88,10 +91,10 @@ def _served(graph: OpGraph, order: list[int], waits: list[bool]) -> dict[int, in
                 continue
             if waits[op]:
                 break
-            works = graph.operators[op].works
-            if works and works[0].family == "product" and works[0].weights >= _LEAST:
-                if op not in served.values():
+            if has_weights[codes[op]]:
+                if op not in assigned:
                     served[collective] = op
+                    assigned.add(op)
                 break
             reached.add(op)
     return served
