@@ -200,6 +200,8 @@ def _in_flight(
     if _FEWEST * in_flight * len(program) > _MOST:
         fit = _MOST // (_FEWEST * len(program))
         raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
+    if program.partitions and in_flight > 1:
+        raise WhatIfError("streams that are bound to SMs serve one request at a time: ask for in_flight=1")
     alone = simulate(program, cluster, cost).makespan
     times, starts = placed_operator_times(program, cluster, cost), np.arange(in_flight) * alone / in_flight
     launch, first = None, cluster.devices[program.device[0]]
@@ -327,6 +329,7 @@ def repeated(
         _host_times(program.lead, table["row"], 0.0),
         _host_times(program.own, table["row"], np.nan),
         launches=launches_beside(program.launches, requests, len(behind_all)),
+        partitions=program.partitions,
     )
 
 
