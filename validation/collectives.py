@@ -111,7 +111,7 @@ def is_of(row: Row, part: str) -> bool:
 
 def table(folder: Path) -> list[tuple[str, ...]]:
     """Return a row for each device and part: n, mean abs ln, bias."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for device, name in DEVICES.items():
         rows = rows_of(folder / f"net-{device}_dgx-all_reduce.csv.gz")
         logs = errors(device, rows)
