@@ -179,7 +179,7 @@ def _analyse_campaign(store: Store, kept: Mapping[str, Json], operators: int | N
     if not left_out:  # then they are the same graphs as those kept
         for name in dict.fromkeys(key.split("/")[0] for key in done):
             rows[f"{name}, all"] = figures([one for key, one in done.items() if key.startswith(f"{name}/")])
-    notes = [f"not predicted, as they are large: {', '.join(left_out)}"] if left_out else []
+    notes = [f"not predicted, too large or without held-out schedules: {', '.join(left_out)}"] if left_out else []
     return Analysis(campaign_device(store), rows=rows, beside=kept, notes=tuple(notes))
 
 

@@ -47,6 +47,8 @@ def campaign_rounds(store: Store, *, operators: int | None = None) -> Iterator[t
                 continue
             held = [_profile(store, other) for other in store if other.startswith(f"held-out/{backend}/{subject}/")]
             runs = [run for one in held for run in one.runs]
+            if not runs:
+                continue
             yield f"{backend}/{subject}", predicted_round(start, training.runs, runs)
 
 

@@ -62,6 +62,19 @@ class Drift:
         return float(np.interp(at, self.at, self.us)) * self._line[0]
 
 
+def undrifted(run: Replay, factor: float) -> Replay:
+    """Return a run as it would have been without a drift that makes kernels take so many times as long.
+
+    Only the part of a latency in which kernels run is scaled: the host has another clock.
+    """
+    spans = spans_of(run.trace)
+    end = float(spans.launches[:, 1].max(initial=0.0))
+    busy = busy_time(spans.launches) / end if end > 0.0 else 0.0
+    scale = 1.0 / (1.0 + busy * (factor - 1.0))
+    trace = measured_trace(run.program, run.cluster, spans.launches * scale, spans.copies * scale)
+    return replace(run, latency=tuple(us * scale for us in run.latency), trace=trace)
+
+
 def busy_time(spans: Floats) -> float:
     """Return the us in which at least one of some spans, shape (n, 2), is under way.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from hwbackend.contact.device import ContactDevice, Timing
-from hwbackend.microbenchmarks import synthetic_kernel
+from hwbackend.measuring.microbenchmarks import synthetic_kernel
 from simsched.model import Edge, OpGraph, Placement, Schedule
 from simsched.model.profile import MeasuredOperator, Profile, Replay
 from simsched.model.trace import measured_trace, spans_of

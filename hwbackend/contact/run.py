@@ -17,7 +17,7 @@ from hwbackend.contact.device import FAKE
 from hwbackend.contact.lines import NAME, Json, Record, appending, read_record
 from hwbackend.contact.sections import SECTIONS, SIZES
 from hwbackend.contact.worker import CUT, DONE, LOST, MOST_FAILURES, UNUSABLE
-from hwbackend.preparing import environment
+from hwbackend.measuring.environment import environment
 from simsched.base.errors import BackendError, FormatError, UnknownNameError
 from simsched.base.io import file_errors, make_folder
 

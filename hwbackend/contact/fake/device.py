@@ -8,14 +8,14 @@ from zlib import crc32
 
 import numpy as np
 
-from hwbackend import profiling
 from hwbackend.contact.clocks import State
 from hwbackend.contact.device import FAKE, Block, Session, Timing
 from hwbackend.contact.fake.blocks import place_blocks
 from hwbackend.contact.fake.faults import FAULTS, NONE
 from hwbackend.contact.fake.truth import draw_truth
-from hwbackend.preparing import environment
-from hwbackend.synth import SYNTH, realised
+from hwbackend.measuring import profiling
+from hwbackend.measuring.environment import environment
+from hwbackend.measuring.synth import SYNTH, realised
 from simsched.base.errors import BackendError, UnknownNameError
 from simsched.model import (
     LAUNCH,

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from hwbackend.contact.device import UnsupportedError
 from hwbackend.contact.sections.item import Bench, Item, Json
-from hwbackend.torch_apply import apply
-from hwbackend.torch_devices import require_torch
+from hwbackend.torch.apply import apply
+from hwbackend.torch.devices import require_torch
 from simsched.model import Cluster
 from simsched.schedulers import schedule
 from workloads.formats.torch_fx import from_module

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from hwbackend.contact.sections.item import Bench, Item, Json, turns_of
-from hwbackend.microbenchmarks import schedules
+from hwbackend.measuring.microbenchmarks import schedules
 from simsched.model import Cluster, Schedule
 
 BYTES: Final = (4e3, 64e3, 1e6, 16e6, 64e6)

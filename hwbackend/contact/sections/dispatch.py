@@ -5,7 +5,7 @@ from typing import Final
 
 from hwbackend.contact.device import Block
 from hwbackend.contact.sections.item import Bench, Item, Json
-from hwbackend.microbenchmarks import synthetic_kernel, synthetic_schedule
+from hwbackend.measuring.microbenchmarks import synthetic_kernel, synthetic_schedule
 from simsched.model import Schedule
 
 _US: Final = 60.0  # of a block

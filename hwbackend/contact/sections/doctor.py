@@ -6,7 +6,7 @@ from typing import Final
 from hwbackend.contact.measure import WARM, anchors, in_turns
 from hwbackend.contact.sections.dispatch import competing, taken_slots
 from hwbackend.contact.sections.item import Bench, Item, Json
-from hwbackend.microbenchmarks import synthetic_kernel, synthetic_schedule
+from hwbackend.measuring.microbenchmarks import synthetic_kernel, synthetic_schedule
 from simsched.base.errors import ClusterError
 from simsched.model import Operator, Schedule, occupancy
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from hwbackend.contact.sections.item import Bench, Item, turns_of
-from hwbackend.microbenchmarks import schedules, synthetic_kernel, synthetic_schedule
+from hwbackend.measuring.microbenchmarks import schedules, synthetic_kernel, synthetic_schedule
 from simsched.model import Schedule
 
 _GROUPS: Final = {

@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement
 from typing import Final
 
 from hwbackend.contact.sections.item import Bench, Item, Json, turns_of
-from hwbackend.microbenchmarks import schedules
+from hwbackend.measuring.microbenchmarks import schedules
 from simsched.model import Cluster, Schedule
 
 UNITS: Final = ("compute", "dram", "l2", "tensor")
