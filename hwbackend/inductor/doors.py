@@ -96,7 +96,9 @@ def mutated(graph: Any, inputs: Sequence[Any]) -> list[int]:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     import torch
 
-    fakes = [mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value for value in inputs]
+    fakes = [
+        mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value for value in inputs
+    ]
     before = [getattr(value, "_version", 0) if _counts(value) else 0 for value in fakes]
     with mode, torch.no_grad():
         graph(*fakes)
@@ -365,6 +367,7 @@ class _Emission:
         wrapper.codegen_free, wrapper.codegen_device_guard_exit = freed, left
 
     def _before(self, node: Any) -> None:
+        self._scheduler.flush()  # kernels that Inductor would write together, whatever comes between them
         if not self._is_forked:
             return
         if not self._begun:
@@ -373,9 +376,10 @@ class _Emission:
         stream = self._plan.stream[row]
         if stream < 0:
             return
-        self._scheduler.flush()
         for what, lane, event in self._plan.steps[row]:
-            text = f"event{event} = streams.record({lane})" if what == "record" else f"streams.wait({lane}, event{event})"
+            text = (
+                f"event{event} = streams.record({lane})" if what == "record" else f"streams.wait({lane}, event{event})"
+            )
             self._write(text)
         if stream != self._on:
             self._write(f"streams.on({stream})")

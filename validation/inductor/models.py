@@ -19,6 +19,7 @@ class Experts(nn.Module):
         )
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         weights = torch.softmax(self.gate(x), -1).split(1, 1)
         return sum(weight * expert(x) for weight, expert in zip(weights, self.experts, strict=True))
 
@@ -33,6 +34,7 @@ class Towers(nn.Module):
         )
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         return (self.left(x) * self.right(-x)).sum(-1)
 
 
@@ -51,6 +53,7 @@ class Inception(nn.Module):
         self.five = nn.Sequential(_unit(8, 4, 1), _unit(4, 6, 5))
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         x = self.stem(x)
         pooled = self.pool(functional.max_pool2d(x, 3, 1, 1))
         return torch.cat([self.one(x), self.three(x), self.five(x), pooled], 1).mean((2, 3))
@@ -64,6 +67,7 @@ class Residual(nn.Module):
         self.stem, self.main, self.side = _unit(3, 8, 3), _unit(8, 16, 3, 2), nn.Conv2d(8, 16, 1, 2)
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         x = self.stem(x)
         return torch.relu(self.main(x) + self.side(x))
 
@@ -77,6 +81,7 @@ class Cell(nn.Module):
         self.stem = _unit(3, 8, 3)
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         x = self.stem(x)
         first = self.a(x) + self.b(x)
         second = self.c(x) + functional.avg_pool2d(x, 3, 1, 1)
@@ -92,6 +97,7 @@ class Hourglass(nn.Module):
         self.top, self.low, self.out = _unit(3, 8, 3), _unit(8, 12, 3), _unit(20, 4, 3)
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         top = self.top(x)
         low = self.low(functional.max_pool2d(top, 2))
         return self.out(torch.cat([top, functional.interpolate(low, scale_factor=2)], 1))
@@ -106,6 +112,7 @@ class Attention(nn.Module):
         self.up, self.down, self.norm = nn.Linear(width, 64), nn.Linear(64, width), nn.LayerNorm(width)
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         query, key, value = (f(x).view(2, 8, 4, 8).transpose(1, 2) for f in (self.query, self.key, self.value))
         weights = torch.softmax(query @ key.transpose(-1, -2), -1)
         x = self.norm(x + self.out((weights @ value).transpose(1, 2).reshape(2, 8, 32)))
@@ -121,6 +128,7 @@ class Slices(nn.Module):
         self.last = nn.Linear(96 + 1, 8)
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         parts = [part(x).tanh() for part in self.parts]
         return self.last(torch.cat([*parts, x.cumsum(1).narrow(1, 31, 1).sin()], 1)), parts[1].sum(0)
 
@@ -133,6 +141,7 @@ class Several(nn.Module):
         self.left, self.right = nn.Linear(32, 32), nn.Linear(32, 32)
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         left, right = self.left(x).sigmoid(), self.right(x)
         values, places = torch.sort(right, 1)
         return left.t(), values.narrow(1, 0, 4) + left.narrow(1, 0, 4), places, torch.stack([left, values]).amax(0)
@@ -150,6 +159,7 @@ class Gated(nn.Module):
         self.norm = nn.LayerNorm(32)
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         parts = zip(self.up, self.gate, self.down, strict=True)
         return self.norm(x + sum(down(up(x) * functional.silu(gate(x))) for up, gate, down in parts))
 
@@ -164,6 +174,7 @@ class Changing(nn.Module):
         self.register_buffer("last", torch.zeros(16, 32))
 
     def forward(self, x: Any) -> Any:
+        """Return the outputs."""
         left = self.left(x) + self.count
         right = self.right(x) * self.last
         self.count.add_(left.mean(0))

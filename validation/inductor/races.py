@@ -29,6 +29,7 @@ class _Use:
     at: int
     writes: bool
     where: str
+    elements: frozenset[int] | None
 
 
 @dataclass
@@ -44,6 +45,14 @@ def races(text: str) -> list[Race]:
     return _Reader(text).read()
 
 
+@dataclass(frozen=True)
+class _View:
+    """A part of a storage by its elements; None is all of it."""
+
+    storage: _Storage
+    elements: frozenset[int] | None = None
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self._signatures = {
@@ -55,15 +64,15 @@ class _Reader:
         self._clocks: list[list[int]] = [[0]]
         self._events: dict[str, list[int]] = {}
         self._raw: dict[str, int] = {}
-        self._storage: dict[str, _Storage] = {}
+        self._views: dict[str, _View] = {}
         self._freed: dict[int, list[_Storage]] = {}
-        self._found: list[Race] = []
+        self._races: list[Race] = []
         self.kernels = 0
 
     def read(self) -> list[Race]:
         for statement in self._statements:
             self._statement(statement)
-        return self._found
+        return self._races
 
     def _statement(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.Delete):
@@ -72,15 +81,15 @@ class _Reader:
                     self._forget(target.id)
         elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple | ast.List):
             for target in statement.targets[0].elts:
-                self._bind(ast.unparse(target), _Storage(0))
+                self._bind(ast.unparse(target), _View(_Storage(0)))
         elif isinstance(statement, ast.Assign):
             self._assign(ast.unparse(statement.targets[0]), statement.value)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             self._call(statement.value, None)
         elif isinstance(statement, ast.Return) and statement.value is not None:
             for name in _names(statement.value):
-                if name in self._storage:
-                    self._use(self._storage[name], False, "return")
+                if name in self._views:
+                    self._use(self._views[name], False, "return")
 
     def _assign(self, name: str, value: ast.expr) -> None:
         if isinstance(value, ast.Call):
@@ -95,17 +104,28 @@ class _Reader:
                 self._bind(name, self._allocate())
                 return
             if called.split(".")[-1] in _ALIASES:
-                self._alias(name, value.args[0])
+                self._alias(name, value if called.endswith("reinterpret_tensor") else value.args[0])
                 return
             self._call(value, name)
             return
-        if any(known in self._storage for known in _names(value)):
+        if any(known in self._views for known in _names(value)):
             self._alias(name, value)
 
     def _alias(self, name: str, value: ast.expr) -> None:
-        known = next((other for other in _names(value) if other in self._storage), None)
-        if known is not None:
-            self._bind(name, self._storage[known])
+        view = self._viewed(value)
+        if view is not None:
+            self._bind(name, view)
+
+    def _viewed(self, value: ast.expr) -> _View | None:
+        """Return what an expression looks at; of what is not known how, all of the first storage in it."""
+        known = next((name for name in _names(value) if name in self._views), None)
+        if known is None:
+            return None
+        view = self._views[known]
+        if not (isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "reinterpret_tensor"):
+            return view
+        size, stride, offset = (ast.literal_eval(part) for part in value.args[1:4])
+        return _View(view.storage, _elements(size, stride, offset))
 
     def _call(self, call: ast.Call, result: str | None) -> None:
         called = ast.unparse(call.func)
@@ -145,40 +165,42 @@ class _Reader:
         for keyword in call.keywords:
             self._touch(keyword.value, keyword.arg == "out", where, stream)
         if result is not None:
-            storage = self._allocate()
-            self._bind(result, storage)
-            self._use(storage, True, where, stream)
+            view = self._allocate()
+            self._bind(result, view)
+            self._use(view, True, where, stream)
 
     def _touch(self, value: ast.expr, writes: bool, where: str, stream: int) -> None:
-        for name in _names(value):
-            if name in self._storage:
-                self._use(self._storage[name], writes, where, stream)
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+        for part in parts:
+            view = self._viewed(part)
+            if view is not None:
+                self._use(view, writes, where, stream)
 
-    def _use(self, storage: _Storage, writes: bool, where: str, stream: int | None = None) -> None:
+    def _use(self, view: _View, writes: bool, where: str, stream: int | None = None) -> None:
         stream = self._on if stream is None else stream
         clock = self._clocks[stream]
-        before = [(use, True) for earlier in storage.freed for use in earlier.uses]
-        before += [(use, use.writes or writes) for use in storage.uses]
-        for use, matters in before:
-            if matters and use.stream != stream and clock[use.stream] < use.at:
-                self._found.append(Race(use.where, where))
-        storage.uses.append(_Use(stream, clock[stream], writes, where))
+        before = [use for earlier in view.storage.freed for use in earlier.uses]
+        before += [u for u in view.storage.uses if (u.writes or writes) and _overlap(u.elements, view.elements)]
+        for use in before:
+            if use.stream != stream and clock[use.stream] < use.at:
+                self._races.append(Race(use.where, where))
+        view.storage.uses.append(_Use(stream, clock[stream], writes, where, view.elements))
 
-    def _allocate(self) -> _Storage:
-        return _Storage(self._on, freed=list(self._freed.get(self._on, [])))
+    def _allocate(self) -> _View:
+        return _View(_Storage(self._on, freed=list(self._freed.get(self._on, []))))
 
-    def _bind(self, name: str, storage: _Storage) -> None:
+    def _bind(self, name: str, view: _View) -> None:
+        view.storage.names += 1
         self._forget(name)
-        storage.names += 1
-        self._storage[name] = storage
+        self._views[name] = view
 
     def _forget(self, name: str) -> None:
-        storage = self._storage.pop(name, None)
-        if storage is None:
+        view = self._views.pop(name, None)
+        if view is None:
             return
-        storage.names -= 1
-        if not storage.names:
-            self._freed.setdefault(storage.owner, []).append(storage)
+        view.storage.names -= 1
+        if not view.storage.names:
+            self._freed.setdefault(view.storage.owner, []).append(view.storage)
 
     def _merge(self, stream: int, other: Sequence[int]) -> None:
         own = self._clocks[stream]
@@ -187,25 +209,40 @@ class _Reader:
 
 
 def kernels_of(text: str) -> list[str]:
-    """Return what a wrapper launches, sorted: sources of Triton's kernels without their numbers, and names of others."""
+    """Return the sources of what a wrapper launches, sorted, without the numbers in names of kernels."""
     sources = {name: _source(text, name) for name, _ in _SIGNATURE.findall(text)}
-    launched = []
+    return sorted(sources.get(name, name) for name in _launched(text))
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names of what a wrapper launches, sorted; those of Triton's kernels say what is fused in them."""
+    return sorted(re.sub(r"^(triton_.*)_\d+$", r"\1", name) for name in _launched(text))
+
+
+def _launched(text: str) -> Iterator[str]:
     for statement in _call_of(text):
         for node in ast.walk(statement):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
-                if called.startswith("triton_"):
-                    launched.append(sources[called.removesuffix(".run")])
-                elif called.startswith(("extern_kernels", "torch.ops")):
-                    shapes = [ast.unparse(k.value) for k in node.keywords if k.arg not in ("out", "bias")]
-                    launched.append(f"{called} {shapes}")
-    return sorted(launched)
+                if called.startswith(("triton_", "extern_kernels", "torch.ops")):
+                    yield called.removesuffix(".run")
 
 
 def _source(text: str, name: str) -> str:
     start = text.index(f"def {name}(")
     body = text[start : text.index("'''", start)]
     return re.sub(r"_\d+\(", "(", body, count=1)
+
+
+def _elements(size: Sequence[int], stride: Sequence[int], offset: int) -> frozenset[int]:
+    places = [offset]
+    for n, step in zip(size, stride, strict=True):
+        places = [place + i * step for place in places for i in range(n)]
+    return frozenset(places)
+
+
+def _overlap(one: frozenset[int] | None, other: frozenset[int] | None) -> bool:
+    return one is None or other is None or not one.isdisjoint(other)
 
 
 def _call_of(text: str) -> Iterator[ast.stmt]:
