@@ -181,9 +181,15 @@ def _strided(step: Step, x: Tensor, sizes: Sequence[int], strides: Sequence[int]
         raise step.error(f"the CUDA kernel does not go over {len(sizes)} axes")
     blocks, items = step.over_elements(y.n)
     arguments = (
-        x.at, y.at, y.n, items, start, *((1,) * missing + tuple(sizes))[1:], *((0,) * missing + tuple(strides)),
+        x.at,
+        y.at,
+        y.n,
+        items,
+        start,
+        *((1,) * missing + tuple(sizes))[1:],
+        *((0,) * missing + tuple(strides)),
         step.activation(),
-    )  # fmt: skip
+    )
     read = x if x.n < y.n else y
     return [step.launch("gather", (blocks,), THREADS, arguments, flops=0.0, moved=(read, y))]
 

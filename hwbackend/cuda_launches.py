@@ -283,10 +283,19 @@ def _synth(op: Operator, reads: Sequence[Shape], i: int) -> CudaLaunch:
         entries += (Input(k), prod(shape))
     to: Argument = Output() if i == len(op.kernels) - 1 else Scratch(0, FLOAT_NBYTES * size)
     arguments: tuple[Argument | int, ...] = (
-        Table(tuple(entries)) if entries else None, len(reads), Parameter("constant", (), 0.5, 0.1), to, size,
-        iterations, words, StreamBuffer("source"), StreamBuffer("sink"), STREAM_NBYTES // (_WORD_NBYTES // 2),
-        Stamps(), BlockStamps(),
-    )  # fmt: skip
+        Table(tuple(entries)) if entries else None,
+        len(reads),
+        Parameter("constant", (), 0.5, 0.1),
+        to,
+        size,
+        iterations,
+        words,
+        StreamBuffer("source"),
+        StreamBuffer("sink"),
+        STREAM_NBYTES // (_WORD_NBYTES // 2),
+        Stamps(),
+        BlockStamps(),
+    )
     dynamic = max(0, kernel.shared_memory - KERNEL_RESOURCES[_SYNTH].shared_memory)
     given = tuple(map(as_argument, arguments))
     grid, block = (kernel.blocks, 1, 1), (kernel.threads, 1, 1)

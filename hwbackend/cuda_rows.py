@@ -27,8 +27,16 @@ def pool(step: Step) -> list[CudaLaunch]:
         return [_reduce(step, x, y.n, area, largest, times, flops)]
     blocks, items = step.over_elements(y.n)
     arguments = (
-        x.at, y.at, y.n, items, *windows.output, *windows.arguments, int(largest), times, step.activation(),
-    )  # fmt: skip
+        x.at,
+        y.at,
+        y.n,
+        items,
+        *windows.output,
+        *windows.arguments,
+        int(largest),
+        times,
+        step.activation(),
+    )
     return [step.launch("pool", (blocks,), THREADS, arguments, flops=flops, moved=(x, y))]
 
 

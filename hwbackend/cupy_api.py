@@ -194,16 +194,19 @@ class CupyApi:
         self._driver.funcSetAttribute(function.handle, _MOST_DYNAMIC, nbytes)
 
     def launcher(
-        self, function: Function, grid: Size, block: Size, shared_memory: int, stream: int,
+        self,
+        function: Function,
+        grid: Size,
+        block: Size,
+        shared_memory: int,
+        stream: int,
         arguments: Sequence[np.generic],
-    ) -> Call:  # fmt: skip
+    ) -> Call:
         """Return the call that launches a kernel with arguments that are packed now."""
         values = [np.array(argument) for argument in arguments]
         pointers = np.array([value.ctypes.data for value in values], np.uint64)
         address = pointers.ctypes.data if len(values) else 0
-        call = partial(
-            self._driver.launchKernel, function.handle, *grid, *block, shared_memory, stream, address, 0
-        )  # fmt: skip
+        call = partial(self._driver.launchKernel, function.handle, *grid, *block, shared_memory, stream, address, 0)
         call.__dict__["kept"] = values, pointers  # as long as it can be called
         return call
 

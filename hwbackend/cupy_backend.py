@@ -66,9 +66,14 @@ class CupyBackend:
     name = "cupy"
 
     def __init__(
-        self, *, devices: int | None = None, virtual_devices: int = 1, seed: int = 0, cold: bool = False,
+        self,
+        *,
+        devices: int | None = None,
+        virtual_devices: int = 1,
+        seed: int = 0,
+        cold: bool = False,
         api: CudaApi | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         require_counts(1, devices=1 if devices is None else devices, virtual_devices=virtual_devices)
         require_counts(0, seed=seed)
         self._api = CupyApi() if api is None else api
@@ -208,9 +213,14 @@ class CupyBackend:
     def _run(self, program: Program, work: "_Work") -> Run:
         physical = self._physical[: len(program.devices)]
         return Run(
-            self._api, program, work.launched, work.numbers, physical=physical, functions=self._functions,
+            self._api,
+            program,
+            work.launched,
+            work.numbers,
+            physical=physical,
+            functions=self._functions,
             cold_nbytes=self._cold_nbytes,
-        )  # fmt: skip
+        )
 
 
 class _Work:

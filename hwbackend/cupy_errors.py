@@ -24,9 +24,14 @@ _REMEDIES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         (
-            "cudaErrorIllegalAddress", "CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorMisalignedAddress",
-            "CUDA_ERROR_MISALIGNED_ADDRESS", "cudaErrorLaunchFailure", "CUDA_ERROR_LAUNCH_FAILED",
-            "cudaErrorIllegalInstruction", "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+            "cudaErrorIllegalAddress",
+            "CUDA_ERROR_ILLEGAL_ADDRESS",
+            "cudaErrorMisalignedAddress",
+            "CUDA_ERROR_MISALIGNED_ADDRESS",
+            "cudaErrorLaunchFailure",
+            "CUDA_ERROR_LAUNCH_FAILED",
+            "cudaErrorIllegalInstruction",
+            "CUDA_ERROR_ILLEGAL_INSTRUCTION",
         ),
         "a kernel failed on the device; start a new process, and run it under compute-sanitizer to see where",
     ),
@@ -46,7 +51,7 @@ _REMEDIES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("cudaErrorUnsupportedPtxVersion", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
         "NVRTC is newer than the driver: update the driver, or install the CuPy of its CUDA version",
     ),
-)  # fmt: skip
+)
 _NVRTC: Final = ("NVRTC_ERROR", "CompileException", "DynamicLibNotFoundError", "nvrtc")
 
 _logger = logging.getLogger(__name__)

@@ -181,9 +181,14 @@ class CudaApi(Protocol):
         ...
 
     def launcher(
-        self, function: Function, grid: Size, block: Size, shared_memory: int, stream: int,
+        self,
+        function: Function,
+        grid: Size,
+        block: Size,
+        shared_memory: int,
+        stream: int,
         arguments: Sequence[np.generic],
-    ) -> Call:  # fmt: skip
+    ) -> Call:
         """Return the call that launches a kernel with arguments that are packed now."""
         ...
 

@@ -52,9 +52,16 @@ class Run:
     """
 
     def __init__(
-        self, api: CudaApi, program: Program, launched: Sequence[Launched], numbers: Numbers, *,
-        physical: Sequence[int], functions: Mapping[int, Mapping[str, Function]], cold_nbytes: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        api: CudaApi,
+        program: Program,
+        launched: Sequence[Launched],
+        numbers: Numbers,
+        *,
+        physical: Sequence[int],
+        functions: Mapping[int, Mapping[str, Function]],
+        cold_nbytes: int = 0,
+    ) -> None:
         check_issue(program)
         self._api, self._program, self._physical = api, program, physical
         self._launched, self._numbers = launched, numbers

@@ -160,9 +160,14 @@ class Streams:
         return lists
 
     def _launch(
-        self, buffers: Buffers, launched: Sequence[Launched], functions: Mapping[str, Function], lane: Lane, row: int,
+        self,
+        buffers: Buffers,
+        launched: Sequence[Launched],
+        functions: Mapping[str, Function],
+        lane: Lane,
+        row: int,
         traced: bool,
-    ) -> Call:  # fmt: skip
+    ) -> Call:
         program, here = self._program, buffers.devices[lane[0]]
         op = int(program.launches.op[row])
         launch = launched[op].launches[int(program.launches.kernel[row])]
@@ -245,9 +250,10 @@ def _ends(program: Program) -> dict[Lane, int]:
                 waited_for.add(lanes[before])
         elif action == BARRIER:
             waited_for.update(
-                other for other, last in work.items()
+                other
+                for other, last in work.items()
                 if last < row and rows[last][:3:2] == (LAUNCH, thread) and other[0] == lane[0]
-            )  # fmt: skip
+            )
 
     found: dict[Lane, int] = {}
     for _, lane, thread, _ in reversed(rows):

@@ -111,19 +111,22 @@ def _overheads(device: Device) -> Iterator[Schedule]:
         )
         yield _schedule(
             f"overhead/fan-in-{width}", device, tiny(width + 1), [(i - 1, width) for i in leaves], [*leaves, 0]
-        )  # fmt: skip
+        )
     for count in (4, 12):  # of another stream in each stage: between stages of one there is no barrier
         stages = range(count)
-        yield _schedule(
-            f"overhead/barrier-{count}", device, tiny(count), [], [i % 2 for i in stages], stages, "stages"
-        )  # fmt: skip
+        yield _schedule(f"overhead/barrier-{count}", device, tiny(count), [], [i % 2 for i in stages], stages, "stages")
     for width in (2, 4):  # all streams are busy when the host comes to the barrier
         rows = range(_STAGES * width)
         first, *others = tiny(1 + len(rows), _SHORT)
         yield _schedule(
-            f"overhead/barriers-of-{width}", device, [replace(first, name=f"{ALONE}0"), *others], [],
-            [0, *(i % width for i in rows)], [0, *(1 + i // width for i in rows)], "stages",
-        )  # fmt: skip
+            f"overhead/barriers-of-{width}",
+            device,
+            [replace(first, name=f"{ALONE}0"), *others],
+            [],
+            [0, *(i % width for i in rows)],
+            [0, *(1 + i // width for i in rows)],
+            "stages",
+        )
     for count in (1, 8, long):
         yield _schedule(
             f"overhead/graph-chain-{count}", device, tiny(count), list(pairwise(range(count))), execution="graph"

@@ -229,9 +229,18 @@ def _digest(program: Program) -> bytes:
     text = sha256(repr((graph.names, program.devices, program.execution, program.n_events)).encode())
     text.update(repr([(op.kind, op.flops, op.nbytes, op.kernels) for op in graph.operators]).encode())
     for column in (
-        graph.src, graph.dst, program.thread_ptr, program.action, program.device, program.stream, program.argument,
-        program.priority, copies.op, copies.device, copies.nbytes,
-    ):  # fmt: skip
+        graph.src,
+        graph.dst,
+        program.thread_ptr,
+        program.action,
+        program.device,
+        program.stream,
+        program.argument,
+        program.priority,
+        copies.op,
+        copies.device,
+        copies.nbytes,
+    ):
         text.update(np.ascontiguousarray(column, np.float64).tobytes() + b"|")
     return text.digest()
 

@@ -22,7 +22,7 @@ from simsched.experiments.ranges import ranges
 from simsched.model import Cluster, Schedule, Target
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from workloads.formats.fusion import without_io
+from workloads.fusion import without_io
 
 _logger = logging.getLogger(__name__)
 
@@ -134,9 +134,15 @@ def _compiled(name: str, gm: Any, inputs: Sequence[Any], options: Mapping[str, A
     _logger.info(
         "%s: %d operators, predicted %.1f us by %s on %d streams against %.1f us one after the other (%s); runs %s; "
         "not compared with Inductor",
-        name, len(graph), prediction.scheduled, plan.scheduler, plan.n_streams, prediction.sequential, prediction,
+        name,
+        len(graph),
+        prediction.scheduled,
+        plan.scheduler,
+        plan.n_streams,
+        prediction.sequential,
+        prediction,
         "under the schedule" if runs else "as it is",
-    )  # fmt: skip
+    )
     if not runs:
         return forward
     fixed = [is_weight(value) for value in inputs]

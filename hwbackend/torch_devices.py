@@ -16,13 +16,32 @@ from simsched.model.profile import MeasuredDevice
 _logger = logging.getLogger(__name__)
 
 _CPU: Final = {
-    "sms": 1, "threads_per_sm": 1024, "blocks_per_sm": 1, "registers_per_sm": 1 << 20,
-    "shared_memory_per_sm": 1 * MIB, "shared_memory_per_block": 1 * MIB, "shared_memory_reserved": 0,
-    "shared_memory_granularity": 1, "clock": 3000.0, "peak": {"fp32": 40e3}, "bandwidth": 10 * GB_PER_S,
-    "memory": 4 * GIB, "l2": 512 * KIB, "copy_engines": 1, "launch": 5.0, "record": 0.0, "wait": 0.0, "copy": 5.0,
-    "barrier": 0.0, "gap": 0.0, "hop": 0.0, "graph_launch": 0.0, "graph_node": 0.0, "saturating_warps": 8.0,
+    "sms": 1,
+    "threads_per_sm": 1024,
+    "blocks_per_sm": 1,
+    "registers_per_sm": 1 << 20,
+    "shared_memory_per_sm": 1 * MIB,
+    "shared_memory_per_block": 1 * MIB,
+    "shared_memory_reserved": 0,
+    "shared_memory_granularity": 1,
+    "clock": 3000.0,
+    "peak": {"fp32": 40e3},
+    "bandwidth": 10 * GB_PER_S,
+    "memory": 4 * GIB,
+    "l2": 512 * KIB,
+    "copy_engines": 1,
+    "launch": 5.0,
+    "record": 0.0,
+    "wait": 0.0,
+    "copy": 5.0,
+    "barrier": 0.0,
+    "gap": 0.0,
+    "hop": 0.0,
+    "graph_launch": 0.0,
+    "graph_node": 0.0,
+    "saturating_warps": 8.0,
     "interleave": 0.0,
-}  # fmt: skip
+}
 """One core as a device of one SM that runs a block at a time: priors for a common one."""
 
 

@@ -9,12 +9,41 @@ from typing import Any, Final
 from hwbackend.torch_nodes import Traced, attribute_of, launches_nothing
 from simsched.base.errors import ScheduleError
 
-_IN_PLACE: Final = ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor",
-                    "setitem")  # fmt: skip
+_IN_PLACE: Final = (
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ipow",
+    "imatmul",
+    "iand",
+    "ior",
+    "ixor",
+    "setitem",
+)
 _STATEFUL: Final = ("_set_grad_enabled", "_enter_", "_exit_", "manual_seed", "set_rng_state")
-_RANDOM: Final = ("bernoulli", "cauchy", "exponential", "geometric", "gumbel_softmax", "log_normal", "multinomial",
-                  "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
-                  "randperm", "random", "uniform")  # fmt: skip
+_RANDOM: Final = (
+    "bernoulli",
+    "cauchy",
+    "exponential",
+    "geometric",
+    "gumbel_softmax",
+    "log_normal",
+    "multinomial",
+    "normal",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "random",
+    "uniform",
+)
 _NORMS: Final = ("batch_norm", "instance_norm")
 
 

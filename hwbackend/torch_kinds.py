@@ -15,11 +15,22 @@ _EPSILON: Final = 1e-5
 _INDEX_SCALE: Final = 1024.0  # an index is floor(abs(x) * 1024), modulo the rows of the table
 _ACTIVATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "relu": "relu", "relu6": "relu6", "leaky_relu": "leaky_relu", "hard_sigmoid": "hardsigmoid",
-        "sigmoid": "sigmoid", "tanh": "tanh", "silu": "silu", "hard_swish": "hardswish", "elu": "elu", "selu": "selu",
-        "softplus": "softplus", "mish": "mish", "prelu": "leaky_relu", "gelu": "gelu",
+        "relu": "relu",
+        "relu6": "relu6",
+        "leaky_relu": "leaky_relu",
+        "hard_sigmoid": "hardsigmoid",
+        "sigmoid": "sigmoid",
+        "tanh": "tanh",
+        "silu": "silu",
+        "hard_swish": "hardswish",
+        "elu": "elu",
+        "selu": "selu",
+        "softplus": "softplus",
+        "mish": "mish",
+        "prelu": "leaky_relu",
+        "gelu": "gelu",
     }
-)  # fmt: skip
+)
 """By the names of `torch.nn.functional`; a graph does not say the slope of a prelu."""
 
 
@@ -162,10 +173,23 @@ def _plain(sizes: Any) -> Any:
 
 KINDS: Final[Mapping[str, Make]] = MappingProxyType(
     {
-        "conv": _conv, "conv_transpose": _conv_transpose, "linear": _linear, "matmul": _matmul, "attention": _attention,
-        "pool": _pool, "batch_norm": _batch_norm, "layer_norm": _layer_norm, "rms_norm": _layer_norm,
-        "softmax": _softmax, "concat": _concat, "add": _add, "mul": _mul, "sub": _sub, "square": _square,
-        "reduce_sum": _reduce_sum, "embedding": _embedding,
+        "conv": _conv,
+        "conv_transpose": _conv_transpose,
+        "linear": _linear,
+        "matmul": _matmul,
+        "attention": _attention,
+        "pool": _pool,
+        "batch_norm": _batch_norm,
+        "layer_norm": _layer_norm,
+        "rms_norm": _layer_norm,
+        "softmax": _softmax,
+        "concat": _concat,
+        "add": _add,
+        "mul": _mul,
+        "sub": _sub,
+        "square": _square,
+        "reduce_sum": _reduce_sum,
+        "embedding": _embedding,
     }
     | dict.fromkeys(_ACTIVATIONS, _activation)
-)  # fmt: skip
+)

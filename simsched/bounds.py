@@ -372,11 +372,16 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
         return longest(tuple(sorted(set(zip(latency[between].tolist(), rate[between].tolist(), strict=True)))))
 
     setting = Setting(
-        graph=graph, count=np.bincount(kind), times=whole[0], work=whole[1 + asked], capacity=np.ones(len(asked)),
-        pairs=pairs, moves=[[moves(a, b) for b in range(len(rows))] for a in range(len(rows))],
+        graph=graph,
+        count=np.bincount(kind),
+        times=whole[0],
+        work=whole[1 + asked],
+        capacity=np.ones(len(asked)),
+        pairs=pairs,
+        moves=[[moves(a, b) for b in range(len(rows))] for a in range(len(rows))],
         first=min(min(max(d.launch, d.launch_latency), d.graph_launch) for d in cluster.kinds),
         step=min(min(d.gap, d.hop, d.barrier, d.barrier_many, d.graph_node) for d in cluster.kinds),
-    )  # fmt: skip
+    )
     return setting, asked
 
 
@@ -402,9 +407,11 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, s
         latency = np.where(gridded, np.minimum(device.kernel_latency, asked["solo"]), 0.0)
         launches = [np.maximum(waves * unit, np.maximum(sm, dram)) + latency, sm, dram]
         for one, most in (
-            (asked["warps"], device.threads_per_sm // WARP), (np.sign(asked["blocks"]), device.blocks_per_sm),
-            (asked["registers"], device.registers_per_sm), (asked["shared_memory"], device.shared_memory_per_sm),
-        ):  # fmt: skip
+            (asked["warps"], device.threads_per_sm // WARP),
+            (np.sign(asked["blocks"]), device.blocks_per_sm),
+            (asked["registers"], device.registers_per_sm),
+            (asked["shared_memory"], device.shared_memory_per_sm),
+        ):
             launches.append(one * whole / (most * device.sms))
     rows = np.stack([np.add.reduceat(np.where(runs, row, inf), first) for row in launches])
     rows[0] = np.where(single & np.isfinite(rows[0]), solo, rows[0])

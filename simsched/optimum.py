@@ -87,9 +87,14 @@ class Instance:
         moves = self.moves.transpose(1, 2, 0).copy()
         moves[np.arange(n), np.arange(n)] = inf  # there is no other device of the kind
         return Setting(
-            graph=self.graph, count=np.ones(n, np.int64), times=self.times, work=self.times[None],
-            capacity=np.array([float(self.streams)]), pairs=self.pairs, moves=list(moves),
-        )  # fmt: skip
+            graph=self.graph,
+            count=np.ones(n, np.int64),
+            times=self.times,
+            work=self.times[None],
+            capacity=np.array([float(self.streams)]),
+            pairs=self.pairs,
+            moves=list(moves),
+        )
 
     @cached_property
     def reach(self) -> tuple[Floats, Floats]:
@@ -496,9 +501,15 @@ def optimal(
     bound = min(bound, best.makespan)
     search |= {"proved_us": bound, "stopped": deadline.reason, "search_s": running_time() - began}
     plan = Schedule.from_columns(
-        graph, best.order, [device.name for device in cluster.devices], device=[best.device[i] for i in best.order],
-        stream=[best.stream[i] for i in best.order], estimate=best.makespan, scheduler="optimal", search=search,
-    ).check(cluster)  # fmt: skip
+        graph,
+        best.order,
+        [device.name for device in cluster.devices],
+        device=[best.device[i] for i in best.order],
+        stream=[best.stream[i] for i in best.order],
+        estimate=best.makespan,
+        scheduler="optimal",
+        search=search,
+    ).check(cluster)
     return Optimum(plan, best.makespan, bound, search)
 
 

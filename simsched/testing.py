@@ -163,9 +163,13 @@ def _tried(text: str, check: Callable[..., str | None], *given: Any) -> Promise:
 def _graphs() -> dict[str, OpGraph]:
     """Return small graphs of all kinds, by name."""
     kinds = {
-        "one": ("a", ""), "chain given backwards": ("dcba", "ab bc cd"), "fork": ("abcde", "ab ac ad ae"),
-        "join": ("abcde", "ae be ce de"), "in two parts": ("abcde", "ab cd"), "without edges": ("abcdefgh", ""),
-    }  # fmt: skip
+        "one": ("a", ""),
+        "chain given backwards": ("dcba", "ab bc cd"),
+        "fork": ("abcde", "ab ac ad ae"),
+        "join": ("abcde", "ae be ce de"),
+        "in two parts": ("abcde", "ab cd"),
+        "without edges": ("abcdefgh", ""),
+    }
     found = {name: _made(ops, edges) for name, (ops, edges) in kinds.items()}
     found["no time"] = _made("abcd", "ab ac bd cd", time=0.0)
     return found | {f"random {seed}": random_graph(30, seed) for seed in range(3)}
@@ -250,9 +254,13 @@ def _ignores_hashes(scheduler: str | Scheduler) -> None:
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         line = "import sys; from simsched.testing import digest; print(digest(sys.argv[1]))"
         ran = subprocess.run(
-            [sys.executable, "-c", line, path], env=environment, capture_output=True, text=True, timeout=_LONGEST_S,
+            [sys.executable, "-c", line, path],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_S,
             check=False,
-        )  # fmt: skip
+        )
         if ran.returncode:
             raise SchedulerError(f"another process fails: {(ran.stderr.strip() or 'without a word').splitlines()[-1]}")
         found.add(ran.stdout.split()[-1])
@@ -351,24 +359,38 @@ def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> None:
 
 def diamond() -> OpGraph:
     """Return two branches of two operators between a source and a sink: of different loads, none with kernels."""
-    times = {"source": (40.0, 0.3), "left": (90.0, 0.9), "right": (60.0, 0.6), "left2": (30.0, 1.0),
-             "right2": (120.0, 0.4), "sink": (20.0, 0.1)}  # fmt: skip
-    edges = (("source", "left"), ("source", "right"), ("left", "left2"), ("right", "right2"), ("left2", "sink"),
-             ("right2", "sink"))  # fmt: skip
+    times = {
+        "source": (40.0, 0.3),
+        "left": (90.0, 0.9),
+        "right": (60.0, 0.6),
+        "left2": (30.0, 1.0),
+        "right2": (120.0, 0.4),
+        "sink": (20.0, 0.1),
+    }
+    edges = (
+        ("source", "left"),
+        ("source", "right"),
+        ("left", "left2"),
+        ("right", "right2"),
+        ("left2", "sink"),
+        ("right2", "sink"),
+    )
     return OpGraph(
         [Operator(op, time=time, utilization=load) for op, (time, load) in times.items()],
-        [Edge(src, dst, nbytes=4096.0) for src, dst in edges], "diamond",
-    )  # fmt: skip
+        [Edge(src, dst, nbytes=4096.0) for src, dst in edges],
+        "diamond",
+    )
 
 
 def schedules_of(backend: Backend) -> tuple[Schedule, ...]:
     """Return the schedules that `check_backend` replays: two at random of each kind of execution."""
     return tuple(
-        random_schedule(diamond(), backend.cluster, rng=seed, streams=1 + seed, execution=execution,
-                        name=f"{execution}-{seed}")
+        random_schedule(
+            diamond(), backend.cluster, rng=seed, streams=1 + seed, execution=execution, name=f"{execution}-{seed}"
+        )
         for execution in EXECUTIONS
         for seed in (1, 2)
-    )  # fmt: skip
+    )
 
 
 def _is_the_program(ran: _Ran) -> None:
@@ -463,9 +485,11 @@ def _refuses_runs(backend: Backend, plan: Schedule) -> None:
     missing = f"gpu{len(backend.cluster)}"
     one = Schedule(OpGraph([Operator("op", time=50.0, utilization=0.5)]), [Placement("op", missing)])
     cases: tuple[tuple[str, Schedule, Any, Any], ...] = (
-        (f"a schedule for {missing}", one, 1, 0), ("0 repeats", plan, 0, 0), ("1.5 repeats", plan, 1.5, 0),
+        (f"a schedule for {missing}", one, 1, 0),
+        ("0 repeats", plan, 0, 0),
+        ("1.5 repeats", plan, 1.5, 0),
         ("-1 warmups", plan, 1, -1),
-    )  # fmt: skip
+    )
     for case, what, repeats, warmup in cases:
         try:
             backend.replay(what, repeats=repeats, warmup=warmup)

@@ -18,13 +18,29 @@ WORKS = (Work("convolution", "strided", 1.2e9, 1e6, 1e6, 3e6, 2, 3136, 32, 288, 
 KERNELS = (Kernel(160, 256, 64, 8704, 0.25), Kernel(8, share=0.75))
 GRAPH = ss.OpGraph(
     [
-        ss.Operator("a", "conv", 1.2e9, 5e6, 1e6, 80.0, KERNELS, None, "compute", "fp16", {"stride": [1, 1]},
-                    ((1, 64, 56, 56),), (1, 64, 56, 56), "stem", 1.5, WORKS),
+        ss.Operator(
+            "a",
+            "conv",
+            1.2e9,
+            5e6,
+            1e6,
+            80.0,
+            KERNELS,
+            None,
+            "compute",
+            "fp16",
+            {"stride": [1, 1]},
+            ((1, 64, 56, 56),),
+            (1, 64, 56, 56),
+            "stem",
+            1.5,
+            WORKS,
+        ),
         ss.Operator("b", time=20.0, utilization=0.5, intensity="memory"),
     ],
     [ss.Edge("a", "b", 802816.0, 15.0)],
     "two",
-)  # fmt: skip
+)
 
 
 def plan(execution="events"):
@@ -65,9 +81,18 @@ def calibration():
     rows = (ParameterRow("launch", 2.9, 4.0, 2.4, 3.6, True), ParameterRow("gap", 0.9, 0.9, 0.2, 3.0, False, "unseen"))
     residuals = (Residual("one", 121.0, 125.0, "held-out"),)
     return Calibration(
-        CLUSTER.replace_devices(launch=2.9), CLUSTER, GRAPH, {"a": 81.0, "b": 20.0}, {"conv": 1.31}, rows, residuals,
-        (MeasuredRun.of(replay()),), (True,), microbenchmarked=rows[:1], provenance={"device": "A40"},
-    )  # fmt: skip
+        CLUSTER.replace_devices(launch=2.9),
+        CLUSTER,
+        GRAPH,
+        {"a": 81.0, "b": 20.0},
+        {"conv": 1.31},
+        rows,
+        residuals,
+        (MeasuredRun.of(replay()),),
+        (True,),
+        microbenchmarked=rows[:1],
+        provenance={"device": "A40"},
+    )
 
 
 def accuracy():
@@ -85,15 +110,41 @@ STUDY = ss.Study(
     "all fields",
     ["lios", {"scheduler": "hios-lp", "label": "lp", "w": [2, 4]}],
     [{"kind": "layered", "n_ops": [8, 16]}, {"kind": ["chain", "none"]}],
-    [{"gpu": "a40", "gpus": [1, 2], "link": "pcie4", "gpus_per_node": 8, "overheads": [True, False],
-      "device": {"launch": [0.0, 4.0]}, "links": {"latency": 5.0}}, {"file": "a40.json"}],
-    seeds=(0, 3), seed=1,
+    [
+        {
+            "gpu": "a40",
+            "gpus": [1, 2],
+            "link": "pcie4",
+            "gpus_per_node": 8,
+            "overheads": [True, False],
+            "device": {"launch": [0.0, 4.0]},
+            "links": {"latency": 5.0},
+        },
+        {"file": "a40.json"},
+    ],
+    seeds=(0, 3),
+    seed=1,
     simulation={"jitter": [0.01, 0.02], "samples": 20, "events": "literal"},
     execution={"time_limit": 20.0, "memory_limit": 4_000_000_000},
-    figure=[{"kind": "line", "x": "n_ops", "y": "makespan", "by": "scheduler", "where": {"gpus": 2}, "name": "one",
-             "title": "t", "xlabel": "x", "ylabel": "y", "logx": True, "logy": False, "columns": 1, "scale": 2.0,
-             "schedulers": ["lios"]}],
-)  # fmt: skip
+    figure=[
+        {
+            "kind": "line",
+            "x": "n_ops",
+            "y": "makespan",
+            "by": "scheduler",
+            "where": {"gpus": 2},
+            "name": "one",
+            "title": "t",
+            "xlabel": "x",
+            "ylabel": "y",
+            "logx": True,
+            "logy": False,
+            "columns": 1,
+            "scale": 2.0,
+            "schedulers": ["lios"],
+        }
+    ],
+)
 
 
 def study_folder():
@@ -128,6 +179,7 @@ THINGS = {  # that have a format, by its name
     "explanation": lambda: ss.explain(plan(), CLUSTER),
     "robustness": lambda: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0),
     "advice": lambda: ss.advise(plan().graph, CLUSTER, ["lios"]),
+    "overlap": lambda: ss.overlap(GRAPH, CLUSTER),
     "duel": lambda: ss.duel(GRAPH, CLUSTER, "round-robin", "lios", evaluations=2),
     "throughput": lambda: ss.throughput(plan(), CLUSTER, in_flight=2),
 }

@@ -137,9 +137,20 @@ def assert_blame(trace, **expected):
 
 
 def case(
-    ops, cluster=None, places=None, edges="", execution="events", *, blame=None, path=None, sent=None, lowered=None,
-    timed=None, nbytes=0.0, **times,
-):  # fmt: skip
+    ops,
+    cluster=None,
+    places=None,
+    edges="",
+    execution="events",
+    *,
+    blame=None,
+    path=None,
+    sent=None,
+    lowered=None,
+    timed=None,
+    nbytes=0.0,
+    **times,
+):
     """Return a check of a run that was worked by hand; without places each operator has a stream of its own.
 
     It compares start and end of the operators that are named, the blame, the operators on the critical path, and start

@@ -7,11 +7,21 @@ BASE = 1_695_835_000_000_000_000  # ns since 1970: what `baseTimeNanoseconds` sa
 CPU = 4321
 
 A100 = {
-    "id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_298_834_944, "computeMajor": 8, "computeMinor": 0,
-    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-    "sharedMemPerBlock": 49152, "numSms": 108, "regsPerMultiprocessor": 65536, "sharedMemPerBlockOptin": 166_912,
+    "id": 0,
+    "name": "NVIDIA A100-SXM4-40GB",
+    "totalGlobalMem": 42_298_834_944,
+    "computeMajor": 8,
+    "computeMinor": 0,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerMultiprocessor": 2048,
+    "regsPerBlock": 65536,
+    "warpSize": 32,
+    "sharedMemPerBlock": 49152,
+    "numSms": 108,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerBlockOptin": 166_912,
     "sharedMemPerMultiprocessor": 167_936,
-}  # fmt: skip
+}
 
 
 class KinetoTrace:
@@ -75,8 +85,22 @@ class KinetoTrace:
             f'    "cat": "ac2g", "name": "ac2g"\n  }}'
         )
 
-    def kernel(self, correlation, start, dur, name="gemm", *, stream=7, device=0, external=0, grid=(108, 1, 1),
-               block=(128, 1, 1), registers=32, shared=0, **more):  # fmt: skip
+    def kernel(
+        self,
+        correlation,
+        start,
+        dur,
+        name="gemm",
+        *,
+        stream=7,
+        device=0,
+        external=0,
+        grid=(108, 1, 1),
+        block=(128, 1, 1),
+        registers=32,
+        shared=0,
+        **more,
+    ):
         args = {"External id": external} if external else {}
         args |= {"queued": 0, "device": device, "context": 1, "stream": stream, "correlation": correlation}
         args |= {"registers per thread": registers, "shared memory": shared, "blocks per SM": 1.0}
@@ -84,8 +108,20 @@ class KinetoTrace:
         self.event("kernel", name, start, dur, device, stream, args | more)
         self.flow("f", start, device, stream)
 
-    def copy(self, correlation, start, dur, *, cat="gpu_memcpy", name="Memcpy HtoD (Pinned -> Device)", stream=7,
-             nbytes=4096, device=0, external=0, **more):  # fmt: skip
+    def copy(
+        self,
+        correlation,
+        start,
+        dur,
+        *,
+        cat="gpu_memcpy",
+        name="Memcpy HtoD (Pinned -> Device)",
+        stream=7,
+        nbytes=4096,
+        device=0,
+        external=0,
+        **more,
+    ):
         args = {"External id": external} if external else {}
         args |= {"device": device, "context": 1, "stream": stream, "correlation": correlation, "bytes": nbytes}
         self.event(cat, name, start, dur, device, stream, args | {"memory bandwidth (GB/s)": "N/A"} | more)
@@ -126,8 +162,14 @@ def small_network(times="relative", n_steps=3, *, annotated=False, warm=0):
         if k < warm:
             kernels = [(t + 300, 90.0, {"name": "slow_gemm"})]
         trace.launched("aten::conv2d", t + 10, 35.0, kernels, inner="aten::cudnn_convolution")
-        trace.launched("aten::relu", t + 110, 30.0, [(t + 340, 3.0, {"name": "clamp", "grid": (54, 1, 1)})],
-                       inner="aten::clamp_min", api="cudaLaunchKernelExC")  # fmt: skip
+        trace.launched(
+            "aten::relu",
+            t + 110,
+            30.0,
+            [(t + 340, 3.0, {"name": "clamp", "grid": (54, 1, 1)})],
+            inner="aten::clamp_min",
+            api="cudaLaunchKernelExC",
+        )
         trace.op("aten::flatten", t + 160, 20.0)
         trace.launched("aten::linear", t + 210, 30.0, [(t + 350, 10.0 + k, {"name": "sgemm"})], inner="aten::addmm")
     return trace

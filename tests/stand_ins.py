@@ -19,10 +19,16 @@ from simsched.model.trace import measured_trace, spans_of
 from validation.hardware.sections import Plan
 
 TINY = Plan(
-    {"dag": ("random:layered,n_ops=10,n_layers=3,n_edges=16,time=20:100,seed=1", 1)}, kernels=("add 2",), whole=(),
-    hios_sizes=(8,), opara_sizes=(), microbenchmarks=False, in_situ=2,
-    schedulers=("sequential", "greedy", "heft", "opara"), repeats=6,
-)  # fmt: skip
+    {"dag": ("random:layered,n_ops=10,n_layers=3,n_edges=16,time=20:100,seed=1", 1)},
+    kernels=("add 2",),
+    whole=(),
+    hios_sizes=(8,),
+    opara_sizes=(),
+    microbenchmarks=False,
+    in_situ=2,
+    schedulers=("sequential", "greedy", "heft", "opara"),
+    repeats=6,
+)
 
 
 class SimulatedBackend:

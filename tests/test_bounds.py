@@ -53,15 +53,22 @@ BY_HAND = [  # a graph, a cluster, a cost model or none, and its bounds
     # A block of 256 threads (8 warps): 8 to an SM, 64 warps, of which 12 keep it busy, so it runs at 12/64 speed. 864
     # blocks fill 108 SMs once. Of its 10 us a block alone would need 10 x 12/64 = 1.875. Two such kernels cannot share
     # what one of them fills: 20 us. They hold the warps of every SM for at least 2 x 1.875 us.
-    (OpGraph(operators("a=10 b=10", kernels=FULL)), SPREAD, None,
-     {"critical_path": approx(10.0), "sm_work": approx(20.0), "residency": approx(3.75)}),
+    (
+        OpGraph(operators("a=10 b=10", kernels=FULL)),
+        SPREAD,
+        None,
+        {"critical_path": approx(10.0), "sm_work": approx(20.0), "residency": approx(3.75)},
+    ),
     (OpGraph(operators("a=0", kernels=FULL)), ONE, None, {"best": 0.0}),
     # 10 us on gpu0 and 4 on gpu1: 4 each, 8 in a row
     (made("a=1 b=1", "ab", nbytes=1e6), TWO, by_device(a=(10.0, 4.0), b=(10.0, 4.0)), {"best": 8.0}),
     # 100 KiB of shared memory fit on the A100, not on the 2080 Ti beside it: any schedule uses the A100, for 7 us
-    (OpGraph(operators("a=7", kernels=(Kernel(1, 256, 32, 100 * 1024),))),
-     Cluster((TWO.devices[0], replace(Cluster.preset("rtx2080ti").devices[0], name="gpu1")), TWO.links), None,
-     {"best": approx(7.0)}),
+    (
+        OpGraph(operators("a=7", kernels=(Kernel(1, 256, 32, 100 * 1024),))),
+        Cluster((TWO.devices[0], replace(Cluster.preset("rtx2080ti").devices[0], name="gpu1")), TWO.links),
+        None,
+        {"best": approx(7.0)},
+    ),
     (OpGraph(operators("a=1", kernels=(Kernel(1, 256, 32, 2**20),))), TWO, None, {"best": inf}),  # it fits nowhere
     # 2 + 8 us on either device, or 2 + transfer + 2: 9 with 5 us, and 10 where it takes 7
     (made("a=1 b=1", "ab:5"), TWO, EITHER, {"critical_path": 9.0}),
@@ -73,13 +80,19 @@ BY_HAND = [  # a graph, a cluster, a cost model or none, and its bounds
     (OpGraph(operators("a=7 c=7 d=7", kernels=WIDE)), UNEQUAL, None, {"critical_path": approx(7.0)}),
     # Two operators of 10 us that fill a device feed c of 1 us, each 4 us away: 20 us on one device, or 14 on two. With
     # transfers of 15 us one device is better. A join, and a fork the other way round.
-    *((made(operators("a=10 b=10 c=1", utilization=1.0), pairs, transfer), cluster, None, {"critical_path": end})
-      for pairs in ("ac bc", "ca cb")
-      for transfer, cluster, end in ((4.0, TWO, 15.0), (15.0, TWO, 21.0), (4.0, ONE, 21.0), (15.0, ONE, 21.0))),
+    *(
+        (made(operators("a=10 b=10 c=1", utilization=1.0), pairs, transfer), cluster, None, {"critical_path": end})
+        for pairs in ("ac bc", "ca cb")
+        for transfer, cluster, end in ((4.0, TWO, 15.0), (15.0, TWO, 21.0), (4.0, ONE, 21.0), (15.0, ONE, 21.0))
+    ),
     # s of 5 us, then four that fill a device for 10 us each, then t of 3: two devices need 5 + 20 + 3 us. All work
     # together would be 48 / 2, and a path 18.
-    (made(operators("s=5 a=10 b=10 c=10 d=10 t=3", utilization=1.0), "sa sb sc sd at bt ct dt", 0.0), TWO, None,
-     {"sm_work": 28.0, "best": 28.0}),
+    (
+        made(operators("s=5 a=10 b=10 c=10 d=10 t=3", utilization=1.0), "sa sb sc sd at bt ct dt", 0.0),
+        TWO,
+        None,
+        {"sm_work": 28.0, "best": 28.0},
+    ),
     # 109 blocks of which 108 fit: two waves, of which interference might save a part if anything ran beside
     (made(WAVES, "ab", nbytes=1e6), SPREAD.replace_devices(saturating_warps=32.0), None, {"best": approx(20.0)}),
     (OpGraph(WAVES), SPREAD.replace_devices(saturating_warps=32.0), None, {"critical_path": approx(1.75 * 5.0)}),
@@ -87,7 +100,7 @@ BY_HAND = [  # a graph, a cluster, a cost model or none, and its bounds
     (CHAIN, A100, None, {"best": approx(6.0 + 3.0 + 2 * 0.3)}),
     (CHAIN, A100.replace_devices(gap=0.0), None, {"best": 9.0}),
     (CHAIN, A100.replace_devices(gap=0.0, launch_latency=5.0, launch=4.0), None, {"best": 8.0}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("graph", "cluster", "cost", "expected"), BY_HAND)

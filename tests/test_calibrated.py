@@ -43,8 +43,10 @@ def test_a_schedule_made_before_takes_the_times_too():
     assert ss.simulate(before.lower(target), target).makespan == expected
     assert ss.simulate_batch([before, before], target).tolist() == [expected, expected]
     assert ss.Evaluator(before, target).makespan == expected
-    drawn = [ss.simulate_many(p, c, 3, jitter=0.1, rng=0).values for p, c in
-             ((before, target), (before.over(doubled), target.cluster))]  # fmt: skip
+    drawn = [
+        ss.simulate_many(p, c, 3, jitter=0.1, rng=0).values
+        for p, c in ((before, target), (before.over(doubled), target.cluster))
+    ]
     assert drawn[0].tolist() == drawn[1].tolist()
     assert before.check(target) is before
 

@@ -86,8 +86,15 @@ def test_a_scheduler_that_refuses_has_a_row():
 
 def test_two_functions_of_one_name_keep_their_rows_and_plans():
     """Of the user's own; with twice the cost of everything each takes twice as long."""
-    comparison = compare(FORK, FREE, [SCHEDULERS["lios"], lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=1),
-                                        lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=2)])  # fmt: skip
+    comparison = compare(
+        FORK,
+        FREE,
+        [
+            SCHEDULERS["lios"],
+            lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=1),
+            lambda g, c, k: SCHEDULERS["lios"](g, c, k, streams=2),
+        ],
+    )
     assert [row.makespan_us for row in comparison.rows] == [30.0, 70.0, 50.0]
     assert len(comparison.plans) == len({row.scheduler for row in comparison.rows}) == 3
     (row,) = compare(FORK, FREE, ["lios"], lambda op, device: 2 * op.time).rows

@@ -72,7 +72,7 @@ def streaming(rows):
         (Operator("a", works=(streaming(110),), flops=1e9, nbytes=1e9), 1.25 + 10.0 + 0.6),  # works say it all
         (Operator("a", works=(streaming(110),), kernels=(Kernel(1),), nbytes=15.0), 2.1 + 15 / (75 * 8 / 40)),
     ],
-)  # fmt: skip
+)
 def test_times_alone_by_hand(op, us):
     """The time to start and end each kernel, and the longest of its chain, its blocks on an SM and its bytes."""
     assert roofline(op, DEVICE) == pytest.approx(us)

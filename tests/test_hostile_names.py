@@ -32,11 +32,29 @@ from workloads.formats import read_graph
 from workloads.formats import write as write_graph
 
 ESCAPES = [
-    "\x1b[2Jx\x1b]0;t\x07", "a\x07b", "\u202egpj", "\u2066a\u2069", "\u200e\u200f\u061c", "a\u2028b\u2029c",
-    "\x7f\x9b31m", "a\r\nerror: b", "\ud800", "\udfff\ud800", "\u200b\u2060\ufeff", "\ue000\U000e0041",
-    "<script>&\"']]>--", "$x$ $\\frac$", "_hidden", "[bold]b[/bold]", "=1+1", "网络\u3000", "%{y} {0} {x}", "\\x1b",
-    "a\x00b", "\ufffe\uffff",
-]  # fmt: skip
+    "\x1b[2Jx\x1b]0;t\x07",
+    "a\x07b",
+    "\u202egpj",
+    "\u2066a\u2069",
+    "\u200e\u200f\u061c",
+    "a\u2028b\u2029c",
+    "\x7f\x9b31m",
+    "a\r\nerror: b",
+    "\ud800",
+    "\udfff\ud800",
+    "\u200b\u2060\ufeff",
+    "\ue000\U000e0041",
+    "<script>&\"']]>--",
+    "$x$ $\\frac$",
+    "_hidden",
+    "[bold]b[/bold]",
+    "=1+1",
+    "网络\u3000",
+    "%{y} {0} {x}",
+    "\\x1b",
+    "a\x00b",
+    "\ufffe\uffff",
+]
 WHOLE = [text for text in ESCAPES if not re.search("[\ud800-\udfff]", text)]
 names = st.text(st.characters(), min_size=1, max_size=12) | st.sampled_from(ESCAPES)
 whole_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12) | st.sampled_from(WHOLE)
@@ -175,8 +193,15 @@ def test_halves_of_characters_end_nothing(tmp_path):
     plan = ss.schedule(graph, FREE, "lios")
     trace = ss.simulate(plan, FREE)
     found = compare(graph, FREE, ["lios", "sequential"])
-    for shown in (ss.to_svg(plan, tmp_path / "a.svg"), ss.to_dot(plan), repr(found), as_html(plan), as_html(trace),
-                  found.to_csv(), repr(trace)):  # fmt: skip
+    for shown in (
+        ss.to_svg(plan, tmp_path / "a.svg"),
+        ss.to_dot(plan),
+        repr(found),
+        as_html(plan),
+        as_html(trace),
+        found.to_csv(),
+        repr(trace),
+    ):
         require_plain(shown)
     with pytest.raises(SimschedError, match=r"must not hold half of a character, not 'g\\udfff'$"):
         ss.explain(plan, FREE)
@@ -195,10 +220,16 @@ def boxes_page():
     return Section("\ud800", figure(chart))
 
 
-@pytest.mark.parametrize("name", [
-    "\x1b[2Jx\x1b]0;t\x07", "a\r\nerror: \x7f\x9b\u2028", "\u202e\u2066\u061c\u200b\ufeff", "[bold]$x$<b>&'\"",
-    "a\x00b",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\x1b[2Jx\x1b]0;t\x07",
+        "a\r\nerror: \x7f\x9b\u2028",
+        "\u202e\u2066\u061c\u200b\ufeff",
+        "[bold]$x$<b>&'\"",
+        "a\x00b",
+    ],
+)
 def test_the_command_line(name, tmp_path, monkeypatch, capsys, caplog):
     """What it prints, in its errors and for files of such names, too."""
     monkeypatch.chdir(tmp_path)
@@ -206,13 +237,23 @@ def test_the_command_line(name, tmp_path, monkeypatch, capsys, caplog):
     plan.graph.save("g.json")
     plan.save("p.json")
     lines = [
-        ("compare", "g.json", "--schedulers", "lios,sequential"), ("show", "g.json", "--svg", "a.svg"),
-        ("show", "g.json", "--json"), ("explain", "p.json", "--gpus", "2"), ("simulate", "p.json", "--gpus", "2"),
-        ("schedule", "g.json"), ("compare", name), ("compare", "g.json", "--schedulers", name), (name,),
-        ("simulate", "g.json", f"--{name}"), ("report", name, "-o", "r.html"), ("list", name),
-        ("whatif", "g.json", "--set", name), ("study", "run", name, "-o", "f"), ("check", name),
+        ("compare", "g.json", "--schedulers", "lios,sequential"),
+        ("show", "g.json", "--svg", "a.svg"),
+        ("show", "g.json", "--json"),
+        ("explain", "p.json", "--gpus", "2"),
+        ("simulate", "p.json", "--gpus", "2"),
+        ("schedule", "g.json"),
+        ("compare", name),
+        ("compare", "g.json", "--schedulers", name),
+        (name,),
+        ("simulate", "g.json", f"--{name}"),
+        ("report", name, "-o", "r.html"),
+        ("list", name),
+        ("whatif", "g.json", "--set", name),
+        ("study", "run", name, "-o", "f"),
+        ("check", name),
         ("convert", "g.json", f"{name.replace('/', '').replace(chr(0), '')}.dot"),
-    ]  # fmt: skip
+    ]
     for line in lines:
         assert run(list(line)) in (0, 1, 2), line
         for text in capsys.readouterr():
@@ -229,8 +270,13 @@ def test_logs_and_ascii_terminals():
         "import workloads; workloads.from_spec = warns\n"
         "sys.exit(run(['show', 'squeezenet']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=100,
-                          env={"PATH": "", "PYTHONIOENCODING": "ascii"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=False,
+        timeout=100,
+        env={"PATH": "", "PYTHONIOENCODING": "ascii"},
+    )
     assert done.returncode == 2
     assert done.stderr.decode("ascii").splitlines() == [r"warning: a \x1b]0;\nx\u202e b", r"error: \u7f51\x07"]
 

@@ -199,9 +199,9 @@ def test_write_and_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "why"), [("nowhere/x", "No such file or directory"), ("", "it is a folder"), ("old/x", "Not a directory"),
-                      ("a\0b", "")],
-)  # fmt: skip
+    ("path", "why"),
+    [("nowhere/x", "No such file or directory"), ("", "it is a folder"), ("old/x", "Not a directory"), ("a\0b", "")],
+)
 def test_files_that_cannot_be_written(tmp_path, path, why):
     (tmp_path / "old").write_text("old")
     with pytest.raises(FileError, match=f"cannot write .*{why}"):

@@ -30,9 +30,19 @@ H100, A100, K80 = (Cluster.preset(name).devices[0] for name in ("h100", "a100", 
 GIVEN = (Kernel(100, 128, 40, 1024, share=0.25, efficiency=0.5, chain=77.0), Kernel(3, share=0.75))
 # fp16 in 128 channels with several taps: turned round by three more kernels where tensor cores compute it
 CONVOLUTION = Work(
-    "convolution", "strided", flops=2.0 * 3136 * 128 * 1152, reads=802816.0, weights=294912.0, writes=802816.0,
-    rows=3136, columns=128, inner=1152, window=9, elements=401408, images=4,
-)  # fmt: skip
+    "convolution",
+    "strided",
+    flops=2.0 * 3136 * 128 * 1152,
+    reads=802816.0,
+    weights=294912.0,
+    writes=802816.0,
+    rows=3136,
+    columns=128,
+    inner=1152,
+    window=9,
+    elements=401408,
+    images=4,
+)
 COPY = Work("elementwise", "copy", reads=4096.0, writes=4096.0, rows=1024)
 
 

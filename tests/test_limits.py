@@ -87,7 +87,7 @@ def test_a_file_that_says_nothing_of_its_size_is_read():
 def test_a_gzip_file_is_inflated_up_to_the_limit_of_files(tmp_path, monkeypatch):
     path = tmp_path / "bomb.json"
     path.write_bytes(gzip.compress(bytes(50_000), 9))
-    monkeypatch.setattr("workloads.formats.kineto_text.MOST_BYTES", 40_000)
+    monkeypatch.setattr("workloads.formats.kineto.text.MOST_BYTES", 40_000)
     assert "inflates to over 40000 bytes" in refused(lambda: read(path, "kineto"), FormatError)
 
 
@@ -114,8 +114,11 @@ NESTED, KEY, NAMED = "{path}: nested too deeply", "a key in it has 64 parts or m
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("a.json", '{"format": "simsched.graph", "version": 1, "operators": [{"name": "a", "attributes": {"x": '
-         + "[" * DEEP, NESTED),
+        (
+            "a.json",
+            '{"format": "simsched.graph", "version": 1, "operators": [{"name": "a", "attributes": {"x": ' + "[" * DEEP,
+            NESTED,
+        ),
         ("a.json", '{"format": "simsched.schedule", "version": 1, "search": {"x": ' + '{"a":' * DEEP, NESTED),
         ("a.json", '{"traceEvents": [{"ph": "X", "args": ' + "[" * DEEP, NESTED),
         ("a.json", '{"blocks": ' + '{"a":' * DEEP, NESTED),
@@ -135,7 +138,7 @@ NESTED, KEY, NAMED = "{path}: nested too deeply", "a key in it has 64 parts or m
         ("wirings", f'{{"stages": [{{"nodes": {10**12}, "edges": []}}, {ONE}, {ONE}, {ONE}]}}', "from 1 to 100,000"),
     ],
     ids=lambda value: value[:30],
-)  # fmt: skip
+)
 def test_files_that_ask_for_too_much(name, text, reason, tmp_path):
     """Nested too deeply, or with numbers that say how much there is; long keys and rows of studies."""
     path = tmp_path / name
@@ -147,13 +150,21 @@ def test_files_that_ask_for_too_much(name, text, reason, tmp_path):
 @pytest.mark.parametrize(
     "spec",
     [
-        "random:layered,n_ops=1000000000", "random:layered,n_ops=1000,n_edges=1000000000", "random:lu,tiles=1000000",
-        "random:cholesky,tiles=1000000", "random:fft,points=1073741824", "random:wavefront,rows=99999,columns=99999",
-        "random:erdos-renyi,n_ops=100000000,edge_probability=1", "random:transformer-like,n_layers=1000000000",
-        "random:inception-like,n_blocks=1000000000", "random:watts-strogatz,n_ops=100000000,neighbours=1000000",
-        "inception_v3,batch=1000000000000", "inception_v3,image_size=1000000000", "bert_base,sequence=100000000000",
+        "random:layered,n_ops=1000000000",
+        "random:layered,n_ops=1000,n_edges=1000000000",
+        "random:lu,tiles=1000000",
+        "random:cholesky,tiles=1000000",
+        "random:fft,points=1073741824",
+        "random:wavefront,rows=99999,columns=99999",
+        "random:erdos-renyi,n_ops=100000000,edge_probability=1",
+        "random:transformer-like,n_layers=1000000000",
+        "random:inception-like,n_blocks=1000000000",
+        "random:watts-strogatz,n_ops=100000000,neighbours=1000000",
+        "inception_v3,batch=1000000000000",
+        "inception_v3,image_size=1000000000",
+        "bert_base,sequence=100000000000",
     ],
-)  # fmt: skip
+)
 def test_graphs_too_large_to_be_made(spec):
     assert refused(lambda: from_spec(spec), GraphError)
 
@@ -178,9 +189,11 @@ COUNTS = {
     "replay repeats": lambda n: SYNTHETIC.replay(PLAN, repeats=n),
     "replay warmup": lambda n: SYNTHETIC.replay(PLAN, warmup=n),
     "profile in_situ": lambda n: SYNTHETIC.profile(GRAPH, in_situ=n),
-    **{f"validate {name}": lambda n, name=name: validate(GRAPH, SYNTHETIC, ["lios"], **{name: n})
-       for name in ("rounds", "training", "random_held_out", "repeats", "warmup")},
-}  # fmt: skip
+    **{
+        f"validate {name}": lambda n, name=name: validate(GRAPH, SYNTHETIC, ["lios"], **{name: n})
+        for name in ("rounds", "training", "random_held_out", "repeats", "warmup")
+    },
+}
 
 
 @pytest.mark.parametrize("case", COUNTS)

@@ -130,10 +130,12 @@ def test_measured_limits_replace_those_of_the_preset():
         (lambda: MeasuredOperator("a", ()), "operator 'a': samples must not be empty"),
         (lambda: MeasuredOperator("a", (1.0, -1.0)), "samples[1] must be finite and not negative, not -1.0"),
         (lambda: MeasuredOperator("a", (True,)), "samples[0] must be a number, not True"),
-        (lambda: MeasuredOperator("a", (1.0, 2.0), (MeasuredKernel("k", (1.0,)),)),
-         "operator 'a': 'k' has 1 samples where the operator has 2; there must be one per iteration"),
+        (
+            lambda: MeasuredOperator("a", (1.0, 2.0), (MeasuredKernel("k", (1.0,)),)),
+            "operator 'a': 'k' has 1 samples where the operator has 2; there must be one per iteration",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refused(make, message):
     with pytest.raises(CostError) as caught:
         make()

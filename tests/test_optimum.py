@@ -65,7 +65,7 @@ BY_HAND = {
     "what takes longer than the horizon is out of the question": (made("a=1 b=2", "ab:1e15"), TWO, {}, 3.0),
     # longest first gives 3+2+2 = 7 beside 3+2, the best is 3+3 beside 2+2+2
     "better than list scheduling": (FIVE, TWO, {}, 6.0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BY_HAND.values(), ids=BY_HAND)

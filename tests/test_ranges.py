@@ -1,6 +1,7 @@
 """Ranges of makespans and speedups: what is not sure of a cluster, in worlds common to all schedules."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from small import made, operators
 
 import simsched as ss
 from simsched.base.units import format_gain
-from simsched.experiments.ranges import MODEL_ERRORS, Errors, ranges, unsure_of
+from simsched.experiments.ranges import MEASURED_COMMON, MODEL_ERRORS, Errors, ranges, uncalibrated_errors, unsure_of
 from simsched.model.cluster import PRIORS
 from simsched.simulator.simulate import simulate_worlds
 
@@ -67,6 +68,16 @@ def test_free_stays_free():
     low, high, *_ = ranges({"one": program}, CLUSTER.without_overheads())[0]["one"]
     error = 1.645 * np.hypot(MODEL_ERRORS.own, MODEL_ERRORS.common)
     assert (low, high) == pytest.approx((50 * np.exp(-error), 50 * np.exp(error)), rel=0.05)
+
+
+def test_times_are_surer_where_kernels_were_measured():
+    """An H100 and an H200 are of the generation that was measured; a cluster is as sure as its least sure device."""
+    commons = [
+        uncalibrated_errors(ss.Cluster.preset(name)).common for name in ("h100", "h200", "h100-pcie", "a100", "b200")
+    ]
+    assert commons == [MEASURED_COMMON] * 3 + [MODEL_ERRORS.common] * 2
+    mixed = ss.Cluster([replace(ss.Cluster.preset(name).devices[0], name=name) for name in ("h100", "a100")])
+    assert uncalibrated_errors(mixed).common == MODEL_ERRORS.common
 
 
 def test_every_prior_of_a_device_is_drawn():

@@ -10,9 +10,17 @@ from simsched.base.units import format_gain
 from simsched.experiments.baselines import CAPTURED, EAGER, ONE, baselines, with_execution
 
 GRAPHS = (
-    "inception_v3", "squeezenet", "googlenet", "resnet50", "t5_small_encoder", "tiny_inception", "deepfm",
-    "random:layered,n_ops=60,seed=2", "random:fork-join,n_ops=40,seed=1", "random:transformer-like,n_layers=1",
-)  # fmt: skip
+    "inception_v3",
+    "squeezenet",
+    "googlenet",
+    "resnet50",
+    "t5_small_encoder",
+    "tiny_inception",
+    "deepfm",
+    "random:layered,n_ops=60,seed=2",
+    "random:fork-join,n_ops=40,seed=1",
+    "random:transformer-like,n_layers=1",
+)
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100"])

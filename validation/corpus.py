@@ -26,15 +26,26 @@ GRAPHS = (
     *(f"random:layered,n_ops=60,n_layers=6,comm_ratio={0.2 * i + 0.1},seed={i}" for i in range(6)),
     *(f"random:{kind},n_ops=40,seed={i}" for kind in ("erdos-renyi", "watts-strogatz", "fork-join") for i in (1, 2)),
     *(f"random:{kind},n_ops=40,seed=3" for kind in ("series-parallel", "in-tree", "out-tree")),
-    "random:wavefront,rows=5,columns=6", "random:cholesky,tiles=5", "random:lu,tiles=4", "random:fft,points=8",
-    "random:inception-like,n_blocks=3", "random:transformer-like,n_layers=1,heads=4",
-    "tiny_inception", "tiny_resnet", "tiny_transformer", "squeezenet", "inception_v3", "googlenet,granularity=operator",
-    "resnet50,batch=8,dtype=fp16", "bert_base",
-)  # fmt: skip
+    "random:wavefront,rows=5,columns=6",
+    "random:cholesky,tiles=5",
+    "random:lu,tiles=4",
+    "random:fft,points=8",
+    "random:inception-like,n_blocks=3",
+    "random:transformer-like,n_layers=1,heads=4",
+    "tiny_inception",
+    "tiny_resnet",
+    "tiny_transformer",
+    "squeezenet",
+    "inception_v3",
+    "googlenet,granularity=operator",
+    "resnet50,batch=8,dtype=fp16",
+    "bert_base",
+)
 QUICK: dict[str, Any] = {
-    "search": {"evaluations": 300}, "autograph": {"budget": 30, "rounds": 1},
+    "search": {"evaluations": 300},
+    "autograph": {"budget": 30, "rounds": 1},
     "ios": {"max_transitions": 20_000, "max_stages": 2_000},
-}  # fmt: skip
+}
 ON = "--gpu a100 --scheduler opara --json"
 LAYERED = "random:layered,n_ops=40,n_layers=5"
 STUDY = """
@@ -63,7 +74,7 @@ QUESTIONS = {
     "simulate": f"simulate inception_v3 {ON}",
     "show": "show inception_v3 --gpu a100 --json",
     "validate": f"validate {LAYERED} --backend synthetic --rounds 2 --training 3 --held-out 3 --json",
-}  # fmt: skip
+}
 
 
 def cases() -> Iterator[tuple[str, str]]:

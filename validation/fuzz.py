@@ -73,29 +73,63 @@ class DefectError(Exception):
 _GRAPHS: Final = "simsched.graph.json dot-2.dot stg-1.stg onnx-5.onnx random:layered,n_ops=6,n_layers=3"
 _PLANS: Final = "simsched.schedule.json simsched.program.json"
 _WORDS: Final = {
-    "graph": _GRAPHS, "plan": _PLANS, "trace": "kineto-1.json", "traces": "kineto-1.json",
-    "profiles": "simsched.profile.json", "source": _GRAPHS,
-    "sources": f"simsched.comparison.json simsched.whatif.json rows measured {_PLANS}", "file": "study-1.toml",
-    "folder": "rows", "folders": "rows", "resume": "measured new", "target": "t.json t.dot", "gpu": "a100 v100",
-    "link": "pcie3 nvlink3", "cluster": "simsched.cluster.json simsched.calibration.json", "first": "lios",
-    "scheduler": " ".join(SCHEDULERS), "schedulers": "lios sequential,heft", "second": "sequential",
-    "option": "streams=2 window=2", "shape": "x=1,3,8,8", "backend": "synthetic", "backend_option": "gpu=a100 gpus=2",
-    "kind": "gpus formats backend", "by": "ops kind,gpus", "metric": "makespan speedup",
+    "graph": _GRAPHS,
+    "plan": _PLANS,
+    "trace": "kineto-1.json",
+    "traces": "kineto-1.json",
+    "profiles": "simsched.profile.json",
+    "source": _GRAPHS,
+    "sources": f"simsched.comparison.json simsched.whatif.json rows measured {_PLANS}",
+    "file": "study-1.toml",
+    "folder": "rows",
+    "folders": "rows",
+    "resume": "measured new",
+    "target": "t.json t.dot",
+    "gpu": "a100 v100",
+    "link": "pcie3 nvlink3",
+    "cluster": "simsched.cluster.json simsched.calibration.json",
+    "first": "lios",
+    "scheduler": " ".join(SCHEDULERS),
+    "schedulers": "lios sequential,heft",
+    "second": "sequential",
+    "option": "streams=2 window=2",
+    "shape": "x=1,3,8,8",
+    "backend": "synthetic",
+    "backend_option": "gpu=a100 gpus=2",
+    "kind": "gpus formats backend",
+    "by": "ops kind,gpus",
+    "metric": "makespan speedup",
     "family": "layered fork-join cholesky,tiles=2",
-    "form": "png svg", "schema": " ".join(DOCUMENTS),
-    "name": "lios synthetic", "dask": "none", "dtype": "fp16 bf16", "shard": "0/1 1/2", "step": "0 all", "host": "a b",
-    "streams": "1", "title": "a", "execution": "own graph", "template": "h100", "baseline": "eager lios",
-    "values": "1,2 1:4", "values2": "1,2",
-    "parameter": "link.bandwidth gpus overhead.launch", "parameter2": "gpus",
+    "form": "png svg",
+    "schema": " ".join(DOCUMENTS),
+    "name": "lios synthetic",
+    "dask": "none",
+    "dtype": "fp16 bf16",
+    "shard": "0/1 1/2",
+    "step": "0 all",
+    "host": "a b",
+    "streams": "1",
+    "title": "a",
+    "execution": "own graph",
+    "template": "h100",
+    "baseline": "eager lios",
+    "values": "1,2 1:4",
+    "values2": "1,2",
+    "over": "batch=1:2 seed=1 x=1:3",
+    "parameter": "link.bandwidth gpus overhead.launch",
+    "parameter2": "gpus",
     "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2 fuse=a,b",
-}  # fmt: skip
+}
 """Right values by the name of an argument or option; those of numbers and of files that are written are below."""
 _OF_TYPES: Final = {"IntRange": "1 2 0", "FloatRange": "0.1 2", "FloatParamType": "0.5 2"}
 _WRITTEN: Final = "t.json t.svg new"
 _CHEAP: Final = {
-    "validate": "--schedulers=sequential --rounds=1 --training=1 --held-out=1 --repeats=2", "replay": "--repeats=2",
-    "run": "--serial", "resume": "--serial", "duel": "--evaluations=2",
-}  # fmt: skip  # what would take seconds otherwise
+    "validate": "--schedulers=sequential --rounds=1 --training=1 --held-out=1 --repeats=2",
+    "replay": "--repeats=2",
+    "run": "--serial",
+    "resume": "--serial",
+    "duel": "--evaluations=2",
+}  # what would take seconds otherwise
 _NO_ERROR: Final = re.compile(r"\s*$|warning: |.*: [0-9,]+ of [0-9,]+ rows")  # what stderr says besides
 
 
@@ -222,16 +256,22 @@ def _graph_of_spec(path: str) -> ss.OpGraph:
 
 
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "stg": {"keep_dummies": False, "time_unit": 0.5}, "hios-graph": {"floor": 2.0}, "rows": {"cluster": "a100"},
-    "ios": {"batch": 3, "dtype": "fp16"}, "hios": {"batch": 3, "dtype": "fp16"}, "dot": {},
-    "kineto": {"level": "leaf"}, "onnx": {"granularity": "operator", "dtype": "fp16"},
-}  # fmt: skip
+    "stg": {"keep_dummies": False, "time_unit": 0.5},
+    "hios-graph": {"floor": 2.0},
+    "rows": {"cluster": "a100"},
+    "ios": {"batch": 3, "dtype": "fp16"},
+    "hios": {"batch": 3, "dtype": "fp16"},
+    "dot": {},
+    "kineto": {"level": "leaf"},
+    "onnx": {"granularity": "operator", "dtype": "fp16"},
+}
 READERS: Final[dict[str, Reader]] = {
     **{name: Reader((DOCUMENTS[name].load,), f"{name}.json", schema=name) for name in DOCUMENTS},
     **{
         name: Reader(
             (partial(read, format=name), partial(read_graph, format=name), partial(read, format=name, **options)),
-            f"{name}-[0-9]*", name if FORMATS[name].write else "",
+            f"{name}-[0-9]*",
+            name if FORMATS[name].write else "",
         )
         for name, options in _OPTIONS.items()
     },
@@ -246,7 +286,7 @@ READERS: Final[dict[str, Reader]] = {
     "recorded": Reader((partial(_in_folder, _recorded),), "measured/round-2.json", names_file=False),
     "spec": Reader((_graph_of_spec,), "specs/*", names_file=False),
     "command line": Reader((command,), "[a-z]*-*", "", False, "", 60.0, 3 << 30),
-}  # fmt: skip
+}
 """Every reader, by the name under which the log has it."""
 _SIZES: Final = ("n_ops", "n_layers", "layers", "rows", "columns", "tiles", "points", "n_blocks")
 
@@ -267,7 +307,9 @@ def fill(folder: Path) -> None:
     (folder / "specs").mkdir()
     for name, function in WORKLOADS.items():
         usual = {key: one.default for key, one in signature(function).parameters.items() if key != "rng"}
-        texts = [f"{key}={min(value, 8) if key in _SIZES else value}" for key, value in usual.items()]
+        texts = [
+            f"{key}={min(value, 8) if key in _SIZES and value is not None else value}" for key, value in usual.items()
+        ]
         spec = re.sub(r"\((\S+), (\S+)\)", r"\1:\2", ",".join([name, *texts]))
         (folder / "specs" / name.replace(":", "-")).write_text(spec.replace("None", "none"))
 
@@ -407,9 +449,15 @@ def run(reader: Reader, seed: str, seconds: float, folder: Path) -> Tally:
 
 
 _SETTINGS: Final = settings(
-    max_examples=BATCH, database=None, deadline=None, phases=(Phase.generate, Phase.shrink), print_blob=False,
-    suppress_health_check=list(HealthCheck), verbosity=Verbosity.quiet, report_multiple_bugs=False,
-)  # fmt: skip
+    max_examples=BATCH,
+    database=None,
+    deadline=None,
+    phases=(Phase.generate, Phase.shrink),
+    print_blob=False,
+    suppress_health_check=list(HealthCheck),
+    verbosity=Verbosity.quiet,
+    report_multiple_bugs=False,
+)
 
 
 @contextmanager
@@ -489,8 +537,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, weight in weights.items():
             share = chosen.seconds * weight / sum(weights.values())
             tally = tallies[name] = run_apart(name, f"{chosen.seed} {name}", share, Path(root))
-            print(f"{name:>22}: {tally.examples:>9,} examples, {tally.accepted:>8,} accepted, {tally.refused:>8,} "
-                  f"refused, {tally.seconds:7.1f} s, {len(tally.failures)} failures", flush=True)  # fmt: skip
+            print(
+                f"{name:>22}: {tally.examples:>9,} examples, {tally.accepted:>8,} accepted, {tally.refused:>8,} "
+                f"refused, {tally.seconds:7.1f} s, {len(tally.failures)} failures",
+                flush=True,
+            )
             for what, failure in tally.failures.items():
                 print(f"{'':>24}{failure['count']} x {what}: {failure['document']:.200}")
             if chosen.log:

@@ -37,8 +37,9 @@ def differences(first: int, count: int, seed: int) -> Iterator[str]:
     for number, source in sources.items():
         for k in range(_TABLES):
             ways: list[Callable[[State], object]] = [
-                names[f"program_{number}"], *(lambda state, run=run: run(state.address) for run in natives)
-            ]  # fmt: skip
+                names[f"program_{number}"],
+                *(lambda state, run=run: run(state.address) for run in natives),
+            ]
             python, *others = (_result(way, number, Random(f"{seed}/{number}/{k}")) for way in ways)
             found = [
                 f"{what}: {one} as Python, {other} as {how}"
@@ -97,8 +98,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for text in differences(first, min(TOGETHER, end - first), given.seed):
             print(text, end="\n\n", flush=True)
             n_different += 1
-    record = {"seed": given.seed, "first": given.first, "programs": given.programs, "different": n_different,
-              "seconds": round(perf_counter() - start, 1)}  # fmt: skip
+    record = {
+        "seed": given.seed,
+        "first": given.first,
+        "programs": given.programs,
+        "different": n_different,
+        "seconds": round(perf_counter() - start, 1),
+    }
     print(f"{n_different} of {given.programs} programs differ, seed {given.seed}, {record['seconds']} s")
     if given.log:
         keep(given.log, record)

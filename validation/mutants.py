@@ -254,12 +254,34 @@ def drop_edge(draft: Draft, rng: Random) -> None:
 MUTATIONS: Final = {
     one.__name__: one
     for one in (
-        swap_places, swap_neighbours, move, turn_round, by_device, exchange_operators, other_stream, other_group,
-        other_stage, later_stages, merge_stages, one_stream_of_stage, other_device, merge_devices, split_device,
-        one_stream, own_streams, priority, odd_number, duplicate, drop, rename, other_execution, add_edge,
-        turn_edge, drop_edge,
+        swap_places,
+        swap_neighbours,
+        move,
+        turn_round,
+        by_device,
+        exchange_operators,
+        other_stream,
+        other_group,
+        other_stage,
+        later_stages,
+        merge_stages,
+        one_stream_of_stage,
+        other_device,
+        merge_devices,
+        split_device,
+        one_stream,
+        own_streams,
+        priority,
+        odd_number,
+        duplicate,
+        drop,
+        rename,
+        other_execution,
+        add_edge,
+        turn_edge,
+        drop_edge,
     )
-}  # fmt: skip
+}
 """Every change, by its name."""
 
 
@@ -268,11 +290,21 @@ PER_SCHEDULE: Final = 60
 _MOST_KEPT: Final = 20  # failures that are logged in full
 _TIE: Final = 1e-9
 _FAMILIES: Final = (
-    "layered n_ops=8:40 n_layers=3:8", "erdos-renyi n_ops=4:40", "watts-strogatz n_ops=8:40", "fork-join n_ops=4:40",
-    "series-parallel n_ops=4:40", "in-tree n_ops=3:40", "out-tree n_ops=3:40", "wavefront rows=2:6 columns=2:6",
-    "cholesky tiles=2:5", "lu tiles=2:4", "fft points=4:4", "fft points=8:8", "inception-like n_blocks=1:3",
+    "layered n_ops=8:40 n_layers=3:8",
+    "erdos-renyi n_ops=4:40",
+    "watts-strogatz n_ops=8:40",
+    "fork-join n_ops=4:40",
+    "series-parallel n_ops=4:40",
+    "in-tree n_ops=3:40",
+    "out-tree n_ops=3:40",
+    "wavefront rows=2:6 columns=2:6",
+    "cholesky tiles=2:5",
+    "lu tiles=2:4",
+    "fft points=4:4",
+    "fft points=8:8",
+    "inception-like n_blocks=1:3",
     "transformer-like n_layers=1:1 heads=1:4",
-)  # fmt: skip
+)
 _SLOW: Final = {"ios": 14, "autograph": 24, "search": 24}  # operators up to which a scheduler answers in moments
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "search": {"evaluations": 20, "starts": ("sequential", "lios")},
@@ -493,8 +525,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Offer mutants; return the status of the process."""
     given = options(__doc__, arguments, count=1000, seed=0, every=20, log=None)
     tally = run(given.count, given.seed, given.every)
-    print(f"{tally.mutants:,} mutants of {sum(tally.schedules.values()):,} schedules in {tally.seconds:.1f} s: "
-          f"{tally.accepted:,} accepted, {tally.refused:,} refused, {tally.simulated:,} simulated")  # fmt: skip
+    print(
+        f"{tally.mutants:,} mutants of {sum(tally.schedules.values()):,} schedules in {tally.seconds:.1f} s: "
+        f"{tally.accepted:,} accepted, {tally.refused:,} refused, {tally.simulated:,} simulated"
+    )
     for what, count in sorted(tally.failures.items()):
         print(f"  {count:,} {what}")
     for example in tally.examples:

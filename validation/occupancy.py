@@ -85,8 +85,13 @@ def main() -> None:
     cases = random_cases(given.cases, rng=given.seed)
     theirs = oracle(cases, header)
     differ = [case for case, blocks in zip(cases, theirs, strict=True) if case.ours() != blocks]
-    log = {"cases": len(cases), "seed": given.seed, "different": len(differ), "toolkit": header.parts[-3],
-           "seconds": round(perf_counter() - start, 2)}  # fmt: skip
+    log = {
+        "cases": len(cases),
+        "seed": given.seed,
+        "different": len(differ),
+        "toolkit": header.parts[-3],
+        "seconds": round(perf_counter() - start, 2),
+    }
     print(log)
     if given.log:
         write_file(given.log, dump_json(log))

@@ -20,7 +20,15 @@ import numpy as np
 
 import simsched as ss
 from simsched.cli.options import Graph
-from simsched.experiments.ranges import MODEL_ERRORS, Errors, Outcomes, outcomes, ranged
+from simsched.experiments.ranges import (
+    MEASURED_COMMON,
+    MODEL_ERRORS,
+    Errors,
+    Outcomes,
+    outcomes,
+    ranged,
+    uncalibrated_errors,
+)
 from validation.evidence import each, keep, options
 from validation.h100.figures import Case, constant_score, held, score
 from validation.h100.networks import LIMITS, SAME, sources, unpacked
@@ -37,7 +45,7 @@ LEAST_HELD: Final = 90.0
 OWN: Final = (0.06, 0.08, 0.1, 0.12)
 GAIN: Final = (0.1, 0.2, 0.3, 0.4)
 SHORTFALL: Final = (0.0, 0.1, 0.2, 0.3)
-COMMON: Final = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
+COMMON: Final = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 
 
 class Subject(NamedTuple):
@@ -55,6 +63,8 @@ class Subject(NamedTuple):
         The outcomes in all worlds, and which of the programs it is.
     at_one
         Whether the batch is 1.
+    shipped
+        The errors of the model that ranges have on this cluster.
     """
 
     kind: str
@@ -64,6 +74,7 @@ class Subject(NamedTuple):
     known: Outcomes
     program: int
     at_one: bool
+    shipped: Errors
 
     def case(self, errors: Errors) -> Case:
         """Return the case with the range that it has with some errors of the model."""
@@ -83,8 +94,9 @@ def of_row(row: Row) -> list[Subject]:
     known = outcomes(programs, cluster, reference=None if row.base is None else programs[row.base])
     assert known is not None
     measured = [(LATENCIES, row.latencies), (SPEEDUPS, row.speedups)]
+    shipped = uncalibrated_errors(cluster)
     return [
-        Subject(kind, row.paper, row.name(name), value, known, known.names.index(name), row.batch == 1)
+        Subject(kind, row.paper, row.name(name), value, known, known.names.index(name), row.batch == 1, shipped)
         for kind, values in measured
         for name, value in values.items()
     ]
@@ -100,9 +112,10 @@ def of_network(job: tuple[Network, str]) -> list[Subject]:
     known = outcomes({"one": one, "nimble": nimble}, cluster, reference=one)
     assert known is not None
     at_one = network.batch == 1
+    shipped = uncalibrated_errors(cluster)
     return [
-        Subject(TIMES, network.name, network.key, network.captured, known, 0, at_one),
-        Subject(GAINS, network.name, network.key, network.gains[max(LIMITS)], known, 1, at_one),
+        Subject(TIMES, network.name, network.key, network.captured, known, 0, at_one, shipped),
+        Subject(GAINS, network.name, network.key, network.gains[max(LIMITS)], known, 1, at_one, shipped),
     ]
 
 
@@ -161,27 +174,31 @@ def left_out(every: Sequence[Subject], choose: Callable[[np.ndarray], Errors]) -
 def judged(every: Sequence[Subject]) -> tuple[dict[str, Any], dict[str, list[Case]]]:
     """Return what is said of the ranges, and by kind the cases with ranges that had no part in the choice."""
     ratios = [subject for subject in every if subject.kind in RATIOS]
-    others = [subject for subject in every if subject.kind not in RATIOS]
     published = np.array([subject.kind == SPEEDUPS for subject in ratios])
     of_ratios = scored(ratios, [Errors(own, 0.0, gain, part) for own, gain, part in product(OWN, GAIN, SHORTFALL)])
     choose = partial(best, of_ratios, must_hold=published)
     by_ratios = choose(np.ones(len(ratios), bool))
-    of_others = scored(others, [Errors(by_ratios.own, common) for common in COMMON])
-    choose_common = partial(best, of_others, must_hold=np.ones(len(others), bool))
-    by_others = choose_common(np.ones(len(others), bool))
     told: dict[str, Any] = {
         "shipped": MODEL_ERRORS._asdict(),
-        "chosen on all": by_ratios._replace(common=by_others.common)._asdict(),
+        "shipped for the generation that was measured": {"common": MEASURED_COMMON},
+        "chosen on all": by_ratios._asdict(),
     }
+    choices = [(ratios, choose)]
+    for kind in (LATENCIES, TIMES):
+        times = [subject for subject in every if subject.kind == kind]
+        of_times = scored(times, [Errors(by_ratios.own, common) for common in COMMON])
+        choose = partial(best, of_times, must_hold=np.ones(len(times), bool))
+        told["chosen on all"][f"common, {kind}"] = choose(np.ones(len(times), bool)).common
+        choices.append((times, choose))
     drawn: dict[str, list[Case]] = {}
-    for some, chooser in ((ratios, choose), (others, choose_common)):
+    for some, chooser in choices:
         cases, chosen = left_out(some, chooser)
         told["chosen without"] = told.get("chosen without", {}) | {
             f"{name}: {'ratios' if some is ratios else 'times'}": errors._asdict() for name, errors in chosen.items()
         }
         for kind in dict.fromkeys(subject.kind for subject in some):
             of_kind = [i for i, subject in enumerate(some) if subject.kind == kind]
-            shipped = [some[i].case(MODEL_ERRORS) for i in of_kind]
+            shipped = [some[i].case(some[i].shipped) for i in of_kind]
             drawn[kind] = [cases[i] for i in of_kind]
             at_one = [case for i, case in zip(of_kind, shipped, strict=True) if some[i].at_one]
             at_one_out = [cases[i] for i in of_kind if some[i].at_one]

@@ -36,13 +36,13 @@ from simsched.model.cluster import LINKS, Device
 from validation.evidence import table
 from validation.papers.claims import put_between
 from validation.realtraces_pairs import Row, dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
-from workloads.formats.kineto_device import measured_device, traced_device
-from workloads.formats.kineto_events import Activities, read_events
-from workloads.formats.kineto_join import split_iterations
-from workloads.formats.kineto_program import read_kineto_program
-from workloads.formats.kineto_replay import TraceReplay, replay_traced
-from workloads.formats.kineto_text import read_trace
-from workloads.formats.kineto_traced import TracedProgram
+from workloads.formats.kineto.device import measured_device, traced_device
+from workloads.formats.kineto.events import Activities, read_events
+from workloads.formats.kineto.join import split_iterations
+from workloads.formats.kineto.program import read_kineto_program
+from workloads.formats.kineto.replay import TraceReplay, replay_traced
+from workloads.formats.kineto.text import read_trace
+from workloads.formats.kineto.traced import TracedProgram
 
 _PINNED: Final = "Memcpy HtoD (Pinned -> Device)"
 _LARGE: Final = 1 * MIB
@@ -82,9 +82,14 @@ def read_real_trace(path: Path) -> RealTrace:
     capability = "" if found is None else found.compute_capability or ""
     measured = whole.cluster.devices[0]
     return RealTrace(
-        f"{path.name.split('.')[0]} ({measured.model})", path, events.activities, tuple(steps) or (whole,), measured,
-        traced_device(found, measured.name, {}, str(path)), _BUSES.get(capability[:1], _LAST_BUS),
-    )  # fmt: skip
+        f"{path.name.split('.')[0]} ({measured.model})",
+        path,
+        events.activities,
+        tuple(steps) or (whole,),
+        measured,
+        traced_device(found, measured.name, {}, str(path)),
+        _BUSES.get(capability[:1], _LAST_BUS),
+    )
 
 
 def replay_row(trace: RealTrace) -> Row:
@@ -102,11 +107,13 @@ def replay_row(trace: RealTrace) -> Row:
     beside = {"sequential": median(alone), "its worst": max(alone)}
     guessed, waits = (sum(getattr(step, name) for step in trace.steps) for name in ("guessed_waits", "n_waits"))
     return Row(
-        "replay of whole steps" + (f", {guessed} of {waits} waits guessed" if waits else ", no waits"), trace.name,
-        len(trace.steps), "%",
+        "replay of whole steps" + (f", {guessed} of {waits} waits guessed" if waits else ", no waits"),
+        trace.name,
+        len(trace.steps),
+        "%",
         {"makespan": median(errors), "worst": max(errors), "starts": median(starts), "worst starts": max(starts)},
         beside | ({"with contention": median(shared)} if shared else {}),
-    )  # fmt: skip
+    )
 
 
 def _off(time: float, replay: TraceReplay) -> float:
@@ -117,20 +124,29 @@ def timing_rows(traces: Sequence[RealTrace]) -> Iterator[Row]:
     """Yield the presets' launches, and copies from pinned memory, beside what traces say; what they do not is equal."""
     for trace in traces:
         yield Row(
-            "launch call, start on an idle device, gap back to back", trace.name, len(trace.activities), "us",
+            "launch call, start on an idle device, gap back to back",
+            trace.name,
+            len(trace.activities),
+            "us",
             {name: getattr(trace.preset, field) for name, field in _COSTS.items()},
             {f"measured {name}": getattr(trace.measured, field) for name, field in _COSTS.items()}
             | {"one constant for all launches": _ONE_LAUNCH},
-        )  # fmt: skip
+        )
     for trace in traces:
-        rates = [nbytes / us / GB_PER_S for name, nbytes, us in copies(trace.activities, alone=False)
-                 if name == _PINNED and nbytes >= _LARGE]  # fmt: skip
+        rates = [
+            nbytes / us / GB_PER_S
+            for name, nbytes, us in copies(trace.activities, alone=False)
+            if name == _PINNED and nbytes >= _LARGE
+        ]
         if rates:
             yield Row(
-                "copies from pinned memory", trace.name, len(rates), "GB/s",
+                "copies from pinned memory",
+                trace.name,
+                len(rates),
+                "GB/s",
                 {trace.bus: LINKS[trace.bus][1].bandwidth / GB_PER_S},
                 {"measured": median(rates), "measured least": min(rates), "measured most": max(rates)},
-            )  # fmt: skip
+            )
 
 
 def solo_rows(traces: Sequence[RealTrace]) -> Iterator[Row]:
@@ -150,8 +166,14 @@ def solo_rows(traces: Sequence[RealTrace]) -> Iterator[Row]:
                 found[f"{kind}, {size}"].append((abs(ours / us - 1), abs(plain / us - 1)))
     for of, errors in sorted(found.items()):
         off = [error for error, _ in errors]
-        yield Row("solo time", of, len(errors), "%", {"error": 100 * mean(off), "median": 100 * median(off)},
-                  {"bytes over bandwidth": 100 * mean(error for _, error in errors)})  # fmt: skip
+        yield Row(
+            "solo time",
+            of,
+            len(errors),
+            "%",
+            {"error": 100 * mean(off), "median": 100 * median(off)},
+            {"bytes over bandwidth": 100 * mean(error for _, error in errors)},
+        )
 
 
 def copies(activities: Activities, *, alone: bool) -> Iterator[tuple[str, float, float]]:

@@ -37,19 +37,31 @@ from simsched.model.trace import Span
 from simsched.simulator import simulate
 
 GTX_950: Final = Device(
-    "gtx950", "GTX 950", sms=6, threads_per_sm=2048, blocks_per_sm=32, registers_per_sm=65536,
-    shared_memory_per_sm=96 * KIB, shared_memory_per_block=48 * KIB, shared_memory_reserved=0,
-    shared_memory_granularity=256, clock=1188.0, peak={"fp32": 6 * 128 * 2 * 1188.0}, bandwidth=105.6 * GB_PER_S,
-    memory=2 * GIB, l2=1 * MIB, copy_engines=2,
-)  # fmt: skip
+    "gtx950",
+    "GTX 950",
+    sms=6,
+    threads_per_sm=2048,
+    blocks_per_sm=32,
+    registers_per_sm=65536,
+    shared_memory_per_sm=96 * KIB,
+    shared_memory_per_block=48 * KIB,
+    shared_memory_reserved=0,
+    shared_memory_granularity=256,
+    clock=1188.0,
+    peak={"fp32": 6 * 128 * 2 * 1188.0},
+    bandwidth=105.6 * GB_PER_S,
+    memory=2 * GIB,
+    l2=1 * MIB,
+    copy_engines=2,
+)
 """Limits of compute capability 5.2; rates of the datasheet."""
 _SAME_CHIP: Final = {"h800": "h100", "a800": "a100"}
 _CLASSES: Final = {
     "collectives": "nccl|rccl",
     "memory-bound": "elementwise|memcpy|memset|copy|catarray|reduce|scan|bn_|batch_?norm|layer_?norm|softmax|nchw|nhwc|"
-                    "permute|embedding|index|gemv",
+    "permute|embedding|index|gemv",
     "compute-bound": "gemm(?!v)|cutlass|xmma|wgrad|dgrad|fprop|conv",
-}  # fmt: skip
+}
 """What names of kernels of a class have in them, whatever the case; the first class that fits is theirs."""
 
 
@@ -114,23 +126,39 @@ def side_by_side(device: Device, ops: Sequence[Operator], ready: Sequence[float]
     order = np.argsort(ready, kind="stable")
     lead = np.diff(np.asarray(ready, np.float64)[order], prepend=0.0)
     program = Program(
-        OpGraph(ops, []), [device.name], "events", [0, n], [LAUNCH] * n, [0] * n, order, order,
-        Copies(none, none, nothing, nothing), 0, 0, lead, np.zeros(n),
-    ).check()  # fmt: skip
+        OpGraph(ops, []),
+        [device.name],
+        "events",
+        [0, n],
+        [LAUNCH] * n,
+        [0] * n,
+        order,
+        order,
+        Copies(none, none, nothing, nothing),
+        0,
+        0,
+        lead,
+        np.zeros(n),
+    ).check()
     found = {span.op: span for span in simulate(program, cluster).spans if span.kind == "kernel"}
     return [found[op.name] for op in ops]
 
 
 _TWINS: Final = (
-    "set", "grid", "block_threads", "registers", "static_smem",
-    "k1_dur_us", "k2_input_ready_us", "k2_start_us", "k2_dur_us",
-)  # fmt: skip
+    "set",
+    "grid",
+    "block_threads",
+    "registers",
+    "static_smem",
+    "k1_dur_us",
+    "k2_input_ready_us",
+    "k2_start_us",
+    "k2_dur_us",
+)
 _SHAPE: Final = ("grid", "block", "reg", "smem")
 _UNLIKE: Final = ("trace", *(f"{name}{k}" for k in (1, 2) for name in ("kernel", *_SHAPE, "dur")), "ready2", "start2")
 # Of small kernels the second one starts so early that no measured duration is a solo time.
-_SETS: Final = {
-    "mm_mm": "matrix products", "mem_mem": "memory-bound", "cmp_cmp": "small compute (no test of sharing)"
-}  # fmt: skip
+_SETS: Final = {"mm_mm": "matrix products", "mem_mem": "memory-bound", "cmp_cmp": "small compute (no test of sharing)"}
 INTENSITIES: Final = dict.fromkeys(("memory-bound", "collectives", "copies"), "memory")
 """Of kinds of kernels that issue little; others are taken to issue as their warps can."""
 _TESTED: Final = ("mm_mm", "mem_mem")
@@ -233,14 +261,17 @@ def dispatch_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
 def _dispatch_row(of: str, pairs: Sequence[Pair]) -> Row:
     start, first, second = dispatch_errors(pairs)
     return Row(
-        "start and durations of two kernels", of, len(pairs), "%",
+        "start and durations of two kernels",
+        of,
+        len(pairs),
+        "%",
         {"start": start, "first": first, "second": second},
         {
             "no contention": dispatch_errors(pairs, contention=False)[0],
             "interleave 0.5": dispatch_errors(pairs, interleave=0.5)[0],
         },
         pairs[0].targets,
-    )  # fmt: skip
+    )
 
 
 def dispatch_errors(pairs: Sequence[Pair], **changes: Any) -> tuple[float, float, float]:
@@ -279,11 +310,14 @@ def fair_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
     fitted, asked = ([(small[i], fair[i]) for i in range(k, len(small), 2)] for k in (0, 1))
     latency, spread = min(product(_LATENCIES, _SPREADS), key=lambda tried: _span_error(fitted, *tried))
     yield Row(
-        "span of two small kernels, fair time alone", "GTX 950, every second one held out",
-        len(asked), "%", {"span": _span_error(asked, latency, spread)},
+        "span of two small kernels, fair time alone",
+        "GTX 950, every second one held out",
+        len(asked),
+        "%",
+        {"span": _span_error(asked, latency, spread)},
         {"no latency": _span_error(asked, 0.0, spread), "no latency, no spread": _span_error(asked, 0.0, 0.0)},
         {"span": _SPAN},
-    )  # fmt: skip
+    )
 
 
 def _span_error(pairs: Sequence[tuple[Pair, float]], latency: float, spread: float) -> float:
@@ -322,9 +356,15 @@ def _group(row: Record) -> Group:
     if solo <= 0 or beside <= 0:
         raise FormatError(f"solo_us and corun_us must be positive, not {solo!r} and {beside!r}")
     return Group(
-        device, class_of(row.take("kernel", str)), kernel, other,
-        _shape(row, *names), solo, beside, runs >= _RUNS and row.take("solo_cv", float, 1.0) <= _SPREAD,
-    )  # fmt: skip
+        device,
+        class_of(row.take("kernel", str)),
+        kernel,
+        other,
+        _shape(row, *names),
+        solo,
+        beside,
+        runs >= _RUNS and row.take("solo_cv", float, 1.0) <= _SPREAD,
+    )
 
 
 def _shape(row: Record, grid: str, block: str, registers: str, shared_memory: str) -> Kernel | None:
@@ -354,13 +394,17 @@ def slowdown_rows(groups: Sequence[Group]) -> Iterator[Row]:
         predicted = np.sqrt(orders.prod(1))
         best = min(_error(value / measured) for value in measured)  # a mean of absolute values is least at one of them
         yield Row(
-            "slowdown of a kernel beside another", of, len(some), "%",
+            "slowdown of a kernel beside another",
+            of,
+            len(some),
+            "%",
             {"error": _error(predicted / measured), "median": float(100 * np.median(np.abs(predicted / measured - 1)))},
             {
-                "other first": _error(orders[:, 0] / measured), "no slowdown": _error(1.0 / measured),
+                "other first": _error(orders[:, 0] / measured),
+                "no slowdown": _error(1.0 / measured),
                 "best constant": best,
             },
-        )  # fmt: skip
+        )
 
 
 def slowdown(group: Group, *, is_first: bool) -> float:

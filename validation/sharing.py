@@ -25,8 +25,14 @@ from simsched.base.units import KIB
 from simsched.model.cluster import Device
 
 MEASURED: Final = {
-    "F5+F5": 1.39, "M5+M5": 2.18, "F5+M5": 1.00, "F20+F5": 1.20, "F10+F10": 1.94, "s5+s5": 1.10, "F3+F3": 1.38
-}  # fmt: skip
+    "F5+F5": 1.39,
+    "M5+M5": 2.18,
+    "F5+M5": 1.00,
+    "F20+F5": 1.20,
+    "F10+F10": 1.94,
+    "s5+s5": 1.10,
+    "F3+F3": 1.38,
+}
 """Time of two kernels side by side over the longer alone."""
 FITTED: Final = tuple(MEASURED)[:4]
 _CYCLES: Final = {"F3": 3901, "F5": 3890, "F10": 5397, "F20": 10457, "s5": 3579, "M5": 6250}
@@ -34,8 +40,13 @@ _CLOCK: Final = 1132.0
 _TRIED: Final = (np.arange(8.0, 16.0, 0.2).tolist(), (0.0, 0.03, 0.06, 0.09, 0.12))
 SIXTEENTH: Final = replace(
     ss.Cluster.preset("v100").without_overheads().devices[0],
-    sms=5, peak={"fp32": 724480.0}, bandwidth=54400.0, l2=384.0 * KIB, clock=_CLOCK, interference=((0, 0), (0, 0)),
-)  # fmt: skip
+    sms=5,
+    peak={"fp32": 724480.0},
+    bandwidth=54400.0,
+    l2=384.0 * KIB,
+    clock=_CLOCK,
+    interference=((0, 0), (0, 0)),
+)
 
 
 def cycle_pair(pair: str, device: Device) -> float:
@@ -94,11 +105,16 @@ def errors(mixes: Sequence[Mix], seed: int) -> list[float]:
     for mix in mixes:
         streams = [[f"s{s}k{i}" for i in range(len(kernels))] for s, kernels in enumerate(mix)]
         ops = [
-            ss.Operator(f"s{s}k{i}", "synth", flops=flops * blocks, nbytes=nbytes * blocks,
-                        kernels=(ss.Kernel(blocks, threads, registers, 4),))
+            ss.Operator(
+                f"s{s}k{i}",
+                "synth",
+                flops=flops * blocks,
+                nbytes=nbytes * blocks,
+                kernels=(ss.Kernel(blocks, threads, registers, 4),),
+            )
             for s, kernels in enumerate(mix)
             for i, (blocks, threads, registers, flops, nbytes) in enumerate(kernels)
-        ]  # fmt: skip
+        ]
         alone = backend.replay(_plan(ops, [[op.name for op in ops]]), repeats=5, warmup=1).trace.operator_times()
         timed = [replace(op, time=alone[op.name][1] - alone[op.name][0]) for op in ops]
         measured = _span(backend.replay(_plan(ops, streams), repeats=5, warmup=1).trace)

@@ -97,9 +97,7 @@ def works_of(spec: Spec) -> list[Work]:
 
 def _linear(spec: Spec) -> Work:
     w, (m, k, n) = DTYPE_NBYTES[spec.dtype], spec.sizes
-    return Work(
-        "product", "plain", 2.0 * m * n * k, m * k * w, (k + 1) * n * w, m * n * w, 1, m, n, k, bias=True
-    )  # fmt: skip
+    return Work("product", "plain", 2.0 * m * n * k, m * k * w, (k + 1) * n * w, m * n * w, 1, m, n, k, bias=True)
 
 
 def _bmm(spec: Spec) -> Work:
@@ -111,15 +109,35 @@ def _attention(spec: Spec) -> Work:
     w, (b, heads, queries, keys, features) = DTYPE_NBYTES[spec.dtype], spec.sizes
     h = b * heads
     return Work(
-        "attention", "plain", 4.0 * h * queries * keys * features, h * (queries + 2 * keys) * features * w, 0,
-        h * queries * features * w, h, queries, keys, features)  # fmt: skip
+        "attention",
+        "plain",
+        4.0 * h * queries * keys * features,
+        h * (queries + 2 * keys) * features * w,
+        0,
+        h * queries * features * w,
+        h,
+        queries,
+        keys,
+        features,
+    )
 
 
 def _lstm(spec: Spec) -> Work:
     w, (steps, units) = DTYPE_NBYTES[spec.dtype], spec.sizes
     return Work(
-        "recurrence", "plain", 16.0 * steps * units * units, steps * units * w, 8.0 * units * (units + 1) * w,
-        steps * units * w, 1, steps, units, units, 4, bias=True)  # fmt: skip
+        "recurrence",
+        "plain",
+        16.0 * steps * units * units,
+        steps * units * w,
+        8.0 * units * (units + 1) * w,
+        steps * units * w,
+        1,
+        steps,
+        units,
+        units,
+        4,
+        bias=True,
+    )
 
 
 def _convolution(spec: Spec) -> Work:
@@ -128,8 +146,20 @@ def _convolution(spec: Spec) -> Work:
     rows, inner = b * out * out, ci // groups * k * k
     rule = "channels_last" if spec.layout else "plain" if stride == 1 and pad == 0 else "strided"
     return Work(
-        "convolution", rule, 2.0 * rows * co * inner, b * ci * size * size * w, co * inner * w, rows * co * w, groups,
-        rows, co // groups, inner, k * k, b * ci * size * size, b)  # fmt: skip
+        "convolution",
+        rule,
+        2.0 * rows * co * inner,
+        b * ci * size * size * w,
+        co * inner * w,
+        rows * co * w,
+        groups,
+        rows,
+        co // groups,
+        inner,
+        k * k,
+        b * ci * size * size,
+        b,
+    )
 
 
 def _image(spec: Spec) -> Work:
@@ -181,11 +211,13 @@ def rows_of(solo: Mapping[str, Any], device: Device, folds: Iterable[int] = (0, 
         grid = sum(math.prod(kernel["grid"]) for kernel in kernels if kernel["grid"])
         blocks = sum(launch.blocks for launch in launches)
         yield Row(
-            spec, warm, launches,
+            spec,
+            warm,
+            launches,
             math.log((warm + EDGE + GAP * len(launches)) / warm_us) if warm_us else None,
             math.log(cold / cold_us) if cold_us else None,
             math.log(blocks / grid) if grid else None,
-        )  # fmt: skip
+        )
 
 
 class Errors(NamedTuple):

@@ -2,7 +2,7 @@
 
 >>> from workloads import from_spec, load, names
 >>> names()[:3], len(names())
-(['inception_v3', 'squeezenet', 'squeezenet1_1'], 34)
+(['inception_v3', 'squeezenet', 'squeezenet1_1'], 35)
 >>> len(load("inception_v3", batch=4))
 119
 >>> from_spec("random:layered,n_ops=50,n_layers=6,seed=3")
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from workloads.registry import WORKLOADS, check_kind, from_spec, load, load_kind, names, read_spec
 
 if TYPE_CHECKING:
-    from workloads.formats.kineto_program import read_kineto_program
+    from workloads.formats.kineto.program import read_kineto_program
     from workloads.formats.rows import read_rows
     from workloads.random_dags import random_layered
 
@@ -35,7 +35,7 @@ __all__ = [
 
 _LATER = {
     "random_layered": "workloads.random_dags",
-    "read_kineto_program": "workloads.formats.kineto_program",
+    "read_kineto_program": "workloads.formats.kineto.program",
     "read_rows": "workloads.formats.rows",
 }
 

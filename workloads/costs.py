@@ -31,10 +31,22 @@ from simsched.model.graph.opgraph import with_works
 
 ACTIVATION_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     {
-        "relu": 1, "relu6": 2, "leaky_relu": 2, "prelu": 2, "hard_sigmoid": 4, "sigmoid": 4, "tanh": 4, "silu": 5,
-        "hard_swish": 5, "elu": 5, "selu": 6, "softplus": 6, "mish": 10, "gelu": 8,
+        "relu": 1,
+        "relu6": 2,
+        "leaky_relu": 2,
+        "prelu": 2,
+        "hard_sigmoid": 4,
+        "sigmoid": 4,
+        "tanh": 4,
+        "silu": 5,
+        "hard_swish": 5,
+        "elu": 5,
+        "selu": 6,
+        "softplus": 6,
+        "mish": 10,
+        "gelu": 8,
     }
-)  # fmt: skip
+)
 """FLOP per element of each activation."""
 
 _ELEMENT_FLOPS: Final = {
@@ -52,10 +64,17 @@ TRANSCENDENTAL: Final = frozenset(("sigmoid", "tanh", "silu", "elu", "selu", "so
 
 ROW_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
     {
-        "hardmax": 2, "softmax": 5, "log_softmax": 6, "lp_normalization": 4, "rms_norm": 4, "layer_norm": 8,
-        "group_norm": 8, "instance_norm": 8, "mean_variance_normalization": 8,
+        "hardmax": 2,
+        "softmax": 5,
+        "log_softmax": 6,
+        "lp_normalization": 4,
+        "rms_norm": 4,
+        "layer_norm": 8,
+        "group_norm": 8,
+        "instance_norm": 8,
+        "mean_variance_normalization": 8,
     }
-)  # fmt: skip
+)
 """FLOP per element of what is computed row by row."""
 
 COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "lstm", "gru", "rnn")
@@ -287,11 +306,20 @@ class Costs:
             layout = "channels_last"
         inner = image[1] // groups * prod(window)
         return Work(
-            "convolution", layout, flops=2.0 * prod(output) * inner,
-            weights=float(channels * (inner + bias) * self.width), batch=groups, rows=n * prod(pixels),
-            columns=channels // groups, inner=inner, window=prod(window), elements=prod(image), images=n,
-            bias=adds_bias, tf32=self.dtype == "fp32",
-        )  # fmt: skip
+            "convolution",
+            layout,
+            flops=2.0 * prod(output) * inner,
+            weights=float(channels * (inner + bias) * self.width),
+            batch=groups,
+            rows=n * prod(pixels),
+            columns=channels // groups,
+            inner=inner,
+            window=prod(window),
+            elements=prod(image),
+            images=n,
+            bias=adds_bias,
+            tf32=self.dtype == "fp32",
+        )
 
     def conv_transpose(
         self,
@@ -313,21 +341,34 @@ class Costs:
         n, channels, *pixels = output
         taps = -(-prod(weights[2:]) * prod(image[2:]) // max(1, prod(pixels)))
         return Work(
-            "convolution", layout, flops=2.0 * prod(image) * prod(weights[1:]),
-            weights=float((prod(weights) + bias * channels) * self.width), batch=groups, rows=n * prod(pixels),
-            columns=channels // groups, inner=image[1] // groups * taps, window=taps, elements=prod(image), images=n,
-            bias=adds_bias, tf32=self.dtype == "fp32",
-        )  # fmt: skip
+            "convolution",
+            layout,
+            flops=2.0 * prod(image) * prod(weights[1:]),
+            weights=float((prod(weights) + bias * channels) * self.width),
+            batch=groups,
+            rows=n * prod(pixels),
+            columns=channels // groups,
+            inner=image[1] // groups * taps,
+            window=taps,
+            elements=prod(image),
+            images=n,
+            bias=adds_bias,
+            tf32=self.dtype == "fp32",
+        )
 
     def linear(
         self, rows: int, in_features: int, out_features: int, *, bias: bool = True, adds_bias: bool = False
     ) -> Work:
         """Return the work of a product with a matrix of weights; `bias` and `adds_bias` as in `conv`."""
         return Work(
-            "product", flops=2.0 * rows * in_features * out_features,
-            weights=float((in_features + bias) * out_features * self.width), rows=rows, columns=out_features,
-            inner=in_features, bias=adds_bias,
-        )  # fmt: skip
+            "product",
+            flops=2.0 * rows * in_features * out_features,
+            weights=float((in_features + bias) * out_features * self.width),
+            rows=rows,
+            columns=out_features,
+            inner=in_features,
+            bias=adds_bias,
+        )
 
     def matmul(self, batch: int, m: int, k: int, n: int) -> Work:
         """Return the work of `batch` products of (m, k) with (k, n), no operand being weights."""
@@ -427,9 +468,12 @@ class Costs:
     def elementwise(self, output: Sequence[int], *, flops: float = 0.0, rule: str = "map", n_weights: int = 0) -> Work:
         """Return the work of one thread or less per output element, with so many `flops` each; a copy has none."""
         return Work(
-            "elementwise", rule, flops=float(prod(output) * flops), weights=float(n_weights * self.width),
+            "elementwise",
+            rule,
+            flops=float(prod(output) * flops),
+            weights=float(n_weights * self.width),
             rows=max(1, prod(output)),
-        )  # fmt: skip
+        )
 
     def activation(self, kind: str, output: Sequence[int]) -> Work:
         """Return the work of one of `ACTIVATION_FLOPS`."""
@@ -449,9 +493,13 @@ class Costs:
         """Return the work of a batch normalisation in inference of (N, C, ...): 2 FLOP and 4 parameters a channel."""
         n, channels, *pixels = output if len(output) > 1 else (1, *output)
         return Work(
-            "batch_norm", flops=2.0 * prod(output), weights=float(4 * channels * self.width), batch=n,
-            rows=prod(pixels), columns=channels,
-        )  # fmt: skip
+            "batch_norm",
+            flops=2.0 * prod(output),
+            weights=float(4 * channels * self.width),
+            batch=n,
+            rows=prod(pixels),
+            columns=channels,
+        )
 
     def rows(self, kind: str, n_rows: int, length: int, *, flops: float | None = None, n_weights: int = 0) -> Work:
         """Return the work of something computed along rows, one of `ROW_FLOPS`, or with so many `flops` in all."""
@@ -480,9 +528,14 @@ class Costs:
         read = float(n_rows * length * self.width)
         outputs = max(1, n_rows // window)
         return Work(
-            "gather", flops=float((n_rows - outputs) * length) if window > 1 else 0.0, reads=read + indices,
-            writes=float(outputs * length * self.width), rows=max(1, n_rows), columns=max(1, length), window=window,
-        )  # fmt: skip
+            "gather",
+            flops=float((n_rows - outputs) * length) if window > 1 else 0.0,
+            reads=read + indices,
+            writes=float(outputs * length * self.width),
+            rows=max(1, n_rows),
+            columns=max(1, length),
+            window=window,
+        )
 
     def moved_rows(self, n_rows: int, length: int) -> Work:
         """Return the work of moving rows of a tensor to or from where indices say, one by one if they are no rows."""
@@ -505,9 +558,13 @@ class Costs:
         scores = float(heads * queries * keys)
         value_size = size if value_size is None else value_size
         return Work(
-            "attention", flops=scores * (2.0 * (size + value_size) + ROW_FLOPS["softmax"]), batch=heads, rows=queries,
-            columns=keys, inner=max(size, value_size),
-        )  # fmt: skip
+            "attention",
+            flops=scores * (2.0 * (size + value_size) + ROW_FLOPS["softmax"]),
+            batch=heads,
+            rows=queries,
+            columns=keys,
+            inner=max(size, value_size),
+        )
 
     def recurrence(
         self, kind: str, steps: int, batch: int, features: int, hidden: int, *, directions: int = 1, bias: int = 0
@@ -526,10 +583,16 @@ class Costs:
         gates = GATES[kind]
         per_step = gates * hidden * (features + hidden)
         return Work(
-            "recurrence", kind, flops=2.0 * steps * batch * directions * per_step,
-            weights=float(directions * (per_step + bias * gates * hidden) * self.width), batch=batch, rows=steps,
-            columns=directions * hidden, inner=features, window=gates,
-        )  # fmt: skip
+            "recurrence",
+            kind,
+            flops=2.0 * steps * batch * directions * per_step,
+            weights=float(directions * (per_step + bias * gates * hidden) * self.width),
+            batch=batch,
+            rows=steps,
+            columns=directions * hidden,
+            inner=features,
+            window=gates,
+        )
 
 
 def conv_layout(stride: Any, padding: Any, dilation: Any = 1) -> str:

@@ -22,9 +22,12 @@ import simsched
 from simsched.cli.run import application
 from simsched.model.cluster import PRIORS
 from simsched.schedulers import SCHEDULERS
-from workloads.formats import FORMATS, onnx_operators, torch_calls, torch_costs
-from workloads.formats.onnx_contrib import CONTRIB
-from workloads.formats.torch_bodies import BODIES
+from workloads.formats import FORMATS
+from workloads.formats.onnx import operators as onnx_operators
+from workloads.formats.onnx.contrib import CONTRIB
+from workloads.formats.torch import calls as torch_calls
+from workloads.formats.torch import costs as torch_costs
+from workloads.formats.torch.bodies import BODIES
 
 if TYPE_CHECKING:  # the tests read this module where Sphinx is not installed
     from sphinx.application import Sphinx
@@ -153,8 +156,15 @@ def priors() -> str:
 def importers(name: str) -> str:
     """Return the tables of an importer: what it reads, and how; "formats", "torch", "bodies", "onnx" or "contrib"."""
     if name == "formats":
-        rows = [(f"`{key}`", entry.holds, ", ".join(f"`{x}`" for x in (*entry.suffixes, *entry.keys)),
-                 "yes" if entry.write else "no") for key, entry in FORMATS.items()]  # fmt: skip
+        rows = [
+            (
+                f"`{key}`",
+                entry.holds,
+                ", ".join(f"`{x}`" for x in (*entry.suffixes, *entry.keys)),
+                "yes" if entry.write else "no",
+            )
+            for key, entry in FORMATS.items()
+        ]
         return _table(("format", "holds", "known by suffix or key", "written"), rows)
     if name == "bodies":
         return _table(("operator", "read as"), [(f"`{key}`", text) for key, text in BODIES.items()])
@@ -222,8 +232,14 @@ def completed(text: str, docname: str) -> str:
         if kind == "file":
             source = (DOCS / docname).parent / argument
             return relinked(source.read_text(encoding="utf-8"), source, docname)
-        makers = {"room": room, "schedulers": schedulers, "commands": commands, "priors": priors, "pages": pages,
-                  "importers": importers}  # fmt: skip
+        makers = {
+            "room": room,
+            "schedulers": schedulers,
+            "commands": commands,
+            "priors": priors,
+            "pages": pages,
+            "importers": importers,
+        }
         return makers[kind](*argument.split())
 
     return _COMMENT.sub(made, relinked(text, DOCS / f"{docname}.md", docname))

@@ -35,10 +35,14 @@ class Sms:
     ) -> None:
         n_sms = [device.sms for device in devices]
         self._run = run = Run(
-            n_devices=len(devices), n_sms=sum(n_sms), n_launches=len(blocks), interference=interference,
-            n_leaves=1 << (max(n_sms) - 1).bit_length(), n_slots=max(device.blocks_per_sm for device in devices),
+            n_devices=len(devices),
+            n_sms=sum(n_sms),
+            n_launches=len(blocks),
+            interference=interference,
+            n_leaves=1 << (max(n_sms) - 1).bit_length(),
+            n_slots=max(device.blocks_per_sm for device in devices),
             resident_kernels=min(device.resident_kernels for device in devices),
-        )  # fmt: skip
+        )
         self._launches, self._devices, sms = run["launches"], run["devices"], run["sms"]
         for name, values in columns.items():
             self._launches[name] = values

@@ -691,9 +691,13 @@ def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
         properties[each.name] = {"description": said.get(each.name, each.name), **found}
     properties |= {name: {"description": "Not read."} for name in _left_out(cls)}
     return {
-        "title": cls.__name__, "description": cleandoc(cls.__doc__ or "").split("\n")[0], "type": "object",
-        "required": required, "properties": properties, "additionalProperties": False,
-    }  # fmt: skip
+        "title": cls.__name__,
+        "description": cleandoc(cls.__doc__ or "").split("\n")[0],
+        "type": "object",
+        "required": required,
+        "properties": properties,
+        "additionalProperties": False,
+    }
 
 
 def _parameters(cls: type[Any]) -> dict[str, str]:

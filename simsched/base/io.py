@@ -260,9 +260,20 @@ def dump_json(data: Mapping[str, Any], indent: int | None = 1) -> str:
     return text.replace("\x7f", "\\u007f") + "\n"  # of all control characters json leaves DEL as it is
 
 
+_LARGEST_WHOLE: Final = 2**64
+"""Larger ones go through json, which refuses those of over 4,300 digits."""
+
+
 def json_copy(value: Any) -> Any:
     """Return a value as it comes back from a file: lists for tuples, and all of it copied.
 
     Raises ValueError, TypeError or RecursionError if it is no JSON value.
     """
+    kind = type(value)
+    if kind is str or kind is bool or value is None or (kind is int and abs(value) < _LARGEST_WHOLE):
+        return value
+    if kind is list or kind is tuple:
+        return [json_copy(part) for part in value]
+    if kind is dict and all(type(key) is str for key in value):
+        return {key: json_copy(part) for key, part in value.items()}
     return json.loads(json.dumps(value, allow_nan=False))

@@ -9,12 +9,24 @@ from simsched.base.numeric import LARGEST_COUNT, is_count
 
 LARGEST_VARIATION: Final = 1e3
 """Standard deviation of operator times over their mean."""
-MOST: Final[Mapping[str, int]] = MappingProxyType({
-    "samples": 1_000_000, "n": 1_000_000, "workers": 4096,
-    "gpus": 4096, "n_gpus": 4096, "gpus_per_node": 4096, "virtual_devices": 64,
-    "repeats": 100_000, "warmup": 100_000, "in_situ": 10_000,
-    "rounds": 100, "training": 10_000, "random_held_out": 10_000, "in_flight": 4096,
-})  # fmt: skip
+MOST: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "samples": 1_000_000,
+        "n": 1_000_000,
+        "workers": 4096,
+        "gpus": 4096,
+        "n_gpus": 4096,
+        "gpus_per_node": 4096,
+        "virtual_devices": 64,
+        "repeats": 100_000,
+        "warmup": 100_000,
+        "in_situ": 10_000,
+        "rounds": 100,
+        "training": 10_000,
+        "random_held_out": 10_000,
+        "in_flight": 4096,
+    }
+)
 """By the names of parameters."""
 
 

@@ -10,6 +10,13 @@ from simsched.calibration.evidence import ALONE, MICROBENCHMARKS, Residual
 from simsched.calibration.fitting import ParameterRow
 
 __all__ = [
-    "ALONE", "MICROBENCHMARKS", "Calibration", "Error", "ParameterRow", "Residual", "calibrate", "read_target",
+    "ALONE",
+    "MICROBENCHMARKS",
+    "Calibration",
+    "Error",
+    "ParameterRow",
+    "Residual",
+    "calibrate",
+    "read_target",
     "recalibrate",
-]  # fmt: skip
+]

@@ -74,9 +74,16 @@ def calibrate(
     names = () if measured is None else measured.names
     times = {op.name: op.median for one in profiles for op in one.operators if op.name in names and op.median > 0}
     start = Calibration(
-        cluster, cluster, measured, times, {}, rows, residuals, microbenchmarked=rows,
+        cluster,
+        cluster,
+        measured,
+        times,
+        {},
+        rows,
+        residuals,
+        microbenchmarked=rows,
         provenance=_provenance(profiles, len(runs)),
-    )  # fmt: skip
+    )
     return _in_place(start, in_place, unseen)
 
 

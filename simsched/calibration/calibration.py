@@ -234,8 +234,10 @@ class Calibration(Checked, Document):
             said = f"Trust it to rank schedules that differ by more than {apart:.0%}, and latencies to {off:.0%}"
         else:
             said = f"Do not trust it: 1 in 10 schedules is off by more than {error.p90:.0%}"
-        doubts = [*(["see the warnings"] * bool(self.warnings())),
-                  *([f"not measured: {', '.join(missing)}"] * bool(missing))]  # fmt: skip
+        doubts = [
+            *(["see the warnings"] * bool(self.warnings())),
+            *([f"not measured: {', '.join(missing)}"] * bool(missing)),
+        ]
         return "; ".join([said, *doubts])
 
 

@@ -30,8 +30,17 @@ ALONE: Final = "alone"
 _PLACES: Final = 6  # digits after the point of a time in us
 _KEPT: Final = "_asked"  # where a run keeps what its launches last asked for
 _OF_PROGRAM: Final = (
-    "execution", "n_events", "thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own",
-)  # fmt: skip
+    "execution",
+    "n_events",
+    "thread_ptr",
+    "action",
+    "device",
+    "stream",
+    "argument",
+    "priority",
+    "lead",
+    "own",
+)
 
 
 FITTED, HELD_OUT = "fit", "held-out"
@@ -159,9 +168,13 @@ class MeasuredRun(Checked):
         program, spans = replay.program, spans_of(replay.trace)
         copies = CopyColumns(**program.copies._asdict(), times=spans.copies.ravel())
         return cls(
-            name=replay.name, latency=replay.latency, launches=spans.launches.ravel(), copies=copies, program=program,
+            name=replay.name,
+            latency=replay.latency,
+            launches=spans.launches.ravel(),
+            copies=copies,
+            program=program,
             **{name: getattr(program, name) for name in _OF_PROGRAM},
-        )  # fmt: skip
+        )
 
     def made(self, graph: OpGraph, cluster: Cluster) -> "MeasuredRun":
         """Return the run with its program, that of a graph on a cluster if it has none."""
@@ -173,8 +186,10 @@ class MeasuredRun(Checked):
             program = Program(graph, [device.name for device in cluster.devices], copies=copies, **told).check()
         except ValueError as error:
             raise self.refusal(str(error)) from None
-        for name, times, count in (("launches", self.launches, len(program.launches)),
-                                   ("copies", self.copies.times, len(program.copies.op))):  # fmt: skip
+        for name, times, count in (
+            ("launches", self.launches, len(program.launches)),
+            ("copies", self.copies.times, len(program.copies.op)),
+        ):
             if times.shape != (2 * count,):
                 raise self.refusal(f"{name} must hold start and end of {count} spans in us")
         return replace(self, program=program)

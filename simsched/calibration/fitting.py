@@ -97,9 +97,20 @@ class Parameter:
 
 CLASSES: Final = ("compute", "memory")
 OVERHEADS: Final = (
-    "launch", "launch_latency", "record", "wait", "gap", "hop", "barrier", "barrier_many", "graph_launch", "graph_node",
-    "graph_issue", "graph_join", "copy",
-)  # fmt: skip
+    "launch",
+    "launch_latency",
+    "record",
+    "wait",
+    "gap",
+    "hop",
+    "barrier",
+    "barrier_many",
+    "graph_launch",
+    "graph_node",
+    "graph_issue",
+    "graph_join",
+    "copy",
+)
 INTERFERENCE: Final = {f"interference.{CLASSES[i]}.{CLASSES[j]}": (i, j) for i in range(2) for j in range(2)}
 LINKS: Final = ("link.latency", "link.bandwidth")
 SOLO: Final = ("saturating_warps", "bandwidth", "block_spread", "kernel_latency")
@@ -115,20 +126,23 @@ _PERHAPS_NONE: Final = {
 }
 """Costs that some devices do not have at all: not their logarithm is believed to be near to something."""
 
-PARAMETERS: Final[Mapping[str, Parameter]] = {each.name: each for each in (
-    *(_PERHAPS_NONE.get(name, Parameter(name, 0.7, 0.1, rough=name == "launch_latency")) for name in OVERHEADS),
-    Parameter("crowd_latency", 0.3, 0.1, log=False, low=0.0, high=20.0),
-    Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
-    Parameter("bandwidth", 0.2, 0.2, rough=True),
-    Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
-    Parameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
-    Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
-    Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
-    *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
-    Parameter("link.latency", 0.7, 0.1),
-    Parameter("link.bandwidth", 0.5, 0.1),
-    Parameter("copy_rate", 0.5, 0.1),
-)}  # fmt: skip
+PARAMETERS: Final[Mapping[str, Parameter]] = {
+    each.name: each
+    for each in (
+        *(_PERHAPS_NONE.get(name, Parameter(name, 0.7, 0.1, rough=name == "launch_latency")) for name in OVERHEADS),
+        Parameter("crowd_latency", 0.3, 0.1, log=False, low=0.0, high=20.0),
+        Parameter("saturating_warps", 0.4, 0.2, low=0.25, high=128.0, rough=True),
+        Parameter("bandwidth", 0.2, 0.2, rough=True),
+        Parameter("block_spread", 0.06, 0.04, log=False, low=0.0, high=0.3, rough=True),
+        Parameter("kernel_latency", 1.0, 0.5, log=False, low=0.0, high=20.0),
+        Parameter("least_sm_share", 0.25, 0.2, log=False, low=0.0, high=1.0),
+        Parameter("interleave", 0.4, 0.2, log=False, low=0.0, high=1.0, rough=True),
+        *(Parameter(name, 0.1, 0.06, log=False, low=0.0, high=3.0) for name in INTERFERENCE),
+        Parameter("link.latency", 0.7, 0.1),
+        Parameter("link.bandwidth", 0.5, 0.1),
+        Parameter("copy_rate", 0.5, 0.1),
+    )
+}
 """Parameters by name, in the order in which tables list them."""
 
 

@@ -19,11 +19,14 @@ _DEVIATIONS: Final = {"overhead/": (0.01, 0.01), "pair/": (0.03, 0.1), "transfer
 
 _STAGES: Final[Mapping[str, Sequence[str]]] = {
     "overhead/": [
-        *(name for name in fitting.OVERHEADS if name != "copy"), "crowd_latency", "interference.compute.compute",
+        *(name for name in fitting.OVERHEADS if name != "copy"),
+        "crowd_latency",
+        "interference.compute.compute",
     ],
     "solo/": fitting.SOLO,
-    "pair/": fitting.SHARING, "transfer/": ("copy", *fitting.LINKS, "copy_rate"),
-}  # fmt: skip
+    "pair/": fitting.SHARING,
+    "transfer/": ("copy", *fitting.LINKS, "copy_rate"),
+}
 """How the names of the runs of each stage begin, and the parameters that it fits."""
 
 Rows = tuple[fitting.ParameterRow, ...]
@@ -94,10 +97,12 @@ class SimulatedRuns:
 
     def residuals(self, cluster: Cluster) -> Floats:
         """Return simulated less measured, over the standard deviation."""
-        return np.concatenate([
-            (self._read(run.simulated(cluster, times), rows) - measured) / spread
-            for run, rows, times, measured, spread in self._runs
-        ])  # fmt: skip
+        return np.concatenate(
+            [
+                (self._read(run.simulated(cluster, times), rows) - measured) / spread
+                for run, rows, times, measured, spread in self._runs
+            ]
+        )
 
 
 def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
@@ -165,11 +170,19 @@ class SoloRuns:
         self.groups: Ints = np.concatenate(self.families) if self.families else np.zeros(0, np.int64)
         self._measured = np.array(times)
         if kernels:
-            self._graph = OpGraph([
-                Operator(f"k{i}", flops=op.flops, nbytes=op.nbytes, kernels=op.kernels, intensity=op.intensity,
-                         dtype=op.dtype)
-                for i, op in enumerate(kernels)
-            ])  # fmt: skip
+            self._graph = OpGraph(
+                [
+                    Operator(
+                        f"k{i}",
+                        flops=op.flops,
+                        nbytes=op.nbytes,
+                        kernels=op.kernels,
+                        intensity=op.intensity,
+                        dtype=op.dtype,
+                    )
+                    for i, op in enumerate(kernels)
+                ]
+            )
 
     def residuals(self, cluster: Cluster) -> Floats:
         """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""

@@ -14,9 +14,15 @@ _RANK_SPREAD: Final = 0.3  # of the factor by which such a schedule mistakes how
 
 
 def random_schedule(
-    graph: OpGraph, cluster: Cluster, *, rng: np.random.Generator | int, streams: int | None = None,
-    execution: str | None = None, eager: bool = False, name: str = "random",
-) -> Schedule:  # fmt: skip
+    graph: OpGraph,
+    cluster: Cluster,
+    *,
+    rng: np.random.Generator | int,
+    streams: int | None = None,
+    execution: str | None = None,
+    eager: bool = False,
+    name: str = "random",
+) -> Schedule:
     """Return a schedule at random: a random topological order, streams and devices drawn for each operator.
 
     Parameters

@@ -19,9 +19,13 @@ _MOST_OPERATORS = 200  # a duel is read by people
 _LEAST_LAYERS = 3
 _LARGEST_SIZE = 9
 _SIZES = {
-    "wavefront": ("rows", "columns"), "cholesky": ("tiles",), "lu": ("tiles",), "fft": ("points",),
-    "inception-like": ("n_blocks",), "transformer-like": ("n_layers",),
-}  # fmt: skip  # of families that are not made with a number of operators
+    "wavefront": ("rows", "columns"),
+    "cholesky": ("tiles",),
+    "lu": ("tiles",),
+    "fft": ("points",),
+    "inception-like": ("n_blocks",),
+    "transformer-like": ("n_layers",),
+}  # of families that are not made with a number of operators
 Side = Annotated[Text, argument("B", "The scheduler that wins. Left out, A is a file that is replayed.")]
 
 
@@ -29,20 +33,26 @@ def duel(
     first: Annotated[str, argument("A|FILE", "The scheduler that loses, or a file with a duel.")],
     target: opt.Target,
     second: Side = None,
-    family: Annotated[str, option("Random family to start from, with parameters: layered or cholesky,tiles=3.",
-                                  metavar="NAME")] = "layered",
-    operators: Annotated[int, option("Operators of the graph, or as near to it as the family comes.", min=1,
-                                     max=_MOST_OPERATORS)] = 8,
-    seconds: Annotated[float | None, option(
-        f"End after so long.  [default: {_SECONDS:g} unless --evaluations is given]", min=0, max=1e6)] = None,
-    evaluations: Annotated[int | None, option("Graphs to try: with --seed they give the same duel again.", min=1,
-                                              max=MOST["samples"])] = None,
+    family: Annotated[
+        str, option("Random family to start from, with parameters: layered or cholesky,tiles=3.", metavar="NAME")
+    ] = "layered",
+    operators: Annotated[
+        int, option("Operators of the graph, or as near to it as the family comes.", min=1, max=_MOST_OPERATORS)
+    ] = 8,
+    seconds: Annotated[
+        float | None,
+        option(f"End after so long.  [default: {_SECONDS:g} unless --evaluations is given]", min=0, max=1e6),
+    ] = None,
+    evaluations: Annotated[
+        int | None, option("Graphs to try: with --seed they give the same duel again.", min=1, max=MOST["samples"])
+    ] = None,
     seed: Annotated[int, option("Seed of the search.", min=0)] = 0,
-    both: Annotated[bool, option("Then search where B loses to A, too; its file ends in -reverse.json.",
-                                 "--both")] = False,
+    both: Annotated[
+        bool, option("Then search where B loses to A, too; its file ends in -reverse.json.", "--both")
+    ] = False,
     as_json: opt.Json = False,
     output: Annotated[Text, written("Write it to a JSON file.", "--output", "-o")] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Search a small graph on which A takes as many times as long as B as can be, and say why; or replay one.
 
     The file has the graph, the cluster and both schedules: `simsched duel
@@ -65,9 +75,16 @@ def duel(
             tell(f"{loser} against {winner}")
             shown = partial(_told, tell, f"{loser} against {winner}")
             one = ss.duel(
-                start, cluster, opt.read_scheduler(loser), opt.read_scheduler(winner), evaluations=evaluations,
-                seconds=seconds, rng=seed, name=family, progress=shown,
-            )  # fmt: skip
+                start,
+                cluster,
+                opt.read_scheduler(loser),
+                opt.read_scheduler(winner),
+                evaluations=evaluations,
+                seconds=seconds,
+                rng=seed,
+                name=family,
+                progress=shown,
+            )
         found.append((one, path))
     files: list[out.File] = [(f"duel of {each.factor:.3f}", path, each.save) for each, path in found]
     shown_ = [part for each, _ in found for part in (each.table, "")][:-1]

@@ -35,8 +35,10 @@ def show(
     else:
         shown = graph.plan(cluster) if chosen else graph.found()
     facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
-    pictures = [("picture", svg, lambda path: ss.to_svg(shown, path)),
-                ("picture", dot, lambda path: ss.to_dot(shown, path))]  # fmt: skip
+    pictures = [
+        ("picture", svg, lambda path: ss.to_svg(shown, path)),
+        ("picture", dot, lambda path: ss.to_dot(shown, path)),
+    ]
     out.tell_facts(facts, pictures, as_json=as_json)
 
 
@@ -103,6 +105,17 @@ def _workloads() -> Any:
     return table_of("workloads", headings, rows, left=(0, 6))
 
 
+def _models() -> Any:
+    """Return the language models that are known by name, with their parameters and sources."""
+    from workloads.llm import PUBLISHED, llm
+
+    rows = []
+    for name, model in PUBLISHED.items():
+        nbytes = float(llm(name, dtype="fp16", context=1).weight_nbytes.sum())
+        rows.append((f"llm:{name}", f"{nbytes / 2e9:.1f}", model.source))
+    return table_of("language models", ("name", "parameters\nbillions", "source"), rows, left=(0, 2))
+
+
 def _setting(parameter: Parameter) -> str:
     """Return a parameter and its default as one types them."""
     if parameter.name == "rng":
@@ -143,11 +156,14 @@ def _links() -> Any:
     from simsched.model.cluster import LINKS
 
     joins = {
-        "pairs": "devices 2i and 2i+1, the rest over pcie4", "mesh": "every two devices",
+        "pairs": "devices 2i and 2i+1, the rest over pcie4",
+        "mesh": "every two devices",
         "switch": "all through a switch",
-    }  # fmt: skip
-    rows = [(name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
-            for name, (shape, link) in LINKS.items()]  # fmt: skip
+    }
+    rows = [
+        (name, f"{link.bandwidth / GB_PER_S:.1f}", f"{link.latency / US:.1f}", joins[shape])
+        for name, (shape, link) in LINKS.items()
+    ]
     return table_of("links", ("name", "GB/s per\ndirection", "latency\nus", "joins"), rows, left=(0, 3))
 
 
@@ -162,5 +178,8 @@ def _backends() -> Any:
 
 
 _TABLES: Final[Mapping[str, tuple[Callable[[], Any], ...]]] = {
-    "workloads": (_workloads,), "gpus": (_gpus, _links), "formats": (_formats,), "backends": (_backends,),
-}  # fmt: skip
+    "workloads": (_workloads, _models),
+    "gpus": (_gpus, _links),
+    "formats": (_formats,),
+    "backends": (_backends,),
+}

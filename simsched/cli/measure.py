@@ -12,20 +12,26 @@ from simsched.cli.options import Text, Texts, argument, drawn, file, option, wri
 from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
-    from workloads.formats.kineto_replay import TraceReplay
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto.replay import TraceReplay
+    from workloads.formats.kineto.traced import TracedProgram
 
 
 def profile(
     graph: opt.Graph,
     backend: opt.Backend,
-    in_situ: Annotated[int, option(
-        "Schedules at random that are run besides sequential ones, in DAG order on cold data; 0 measures each operator "
-        "alone, on warm data.", min=0, max=MOST["in_situ"])] = 8,
+    in_situ: Annotated[
+        int,
+        option(
+            "Schedules at random that are run besides sequential ones, in DAG order on cold data; 0 measures each "
+            "operator alone, on warm data.",
+            min=0,
+            max=MOST["in_situ"],
+        ),
+    ] = 8,
     microbenchmarks: Annotated[bool, option("Measure what identifies the device, too.")] = True,
     seed: opt.RunSeed = 0,
     output: opt.Output = None,
-) -> None:  # fmt: skip
+) -> None:
     """Measure GRAPH on a backend: its operators in place, and microbenchmarks of the device.
 
     The profile is printed, or written to a file that `simsched calibrate` reads.
@@ -100,9 +106,10 @@ def replay(
     repeats: opt.Repeats = 20,
     warmup: opt.Warmup = 3,
     cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
-    gantt: Annotated[Text, drawn(
-        "Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted.")] = None,
-) -> None:  # fmt: skip
+    gantt: Annotated[
+        Text, drawn("Draw what ran when: .png, .svg or .pdf; with --cluster below what was predicted.")
+    ] = None,
+) -> None:
     """Run a schedule on a backend, again and again, and print how long it takes.
 
     With --cluster the prediction stands beside it.
@@ -159,9 +166,18 @@ def validate(
     asked = opt.read_schedulers(schedulers, dag)
     with out.progress(2 + rounds * (len(asked) + held_out)) as tell:
         found = validate(
-            dag, runner, asked, rounds=rounds, training=training, random_held_out=held_out, repeats=repeats,
-            warmup=warmup, rng=seed, folder=resume, progress=tell,
-        )  # fmt: skip
+            dag,
+            runner,
+            asked,
+            rounds=rounds,
+            training=training,
+            random_held_out=held_out,
+            repeats=repeats,
+            warmup=warmup,
+            rng=seed,
+            folder=resume,
+            progress=tell,
+        )
     chosen = found.rounds[-1].chosen
     files: list[out.File] = [("calibration", output, found.calibration.save), ("scatter plot", scatter, found.plot)]
     if chosen is not None:
@@ -170,28 +186,41 @@ def validate(
     verdict, left_out = list(found.verdict()), ("format", "version", "runs", "calibration")
     out.tell(
         lambda: {k: v for k, v in found.to_dict().items() if k not in left_out} | {"verdict": verdict},
-        [found.table, found.summary, *verdict], files, as_json=as_json,
-    )  # fmt: skip
+        [found.table, found.summary, *verdict],
+        files,
+        as_json=as_json,
+    )
 
 
 def replay_trace(
-    trace: Annotated[list[str], argument("TRACE...", "What torch.profiler exported, plain or compressed; of several "
-                                         "ranks the file of each, or an archive.")],
+    trace: Annotated[
+        list[str],
+        argument(
+            "TRACE...",
+            "What torch.profiler exported, plain or compressed; of several ranks the file of each, or an archive.",
+        ),
+    ],
     step: Annotated[Text, option("Number of ProfilerStep, or all; the last unless given.", metavar="N")] = None,
-    changes: Annotated[Texts, option(
-        "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
-        "operators.collective.speed*=2, ...; repeatable.", "--set", metavar="CHANGE")] = None,
+    changes: Annotated[
+        Texts,
+        option(
+            "PARAMETER*=FACTOR or PARAMETER=VALUE: launch*=0.5, gap=0us, device=h100, contention=true, "
+            "operators.collective.speed*=2, ...; repeatable.",
+            "--set",
+            metavar="CHANGE",
+        ),
+    ] = None,
     host: Annotated[str, option("traced, none (it takes no time), or captured (all is one CUDA graph).")] = "traced",
     streams: Annotated[str, option("traced, or one for all of a device.")] = "traced",
     gantt: Annotated[Text, drawn("Draw simulated beside measured: .png, .svg or .pdf.")] = None,
     perfetto: opt.Perfetto = None,
     as_json: opt.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
     from simsched.experiments.whatif import parse_change
-    from workloads.formats.kineto_replay import known_change, replay_traced
+    from workloads.formats.kineto.replay import replay_traced
 
-    asked = [parse_change(known_change(text)) for text in changes or ()]
+    asked = [parse_change(text) for text in changes or ()]
     program = _read_ranks(trace, step)
     found = replay_traced(program, asked, host=host, streams=streams)
     files: list[out.File] = [("both traces", perfetto, found.to_perfetto), ("both traces", gantt, found.gantt)]
@@ -205,7 +234,7 @@ def replay_trace(
 
 def _read_ranks(traces: list[str], step: str | None) -> "TracedProgram":
     """Return the program of one or several traces."""
-    from workloads.formats.kineto_program import read_kineto_program
+    from workloads.formats.kineto.program import read_kineto_program
 
     if len(traces) == 1:
         program = opt.Graph(traces[0] if step is None else f"{traces[0]},step={step}").traced
@@ -217,16 +246,20 @@ def _read_ranks(traces: list[str], step: str | None) -> "TracedProgram":
 
 def pairs(
     trace: Annotated[list[str], argument("TRACE...", "What torch.profiler exported, or folders of such.")],
-    output: Annotated[Text, option("Write the tables into a folder, for `python -m validation.realtraces`.",
-                                   "--output", "-o", metavar="FOLDER")] = None,
+    output: Annotated[
+        Text,
+        option(
+            "Write the tables into a folder, for `python -m validation.realtraces`.", "--output", "-o", metavar="FOLDER"
+        ),
+    ] = None,
     as_json: opt.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Count pairs of kernels in traces that say how GPUs share, and write tables of them.
 
     Dispatch: when a kernel started that became ready beside one that fills the GPU. Slow-down: how long
     kernels took alone and beside another one, a collective for one. A file that cannot be read is a row.
     """
-    from workloads.formats.kineto_pairs import read_all_pairs, write_pairs
+    from workloads.formats.kineto.pairs import read_all_pairs, write_pairs
 
     found = read_all_pairs(trace)
     files: list[out.File] = []
@@ -234,23 +267,33 @@ def pairs(
         files = [("tables", path, lambda _: None) for path in write_pairs(found, output)]
     rows = [(one.source, str(len(one.dispatch)), str(len(one.slowdowns)), one.error or "") for one in found]
     table = partial(table_of, "pairs of kernels", ("trace", "dispatch", "slow-down", "error"), rows, left=(0, 3))
-    data = {"traces": [{"trace": one.source, "dispatch": list(one.dispatch), "slowdowns": list(one.slowdowns),
-                        "error": one.error} for one in found]}  # fmt: skip
+    data = {
+        "traces": [
+            {"trace": one.source, "dispatch": list(one.dispatch), "slowdowns": list(one.slowdowns), "error": one.error}
+            for one in found
+        ]
+    }
     out.tell(lambda: data, [table], files, as_json=as_json)
 
 
 def _busy_table(found: "TraceReplay") -> Any:
     """Return how busy the streams are."""
-    rows = [(r.device, str(r.stream), str(r.operators),
-             *(f"{time:.1f}" for time in (r.measured_us, r.simulated_us, r.measured_end_us, r.simulated_end_us)))
-            for r in found.busy]  # fmt: skip
+    rows = [
+        (
+            r.device,
+            str(r.stream),
+            str(r.operators),
+            *(f"{time:.1f}" for time in (r.measured_us, r.simulated_us, r.measured_end_us, r.simulated_end_us)),
+        )
+        for r in found.busy
+    ]
     headings = ("device", "stream", "operators", "busy measured", "busy simulated", "end measured", "end simulated")
     return table_of(f"{found.traced.graph.name}, us", headings, rows)
 
 
 def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
     """Return what is said of a replayed trace below the table."""
-    from workloads.formats.kineto_facts import DOUBTED
+    from workloads.formats.kineto.facts import DOUBTED
 
     program, late = found.traced, found.late
     facts = [

@@ -28,8 +28,8 @@ from simsched.cli.printing import File, progress, tell
 if TYPE_CHECKING:
     import hwbackend
     from simsched.model import costmodel
-    from workloads.formats.kineto_facts import TraceFacts
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto.facts import TraceFacts
+    from workloads.formats.kineto.traced import TracedProgram
 
 _logger = logging.getLogger(__name__)
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
@@ -159,7 +159,7 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
         names += map(str, scheduler_set(name, graph))
     found = [read_scheduler(name) for name in dict.fromkeys(names)]
     if traced:
-        from workloads.formats.kineto_replay import traced as as_traced
+        from workloads.formats.kineto.replay import traced as as_traced
 
         found.insert(0, as_traced)
     return found
@@ -240,9 +240,10 @@ Gpu = Annotated[
 Gpus = Annotated[int | None, option("How many of them.  [default: 1]", min=1, max=MOST["gpus"])]
 Link = Annotated[Text, option("Preset link between them; by default the card's usual one.")]
 Shape = Annotated[Texts, option("Size of an input that the file leaves open; repeatable.", metavar="NAME=1,3,224,224")]
-Dtype = Annotated[Text, option(
-    "Number format of the model: fp32, tf32, fp16, bf16 or fp8; by default its own, else fp32.", metavar="NAME")
-]  # fmt: skip
+Dtype = Annotated[
+    Text,
+    option("Number format of the model: fp32, tf32, fp16, bf16 or fp8; by default its own, else fp32.", metavar="NAME"),
+]
 Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar="NAME=VALUE")]
 BackendOption = Annotated[Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
@@ -254,9 +255,13 @@ JITTER = option("Standard deviation of operator times over their mean.", min=0, 
 Trust = Annotated[bool, option("Load a .pt2 file, which can run code of whoever wrote it.", "--trust")]
 Jitter = Annotated[float | None, JITTER]
 Seed = Annotated[int, option("Seed of the jitter.", min=0)]
-Execution = Annotated[str, option(
-    "How schedules run: own, as their schedulers mean them to; events or stages, launched by the host; or graph, "
-    "captured as a CUDA graph.")]  # fmt: skip
+Execution = Annotated[
+    str,
+    option(
+        "How schedules run: own, as their schedulers mean them to; events or stages, launched by the host; or graph, "
+        "captured as a CUDA graph."
+    ),
+]
 RunSeed = Annotated[int, option("Seed of schedules drawn at random.", min=0)]
 Repeats = Annotated[int, option("Measured runs of each schedule.", min=1, max=MOST["repeats"])]
 Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["warmup"])]
@@ -266,8 +271,14 @@ Warmup = Annotated[int, option("Unmeasured runs before them.", min=0, max=MOST["
 class Graph:
     """A graph."""
 
-    graph: Annotated[str, argument("GRAPH", "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
-                                   ".pt2, my_model.py:make, .dot, ...; - is stdin.")]  # fmt: skip
+    graph: Annotated[
+        str,
+        argument(
+            "GRAPH",
+            "Workload name, random:layered,n_ops=200,... or a file: .json, .onnx, "
+            ".pt2, my_model.py:make, .dot, ...; - is stdin.",
+        ),
+    ]
     shape: Shape = None
     dtype: Dtype = None
     trust: Trust = False
@@ -287,13 +298,14 @@ class Graph:
         return None if self.shape else read_traced(self.spec)
 
     @cached_property
-    def cluster_of_duel(self) -> "ss.Cluster | None":
-        """The cluster of a file with a duel; None of anything else."""
+    def made_for(self) -> "ss.Cluster | None":
+        """The cluster that a file with a duel holds; None of anything else."""
         from workloads.formats import format_of
         from workloads.registry import split_path
 
         path, _ = split_path(self.graph)
-        data = read_json(path) if path is not None and format_of(path) == "simsched" else None
+        is_file = path is not None and Path(path).is_file()  # of a pipe nothing would be left for the graph
+        data = read_json(path) if is_file and format_of(path) == "simsched" else None
         is_duel = isinstance(data, dict) and data.get("format") == "simsched.duel"
         return ss.Duel.from_dict(data, path).cluster if is_duel else None
 
@@ -305,16 +317,21 @@ class Graph:
 
     def traced_facts(self) -> "TraceFacts | None":
         """Return what is known of the step that a profiler trace ran; None of anything else."""
-        from workloads.formats.kineto_facts import facts_of
+        from workloads.formats.kineto.facts import facts_of
 
         return None if self.traced is None else facts_of(self.traced)
 
     def traced_lines(self) -> list[str]:
         """Return what the dependencies are worth of a graph that is from a profiler trace."""
-        return [] if self.traced is None else [
-            "dependencies are those of the traced streams: an upper bound on what is needed (order=waits drops them)",
-            f"waits between streams: {self.traced.n_waits}, of which {self.traced.guessed_waits} are guessed",
-        ]  # fmt: skip
+        return (
+            []
+            if self.traced is None
+            else [
+                "dependencies are those of the traced streams: an upper bound on what is needed "
+                "(order=waits drops them)",
+                f"waits between streams: {self.traced.n_waits}, of which {self.traced.guessed_waits} are guessed",
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -339,7 +356,7 @@ class Scheduled(Graph):
     def chosen(self) -> "tuple[str, str | ss.Scheduler]":
         """Return the scheduler with its name: the one that is named, or of a trace what it ran, or the usual one."""
         if self.scheduler is None and self.traced is not None:
-            from workloads.formats.kineto_replay import traced
+            from workloads.formats.kineto.replay import traced
 
             return "traced", traced
         name = self.scheduler or _USUAL_SCHEDULER
@@ -353,12 +370,22 @@ class Plan(Scheduled):
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
     execution: Execution = "own"
 
+    @cached_property
+    def _held(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
+        """What a name or a file stands for; a pipe is read once."""
+        return read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
+
+    @cached_property
+    def made_for(self) -> "ss.Cluster | None":
+        """The cluster that a file with a schedule or a duel holds; None of anything else."""
+        return self._held.cluster if isinstance(self._held, ss.Schedule) else super().made_for
+
     def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
 
         `anew`, if that can be asked for, says whether it is scheduled anew.
         """
-        found = read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
+        found = self._held
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
@@ -392,7 +419,7 @@ class Plan(Scheduled):
 
 def _require_stated(program: "TracedProgram", source: str) -> None:
     """Refuse a trace that does not say on which devices it ran."""
-    from workloads.formats.kineto_device import hinted
+    from workloads.formats.kineto.device import hinted
 
     if not program.of_trace.is_stated:
         hint = hinted(program.graph.names)
@@ -410,7 +437,9 @@ class Target:
     cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
 
     def read(self, source: Graph | None = None) -> "costmodel.Target":
-        """Return it; where none is named and the source is a profiler trace, its device, with contention.
+        """Return it; where none is named, what the source ran on or was made for.
+
+        That is the device of a profiler trace, with contention, and the cluster of a file with a schedule.
 
         Raises
         ------
@@ -418,17 +447,18 @@ class Target:
             If a file and a preset are given, or more devices than those of a file and it is not known how they are
             joined.
         """
-        if source is not None and self.text() == "" and (own := source.cluster_of_duel) is not None:
-            return own
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
                 _require_stated(traced, source.graph)
                 return self._widened(traced.cluster.replace_devices(contention=True), source.graph)
             _logger.warning(
-                "%s was recorded on %s: its kernels keep the times that were measured there", source.graph,
+                "%s was recorded on %s: its kernels keep the times that were measured there",
+                source.graph,
                 traced.cluster.devices[0].model,
-            )  # fmt: skip
+            )
+        if source is not None and not (self.gpu or self.link or self.cluster) and source.made_for is not None:
+            return self._widened(source.made_for, source.graph)
         if self.cluster is None:
             return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):
@@ -483,13 +513,20 @@ class Compare:
     schedulers: Schedulers = "fast"
     jitter: Jitter = None
     seed: Seed = 0
-    samples: Annotated[int | None, option(
-        "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
-        f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.", min=1, max=MOST["samples"])] = None  # fmt: skip
+    samples: Annotated[
+        int | None,
+        option(
+            "Simulate each schedule so often with jitter, for p50 and p99. Without --jitter it is "
+            f"{USUAL_JITTER}: measured matrix products vary by 1 to 2 %.",
+            min=1,
+            max=MOST["samples"],
+        ),
+    ] = None
     execution: Execution = "own"
-    baseline: Annotated[Text, option(
-        "Speedups are over this: a deployment on one stream, or a scheduler; by default one stream captured.")
-    ] = None  # fmt: skip
+    baseline: Annotated[
+        Text,
+        option("Speedups are over this: a deployment on one stream, or a scheduler; by default one stream captured."),
+    ] = None
 
     def compare(self, source: Graph, cluster: "costmodel.Target", *, traced: bool = True) -> "ss.Comparison":
         """Return the comparison of the schedulers, with samples if they are asked for.
@@ -511,9 +548,16 @@ class Compare:
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
         with progress(len(asked)) as tell:
             found = ss.compare(
-                graph, cluster, asked, jitter=jitter, rng=self.seed, samples=self.samples, progress=tell,
-                execution=self.execution, baseline=self.baseline or CAPTURED,
-            )  # fmt: skip
+                graph,
+                cluster,
+                asked,
+                jitter=jitter,
+                rng=self.seed,
+                samples=self.samples,
+                progress=tell,
+                execution=self.execution,
+                baseline=self.baseline or CAPTURED,
+            )
         if not found.plans:
             row = found.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
@@ -526,9 +570,10 @@ class Backend:
 
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
     backend_option: BackendOption = None
-    virtual_devices: Annotated[int | None, option(
-        "Let one device stand for so many, to see whether it works.",
-        min=1, max=MOST["virtual_devices"])] = None  # fmt: skip
+    virtual_devices: Annotated[
+        int | None,
+        option("Let one device stand for so many, to see whether it works.", min=1, max=MOST["virtual_devices"]),
+    ] = None
 
     def make(self) -> "hwbackend.Backend":
         """Return the backend."""
@@ -560,9 +605,13 @@ class Result:
     output: Output = None
 
     def tell(
-        self, found: Any, *shown: Any, files: Sequence[File] = (), name: str = "result",
+        self,
+        found: Any,
+        *shown: Any,
+        files: Sequence[File] = (),
+        name: str = "result",
         data: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write the files of a result, then print it, see `tell`; by default its fields or its table."""
         own = (name, self.output, found.save)
         tell(data or found.to_dict, shown or [found.table], [own, *files], as_json=self.as_json)

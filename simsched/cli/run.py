@@ -24,13 +24,27 @@ from simsched.cli.options import BrokenSchedulerError, IncompleteError, describe
 
 # module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
 _HOME: Final = {
-    "schedule": ("compare", "schedule", "simulate", "check", "advise", "whatif", "sweep", "sensitivity", "explain",
-                 "breakeven", "robust", "throughput", "report"),
+    "schedule": (
+        "compare",
+        "schedule",
+        "simulate",
+        "check",
+        "advise",
+        "whatif",
+        "sweep",
+        "sensitivity",
+        "explain",
+        "breakeven",
+        "robust",
+        "throughput",
+        "report",
+    ),
     "measure": ("profile", "calibrate", "replay", "validate", "replay-trace", "pairs"),
     "graph": ("show", "convert", "list"),
     "study": ("study",),
     "duel": ("duel",),
-}  # fmt: skip
+    "overlap": ("overlap",),
+}
 _DONE, _INCOMPLETE, _MISUSE, _DEFECT = 0, 1, 2, 70
 STATUSES: Final = {
     _DONE: "done; schedulers that refuse a graph do not count",
@@ -47,9 +61,11 @@ def application(command: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="simsched",
         help="Schedule the operators of a deep-learning model on one or several GPUs, in simulation first.",
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-    )  # fmt: skip
+    )
     app.callback(invoke_without_command=True)(_top)
     known = {name: module for module, names in _HOME.items() for name in names}
     for name in [command] if command in known else known:

@@ -24,9 +24,13 @@ Plot = Annotated[Text, drawn("Draw it: .png, .svg or .pdf.")]
 
 
 def compare(
-    graph: opt.Graph, target: opt.Target, draws: opt.Compare, result: opt.Result, drawn: opt.Pictures,
+    graph: opt.Graph,
+    target: opt.Target,
+    draws: opt.Compare,
+    result: opt.Result,
+    drawn: opt.Pictures,
     box: opt.Box = None,
-) -> None:  # fmt: skip
+) -> None:
     """Schedule GRAPH in several ways, simulate each, and print a table.
 
     The trace and the chart are of the schedule with the least makespan.
@@ -70,9 +74,13 @@ def schedule(
 
 
 def simulate(
-    plan: opt.Plan, target: opt.Target, drawn: opt.Pictures, jitter: opt.Jitter = None, seed: opt.Seed = 0,
+    plan: opt.Plan,
+    target: opt.Target,
+    drawn: opt.Pictures,
+    jitter: opt.Jitter = None,
+    seed: opt.Seed = 0,
     as_json: opt.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes.
 
     From a million instructions on, spans take gigabytes: then only the makespan
@@ -120,10 +128,15 @@ def check(
 class Question(opt.Plan):
     """What is asked about, and what is to be different."""
 
-    changes: Annotated[Texts, option(
-        "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
-        "operators.conv.speed*=1.3, rebuild.batch=16, fuse=A,B, remove=A, ...; repeatable.", "--set", metavar="CHANGE",
-    )] = None  # fmt: skip
+    changes: Annotated[
+        Texts,
+        option(
+            "PARAMETER*=FACTOR or PARAMETER=VALUE: link.bandwidth*=2, gpus=4, device=h100, overhead.launch=5us, "
+            "operators.conv.speed*=1.3, rebuild.batch=16, fuse=A,B, remove=A, ...; repeatable.",
+            "--set",
+            metavar="CHANGE",
+        ),
+    ] = None
     reschedule: Annotated[bool, option("Make the plan anew after the changes.", "--reschedule")] = False
 
     def ask(self, target: opt.Target) -> "ss.WhatIf":
@@ -149,8 +162,9 @@ class Question(opt.Plan):
 def _values(parameter: str, text: str) -> list[Any]:
     """Return the values of a list: factors as in ``0.5,1,2``, values as in ``=5us,=10us`` or ``300GB/s,600GB/s``."""
     from simsched.experiments.whatif import parse_change
-    from simsched.experiments.whatif.changes import is_taken_as_is
+    from simsched.experiments.whatif.changes import full_name, is_taken_as_is
 
+    parameter = full_name(parameter)
     values = []
     for part in (each.strip() for each in text.split(",")):
         if not part:
@@ -168,15 +182,21 @@ def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
     answer = plan.ask(target).answer()
     shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
     result.tell(
-        answer, answer.table, shares, name="answer",
+        answer,
+        answer.table,
+        shares,
+        name="answer",
         data=lambda: {k: v for k, v in answer.to_dict().items() if k not in ("before", "kept", "after")},
-    )  # fmt: skip  # schedules and clusters are for files
+    )  # schedules and clusters are for files
 
 
 def advise(
-    graph: opt.Graph, target: opt.Target, result: opt.Result, schedulers: opt.Schedulers = "fast",
+    graph: opt.Graph,
+    target: opt.Target,
+    result: opt.Result,
+    schedulers: opt.Schedulers = "fast",
     keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
     cluster, dag = target.read(graph), graph.read()
     names = opt.read_schedulers(schedulers, dag)
@@ -196,12 +216,15 @@ def _shares(blame: Mapping[str, float]) -> str:
 
 
 def sweep(
-    plan: Question, parameter: Parameter,
+    plan: Question,
+    parameter: Parameter,
     values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
-    target: opt.Target, result: opt.Result,
+    target: opt.Target,
+    result: opt.Result,
     parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
-    values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None, plot: Plot = None,
-) -> None:  # fmt: skip
+    values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
+    plot: Plot = None,
+) -> None:
     """Say how the makespan changes with a parameter, or with two."""
     axes: list[Any] = [parameter, _values(parameter, values)]
     if parameter2 is not None:
@@ -213,10 +236,12 @@ def sweep(
 
 
 def sensitivity(
-    plan: Question, target: opt.Target, result: opt.Result,
+    plan: Question,
+    target: opt.Target,
+    result: opt.Result,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
     found = ss.sensitivity(plan.ask(target), per_operator=per_operator)
     result.tell(found, files=[("picture", tornado, found.plot)])
@@ -230,11 +255,14 @@ def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
 
 
 def breakeven(
-    graph: opt.Graph, parameter: Parameter,
+    graph: opt.Graph,
+    parameter: Parameter,
     first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
     second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
-    target: opt.Target, result: opt.Result, plot: Plot = None,
-) -> None:  # fmt: skip
+    target: opt.Target,
+    result: opt.Result,
+    plot: Plot = None,
+) -> None:
     """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
     cluster, dag = target.read(graph), graph.read()
     sides = _side(first), _side(second)
@@ -255,19 +283,26 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 
 
 def throughput(
-    plan: opt.Plan, target: opt.Target, result: opt.Result,
+    plan: opt.Plan,
+    target: opt.Target,
+    result: opt.Result,
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=MOST["in_flight"])] = 1,
-) -> None:  # fmt: skip
+) -> None:
     """Say how many requests a schedule serves per second when one follows the other."""
     cluster = target.read(plan)
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
 
 def robust(
-    graph: opt.Graph, target: opt.Target, result: opt.Result, schedulers: opt.Schedulers = "fast",
-    jitter: Annotated[float, opt.JITTER] = opt.USUAL_JITTER, seed: opt.Seed = 0,
-    samples: Annotated[int, option("Runs of each schedule.", min=1, max=MOST["samples"])] = 1000, box: opt.Box = None,
-) -> None:  # fmt: skip
+    graph: opt.Graph,
+    target: opt.Target,
+    result: opt.Result,
+    schedulers: opt.Schedulers = "fast",
+    jitter: Annotated[float, opt.JITTER] = opt.USUAL_JITTER,
+    seed: opt.Seed = 0,
+    samples: Annotated[int, option("Runs of each schedule.", min=1, max=MOST["samples"])] = 1000,
+    box: opt.Box = None,
+) -> None:
     """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read(graph)
     compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
@@ -277,9 +312,14 @@ def robust(
 
 
 def report(
-    sources: Annotated[list[str], argument(
-        "SOURCE...", "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, "
-        "replay, ...), or a GRAPH, whose schedulers are compared.")],
+    sources: Annotated[
+        list[str],
+        argument(
+            "SOURCE...",
+            "Folder of a study or validation, JSON file of ours (comparison, what-if, sweep, schedule, "
+            "replay, ...), or a GRAPH, whose schedulers are compared.",
+        ),
+    ],
     output: Annotated[str, written("HTML file to write.", "--output", "-o")],
     target: opt.Target,
     draws: opt.Compare,
@@ -287,7 +327,7 @@ def report(
     shape: opt.Shape = None,
     dtype: opt.Dtype = None,
     trust: opt.Trust = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
 
     A GRAPH, a schedule and a program are simulated on what --gpu, --gpus,

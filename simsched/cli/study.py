@@ -31,10 +31,12 @@ class Execution:
         int | None, option("Processes at a time.  [default: one per core]", min=1, max=MOST["workers"])
     ] = None
     serial: Annotated[bool, option("Row after row in this process.", "--serial")] = False
-    dask: Annotated[Text, option(
-        "Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")] = None  # fmt: skip
-    shard: Annotated[Text, option("Part I of N alone, counted from 0 or from 1, into rows of its own; then `merge`.",
-                                  metavar="I/N")] = None  # fmt: skip
+    dask: Annotated[
+        Text, option("Run on a Dask cluster: tcp://host:port, or local for one made here.", metavar="ADDRESS")
+    ] = None
+    shard: Annotated[
+        Text, option("Part I of N alone, counted from 0 or from 1, into rows of its own; then `merge`.", metavar="I/N")
+    ] = None
     retry: Annotated[bool, option("Run rows without a result again.", "--retry")] = False
 
     def run(self, asked: Any, folder: str) -> None:
@@ -53,9 +55,16 @@ class Execution:
             sys.path.append(asked.folder)
         with out.watched(asked.name) as tell:
             found = ss.run_study(
-                asked, folder, load=load_kind, check=check_kind, executor=executor, workers=workers, shard=self.shard,
-                progress=tell, retry=self.retry,
-            )  # fmt: skip
+                asked,
+                folder,
+                load=load_kind,
+                check=check_kind,
+                executor=executor,
+                workers=workers,
+                shard=self.shard,
+                progress=tell,
+                retry=self.retry,
+            )
         out.print_table(found.table())
         n_before = len(found.rows) - (found.n_new or 0)
         made = [("run now", f"{found.n_new}, and {n_before} were there")] if n_before else []
@@ -113,8 +122,10 @@ def table(
     found = ss.Results.open(folder)
     if output is not None:
         forms: dict[str, Any] = {
-            ".csv": partial(found.to_csv, False), ".json": found.to_json, ".parquet": found.to_parquet,
-        }  # fmt: skip
+            ".csv": partial(found.to_csv, False),
+            ".json": found.to_json,
+            ".parquet": found.to_parquet,
+        }
         if Path(output).suffix not in forms:
             raise FileError(f"{output}: the name must end in one of {', '.join(forms)}")
         write_file(output, forms[Path(output).suffix]())
@@ -156,8 +167,14 @@ def rank(
     """
     columns = [name.strip() for name in by.split(",") if name.strip()]
     found = ss.Results.open(folder).rank(columns, metric, baseline=baseline, rng=seed)
-    data = {"study": found.name, "metric": found.metric, "baseline": found.baseline, "rows": found.records(),
-            "pairs": found.pair_records(), "notes": found.notes()}  # fmt: skip
+    data = {
+        "study": found.name,
+        "metric": found.metric,
+        "baseline": found.baseline,
+        "rows": found.records(),
+        "pairs": found.pair_records(),
+        "notes": found.notes(),
+    }
     shown = [found.table, *(["", found.pairs_table] if pairs else [])]
     out.tell(lambda: data, shown, [("table", tex, found.save_tex), ("picture", plot, found.plot)], as_json=as_json)
 

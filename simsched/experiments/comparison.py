@@ -1,4 +1,4 @@
-"""`compare`: what several schedulers do on one graph, in a table."""
+"""`compare`: the schedules of several schedulers for one graph, in a table."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -35,25 +35,26 @@ from simsched.simulator.workload import Jitter, placed_operator_times
 
 SETS: Final = ("fast", "all")
 _ALIKE: Final = {
-    **dict.fromkeys(("sequential", "round-robin", "inter-lp", "inter-mr"), ONE), "hios-mr": "hios-lp",
-}  # fmt: skip
+    **dict.fromkeys(("sequential", "round-robin", "inter-lp", "inter-mr"), ONE),
+    "hios-mr": "hios-lp",
+}
 """Schedulers that do on one GPU what another does, or one stream."""
 _SLOWER: Final = "(slow)"
-_MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
+_MOST_STORED: Final = 10_000  # samples of a schedule that a document keeps at most
 
 
 @dataclass(frozen=True, slots=True)
 class Row(Checked):
-    """What one scheduler came to.
+    """Result of one scheduler.
 
     Parameters
     ----------
     scheduler
         Its name; of a baseline the name of the deployment.
     execution
-        How the schedule runs: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None where there is no schedule.
+        Execution of the schedule: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None if there is no schedule.
     makespan_us
-        Simulated makespan in us, of sampled comparisons without jitter; None where there is no schedule.
+        Simulated makespan in us; in sampled comparisons without jitter; None if there is no schedule.
     p50_us, p95_us, p99_us
         Percentiles of the sampled makespans in us; None if none were drawn.
     estimate_us
@@ -63,9 +64,11 @@ class Row(Checked):
     slower_than_one_stream
         Whether one stream that is launched in the same way is faster; None where that is not known.
     makespan_low_us, makespan_high_us, speedup_low, speedup_high
-        Between what both lie with 90 %, see `simsched.experiments.ranges`; None where that was not found.
+        Bounds of the 90 % ranges of makespan and speedup, see `simsched.experiments.ranges`; None if there are no
+        ranges.
     place
-        One more than the number of schedules that are faster with 90 %: those whose order is not certain share it.
+        One more than the number of schedules that are faster with 90 %: schedules whose order is not certain share a
+        place.
     over_bound
         Makespan over the lower bound of the graph the schedule runs; None if the bound is 0.
     streams, devices
@@ -73,15 +76,15 @@ class Row(Checked):
     syncs
         Waits, barriers and host syncs of the program.
     peak_memory_bytes
-        On the device that needs most.
+        Peak memory of the device that needs most.
     sm_utilization, sm_efficiency
         Means over the makespan and the devices, in [0, 1].
     search_s
-        Wall time of the scheduler in s, without that of compiling it where it has not been yet.
+        Wall time of the scheduler in s, without the time to compile its native code.
     warning
-        Such as more memory than the device has; None if there is nothing to say.
+        A warning, for example of more memory than the device has; None if there is none.
     reason
-        Why there is no schedule; None if there is one.
+        Reason why there is no schedule; None if there is one.
     """
 
     SUBJECT, ERROR = "row of {0.scheduler!r}", SimulationError
@@ -118,7 +121,7 @@ class Row(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Sampling(Checked):
-    """How makespans were sampled.
+    """Settings of sampled makespans.
 
     Parameters
     ----------
@@ -161,11 +164,11 @@ class _File:
     Parameters
     ----------
     cluster
-        What was compared on.
+        The cluster of the comparison.
     sampling
         How makespans were sampled.
     doubt
-        What ranges come from.
+        Sources of the ranges.
     rows
         One per scheduler, in the order asked for.
     plans
@@ -173,7 +176,7 @@ class _File:
     samples
         Sampled makespans in us by scheduler.
     graphs
-        What schedules run, each once; they name them by their place.
+        Graphs that schedules run, each once; schedules refer to them by index.
     graph
         The place of the one that was compared.
     baselines
@@ -201,7 +204,7 @@ class Comparison(Result, Document):
     Parameters
     ----------
     graph, cluster
-        What was compared.
+        The graph and the cluster of the comparison.
     rows
         One per scheduler, in the order asked for.
     plans, traces
@@ -216,7 +219,7 @@ class Comparison(Result, Document):
         Whether each scheduler was asked for by name: then each has its row in the printed table, also where it is one
         that does the same as another on one GPU.
     doubt
-        What the ranges of the rows come from, and what they hang on; None if they were not found.
+        Sources of the rows' ranges, and the assumptions that they depend on; None if there are no ranges.
     baselines
         Rows of the deployments on one stream: eager, launched by the host, captured. None where operators cannot run
         one after the other.
@@ -240,23 +243,27 @@ class Comparison(Result, Document):
     baseline: str = CAPTURED
 
     def summary(self) -> dict[str, Any]:
-        """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
+        """Return the table as JSON values: rows, the names of graph and devices, and the sampling."""
         return {
-            "graph": {"name": self.graph.name, "operators": len(self.graph), "edges": len(self.graph.src),
-                      "operators_without_load": operators_without_load(self.graph)},
+            "graph": {
+                "name": self.graph.name,
+                "operators": len(self.graph),
+                "edges": len(self.graph.src),
+                "operators_without_load": operators_without_load(self.graph),
+            },
             "cluster": {"name": self.cluster.name, "devices": [device.model for device in self.cluster.devices]},
             "sampling": None if self.sampling is None else write(self.sampling),
             "doubt": None if self.doubt is None else write(self.doubt),
             "baseline": self.baseline,
             "baselines": [write(row) for row in self.baselines],
             "rows": self.records(),
-        }  # fmt: skip
+        }
 
     def to_file(self) -> _File:
         """Return it as its file has it.
 
-        Graphs stand there once each, with the times that the schedules ran with where a calibration or a cost model
-        gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written.
+        Each graph is written once, with the operator times of its runs where a calibration or a cost model gave them;
+        `graph` itself is written as given. Up to 10,000 samples of a schedule are written.
         """
         graphs, numbers, plans = [self.graph], {(id(self.graph), b""): 0}, {}
         for name, plan in self.plans.items():
@@ -269,17 +276,33 @@ class Comparison(Result, Document):
             plans[name] = NumberedPlan.of(plan, numbers[key])
         samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
         return _File(
-            cluster=self.cluster, sampling=self.sampling, doubt=self.doubt, rows=self.rows, plans=plans,
-            samples=samples, graphs=tuple(graphs), graph=0, baselines=self.baselines, baseline=self.baseline,
-        )  # fmt: skip
+            cluster=self.cluster,
+            sampling=self.sampling,
+            doubt=self.doubt,
+            rows=self.rows,
+            plans=plans,
+            samples=samples,
+            graphs=tuple(graphs),
+            graph=0,
+            baselines=self.baselines,
+            baseline=self.baseline,
+        )
 
     @classmethod
     def from_file(
-        cls, cluster: Cluster, rows: Sequence[Row], plans: Mapping[str, NumberedPlan], samples: Mapping[str, Floats],
-        graphs: Sequence[OpGraph], graph: int, sampling: Sampling | None = None, doubt: Doubt | None = None,
-        baselines: Sequence[Row] = (), baseline: str = "sequential",
-    ) -> "Comparison":  # fmt: skip
-        """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
+        cls,
+        cluster: Cluster,
+        rows: Sequence[Row],
+        plans: Mapping[str, NumberedPlan],
+        samples: Mapping[str, Floats],
+        graphs: Sequence[OpGraph],
+        graph: int,
+        sampling: Sampling | None = None,
+        doubt: Doubt | None = None,
+        baselines: Sequence[Row] = (),
+        baseline: str = "sequential",
+    ) -> "Comparison":
+        """Make a comparison from the data of its file. Nothing is simulated before a trace is read."""
         done = [row.scheduler for row in rows if row.makespan_us is not None]
         if len({row.scheduler for row in rows}) < len(rows) or sorted(done) != sorted(plans):
             raise FormatError("'plans' must hold one schedule for each row with a makespan, under its name")
@@ -293,16 +316,24 @@ class Comparison(Result, Document):
         drawn = {name: Makespans(values) for name, values in samples.items()}
         traces = Later(made, lambda name: simulate(made[name], cluster))
         return cls(
-            graphs[graph], cluster, tuple(rows), made, traces, drawn, sampling, doubt=doubt,
-            baselines=tuple(baselines), baseline=baseline,
-        )  # fmt: skip
+            graphs[graph],
+            cluster,
+            tuple(rows),
+            made,
+            traces,
+            drawn,
+            sampling,
+            doubt=doubt,
+            baselines=tuple(baselines),
+            baseline=baseline,
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows as plain values by column."""
         return [write(row) for row in self.rows]
 
     def best(self) -> Row | None:
-        """Return the row of least makespan, of equal ones the first; None if no scheduler had a schedule."""
+        """Return the row of least makespan; on ties the first; None if no scheduler has a schedule."""
         done = [row for row in self.rows if row.makespan_us is not None]
         return min(done, key=lambda row: row.makespan_us or 0.0) if done else None
 
@@ -312,15 +343,30 @@ class Comparison(Result, Document):
         sampled = () if self.sampling is None else ("p50", "p99")
         place = () if self.doubt is None else ("#",)
         headings = (
-            "scheduler", "execution", f"makespan {name}", *sampled, "estimate", "speedup", *place, "over bound",
-            "streams", "devices", "syncs", "memory", "SM eff.", "search s",
-        )  # fmt: skip
+            "scheduler",
+            "execution",
+            f"makespan {name}",
+            *sampled,
+            "estimate",
+            "speedup",
+            *place,
+            "over bound",
+            "streams",
+            "devices",
+            "syncs",
+            "memory",
+            "SM eff.",
+            "search s",
+        )
         shown = [*self.baselines, *(row for row in self.rows if row.scheduler not in self._repeats())]
         best = next((i for i, row in enumerate(shown) if row is self.best()), -1)
         return table_of(
-            f"{self.graph.name} on {self.cluster.name}", headings, [self._cells(row, unit) for row in shown],
-            note=self._notes(), best=best,
-        )  # fmt: skip
+            f"{self.graph.name} on {self.cluster.name}",
+            headings,
+            [self._cells(row, unit) for row in shown],
+            note=self._notes(),
+            best=best,
+        )
 
     def _cells(self, row: Row, unit: float) -> Sequence[str]:
         if row.reason is not None:
@@ -330,14 +376,22 @@ class Comparison(Result, Document):
         place = () if self.doubt is None else (str(row.place or "-"),)
         name = f"{row.scheduler} {_SLOWER}" if row.slower_than_one_stream else row.scheduler
         return (
-            name, row.execution or "-", *(time_text(us, unit) for us in times), speedup, *place,
-            "-" if row.over_bound is None else f"{row.over_bound:.2f}", str(row.streams), str(row.devices),
-            str(row.syncs), format_bytes(row.peak_memory_bytes or 0.0), f"{100 * (row.sm_efficiency or 0):.0f} %",
+            name,
+            row.execution or "-",
+            *(time_text(us, unit) for us in times),
+            speedup,
+            *place,
+            "-" if row.over_bound is None else f"{row.over_bound:.2f}",
+            str(row.streams),
+            str(row.devices),
+            str(row.syncs),
+            format_bytes(row.peak_memory_bytes or 0.0),
+            f"{100 * (row.sm_efficiency or 0):.0f} %",
             "-" if row.search_s is None else f"{row.search_s:.3f}",
-        )  # fmt: skip
+        )
 
     def _repeats(self) -> dict[str, str]:
-        """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
+        """Return the rows that repeat another row, with that row: some schedulers differ on several GPUs alone."""
         if self.named or len(self.cluster) > 1:
             return {}
         rows = (*self.baselines, *self.rows)
@@ -372,7 +426,8 @@ class Comparison(Result, Document):
 def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> list[str | Scheduler]:
     """Return the schedulers that are asked for on a graph.
 
-    Those of a set, ``"all"`` or ``"fast"``, which answer within a second on this graph; or one or several by name.
+    Return schedulers by name: a set (``"all"``; or ``"fast"``, which answer within a second on this graph), or one or
+    several names.
     """
     if isinstance(asked, str) and asked in SETS:
         return [s for s in SCHEDULERS if asked == "all" or len(graph) <= FAST_UP_TO.get(s, len(graph))]
@@ -380,17 +435,26 @@ def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> lis
 
 
 def compare(
-    graph: OpGraph, cluster: Target, schedulers: str | Sequence[str | Scheduler] = "fast",
-    cost: CostModel | None = None, *, jitter: Jitter | None = None, rng: np.random.Generator | int | None = None,
-    samples: int | None = None, workers: int = 1, ranges: bool = True, execution: str = OWN, baseline: str = CAPTURED,
+    graph: OpGraph,
+    cluster: Target,
+    schedulers: str | Sequence[str | Scheduler] = "fast",
+    cost: CostModel | None = None,
+    *,
+    jitter: Jitter | None = None,
+    rng: np.random.Generator | int | None = None,
+    samples: int | None = None,
+    workers: int = 1,
+    ranges: bool = True,
+    execution: str = OWN,
+    baseline: str = CAPTURED,
     progress: Callable[[str, str], None] | None = None,
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     """Schedule a graph in several ways and simulate each.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     schedulers
         ``"fast"`` (those that answer within a second), ``"all"``, or names and functions as
         `schedule` takes them.
@@ -399,33 +463,33 @@ def compare(
     samples
         How many makespans to sample of each schedule; None samples none.
     jitter, rng
-        Of the samples, as in `simulate_many`; every schedule gets the same draws. `makespan_us` and all that follows
-        from it are without.
+        Jitter and seed of the samples, as in `simulate_many`; every schedule gets the same draws. `makespan_us` and its
+        derived columns are without jitter.
     workers
-        As in `simulate_many`; has no influence on the results.
+        As in `simulate_many`; does not change the results.
     ranges
-        Whether rows say between what makespans and speedups lie, by `simsched.experiments.ranges.ranges`.
+        Whether rows have ranges of makespans and speedups, by `simsched.experiments.ranges.ranges`.
     execution
         How all schedules run: ``"own"``, as their schedulers mean them to; or ``"events"``, ``"stages"`` or
         ``"graph"``. A schedule that cannot run so has a row with the reason.
     baseline
-        What speedups are over: a deployment on one stream, of `simsched.experiments.baselines.NAMES`, or the name of
+        Reference of the speedups: a deployment on one stream, of `simsched.experiments.baselines.NAMES`, or the name of
         one of the schedulers.
     progress
-        Called with the name of each scheduler and "" before it runs, then with what it is doing if it says.
+        Called with the name of each scheduler and "" before it runs, then with the scheduler's own progress.
 
     Returns
     -------
     Comparison
-        `search` begins from the schedules of those before it, too. A scheduler that refuses the
-        graph has a row with the reason.
+        The comparison. `search` begins from the schedules before it, too. A scheduler that refuses the graph has a row
+        with the reason.
 
     Raises
     ------
     UnknownNameError
         If a scheduler, an execution or a baseline is not known.
     ScheduleError
-        If what a scheduler returns is no schedule, or cannot run.
+        If a scheduler returns an object that is not a schedule, or a schedule that cannot run.
     SimulationError
         If samples are asked for, but fewer than one, or without `jitter` or `rng`; or there is jitter without samples.
     """
@@ -437,7 +501,7 @@ def compare(
     seed = None if sampling is None else int(np.random.default_rng(rng).integers(2**63))
     bound = Yardstick(graph, cluster, cost).bound
     one: Baselines | None = None
-    with suppress(SimschedError):  # a row of `sequential` says why
+    with suppress(SimschedError):  # the row of `sequential` has the reason
         one = baselines(graph, cluster, cost)
     rows: list[Row] = []
     found: dict[str, Evaluation] = {}
@@ -451,9 +515,18 @@ def compare(
             if takes(scheduler, "also"):
                 options["also"] = [each.plan for each in found.values()]
             found[name] = evaluate(
-                graph, cluster, cost, scheduler=scheduler, options=options, bound=bound, jitter=jitter, seed=seed,
-                samples=samples, workers=workers, execution=execution,
-            )  # fmt: skip
+                graph,
+                cluster,
+                cost,
+                scheduler=scheduler,
+                options=options,
+                bound=bound,
+                jitter=jitter,
+                seed=seed,
+                samples=samples,
+                workers=workers,
+                execution=execution,
+            )
         except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
             raise
         except SimschedError as error:
@@ -517,7 +590,7 @@ def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines 
     baseline
         Makespan in us that the speedup is over; None leaves it out.
     one
-        The runs on one stream that say whether the schedule is slower; None leaves that out.
+        Runs on one stream, to which the schedule is compared; without them, no warning says that it is slower.
     """
     plan, trace, drawn = found.plan, found.trace, found.samples
     assert isinstance(plan, Schedule)

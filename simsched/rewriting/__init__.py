@@ -7,6 +7,17 @@ from simsched.rewriting.rule import Rule
 from simsched.rewriting.rules import RULES
 
 __all__ = [
-    "RULES", "Draft", "Read", "Row", "Rule", "Source", "accounted", "can_merge", "merge", "merge_key",
-    "merged_operators", "merging_lacks", "rewritten",
-]  # fmt: skip
+    "RULES",
+    "Draft",
+    "Read",
+    "Row",
+    "Rule",
+    "Source",
+    "accounted",
+    "can_merge",
+    "merge",
+    "merge_key",
+    "merged_operators",
+    "merging_lacks",
+    "rewritten",
+]

@@ -153,10 +153,27 @@ def _stepped(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> 
 def _plain(plan: Schedule, scheduler: str) -> Schedule:
     """Return a schedule of a class of somebody's own as one of ours: what else its class says is not asked."""
     try:
-        return Schedule.from_columns(**{key: getattr(plan, key) for key in (
-            "graph", "op", "devices", "device", "stream", "stage", "group", "priority", "execution", "estimate",
-            "scheduler", "events", "search", "rewriting",
-        )})  # fmt: skip
+        return Schedule.from_columns(
+            **{
+                key: getattr(plan, key)
+                for key in (
+                    "graph",
+                    "op",
+                    "devices",
+                    "device",
+                    "stream",
+                    "stage",
+                    "group",
+                    "priority",
+                    "execution",
+                    "estimate",
+                    "scheduler",
+                    "events",
+                    "search",
+                    "rewriting",
+                )
+            }
+        )
     except (AttributeError, TypeError, ValueError) as error:
         raise ScheduleError(f"scheduler {scheduler!r} returned a schedule that cannot be: {error}") from None
 

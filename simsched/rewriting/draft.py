@@ -10,6 +10,7 @@ from math import prod
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError
+from simsched.base.memo import memo
 from simsched.base.numeric import grouped, is_count
 from simsched.model.graph import Edge, Operator, OpGraph
 
@@ -192,15 +193,11 @@ class Draft:
 
     @classmethod
     def from_graph(cls, graph: OpGraph) -> "Draft":
-        """Return the draft of a graph; slices stand in ``attributes["slices"]`` there and in the reads here."""
-        edges, rows = grouped((edge.dst, edge) for edge in graph.edges), []
-        for op in graph.operators:
-            mine = edges.get(op.name, [])
-            read = zip(mine, slices_of(op, len(mine)), strict=True)
-            if ATTRIBUTE in op.attributes:
-                op = replace(op, attributes={key: value for key, value in op.attributes.items() if key != ATTRIBUTE})
-            rows.append(Row(op, [Read(e.src, part, e.nbytes, e.transfer) for e, part in read]))
-        return cls(rows, graph.name)
+        """Return the draft of a graph, the same at each call.
+
+        Slices stand in ``attributes["slices"]`` there and in the reads here.
+        """
+        return _of_graph(graph)
 
     def to_graph(self) -> OpGraph:
         """Return the draft as a graph.
@@ -317,3 +314,16 @@ def _order(draft: Draft) -> tuple[str, ...]:
             if not waiting[reader]:
                 ready.append(reader)
     return tuple(ready)
+
+
+@memo
+def _of_graph(graph: OpGraph) -> Draft:
+    edges = grouped((edge.dst, edge) for edge in graph.edges)
+    rows = []
+    for op in graph.operators:
+        incoming = edges.get(op.name, [])
+        read = zip(incoming, slices_of(op, len(incoming)), strict=True)
+        if ATTRIBUTE in op.attributes:
+            op = replace(op, attributes={key: value for key, value in op.attributes.items() if key != ATTRIBUTE})
+        rows.append(Row(op, [Read(edge.src, part, edge.nbytes, edge.transfer) for edge, part in read]))
+    return Draft(rows, graph.name)

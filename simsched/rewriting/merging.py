@@ -127,12 +127,17 @@ def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
     channels = sum(conv.out_channels for conv in convs)
     weights = concat([pad(recipe_of(op), conv.kernel, whole.kernel) for op, conv in zip(ops, convs, strict=True)], 0)
     return made_from(
-        ops, name, flops=flops, nbytes=nbytes, weight_nbytes=weight_nbytes,
+        ops,
+        name,
+        flops=flops,
+        nbytes=nbytes,
+        weight_nbytes=weight_nbytes,
         attributes=conv_attributes(
             ops, kernel=whole.kernel, padding=whole.padding, out_channels=channels, weights=weights
         ),
-        input_shapes=(first.input_shape,), output_shape=(first.output_shape[0], channels, *first.output_shape[2:]),
-    )  # fmt: skip
+        input_shapes=(first.input_shape,),
+        output_shape=(first.output_shape[0], channels, *first.output_shape[2:]),
+    )
 
 
 def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:

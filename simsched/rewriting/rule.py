@@ -12,9 +12,20 @@ from simsched.rewriting.splitting import carries_all
 Match = tuple[str, ...]
 
 ACTIVATIONS: Final = (
-    "relu", "relu6", "leaky_relu", "hard_sigmoid", "sigmoid", "tanh", "silu", "hard_swish", "elu", "selu", "softplus",
-    "mish", "gelu",
-)  # fmt: skip
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "hard_sigmoid",
+    "sigmoid",
+    "tanh",
+    "silu",
+    "hard_swish",
+    "elu",
+    "selu",
+    "softplus",
+    "mish",
+    "gelu",
+)
 """Kinds of operators that make each output of one input, without weights."""
 
 

@@ -98,9 +98,16 @@ def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
     else:
         attributes["activation"] = then.kind
     fused = made_from(
-        (op, then), then.name, flops=op.flops, nbytes=op.nbytes + added, weight_nbytes=op.weight_nbytes + added,
-        attributes=attributes, input_shapes=op.input_shapes, output_shape=shape_of(op), like=op,
-    )  # fmt: skip
+        (op, then),
+        then.name,
+        flops=op.flops,
+        nbytes=op.nbytes + added,
+        weight_nbytes=op.weight_nbytes + added,
+        attributes=attributes,
+        input_shapes=op.input_shapes,
+        output_shape=shape_of(op),
+        like=op,
+    )
     return draft.replace(match, [Row(fused, draft.rows[op.name].reads)])
 
 
@@ -127,12 +134,15 @@ def _chained(draft: Draft, match: Match) -> Draft | None:
     shape = shape_of(op)
     sums = all(x.kind == "add" and not (x.attributes or x.weight_nbytes) and len(x.input_shapes) > 1 for x in both)
     chain = made_from(
-        both, then.name, kind="add" if sums else FUSED,
+        both,
+        then.name,
+        kind="add" if sums else FUSED,
         nbytes=op.nbytes + then.nbytes - 2 * tensor_nbytes(shape, op.dtype),
         attributes={} if sums else {"parts": _parts_of_chain(op, then, at)},
         input_shapes=(*then.input_shapes[:at], *op.input_shapes, *then.input_shapes[at + 1 :]),
-        output_shape=shape, like=then,
-    )  # fmt: skip
+        output_shape=shape,
+        like=then,
+    )
     first, second = (draft.rows[name].reads for name in match)
     return draft.replace(match, [Row(chain, (*second[:at], *first, *second[at + 1 :]))])
 
@@ -265,7 +275,8 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
     """
     concat, row = draft.rows[name], draft.rows[reader]
     axis, pieces = splitting.axis_of_concat(concat.operator), dict[Slice | None, Source]()
-    if axis is not None and splitting.only_copies(draft, concat):
+    has_all = len(concat.reads) == len(concat.operator.input_shapes)  # else some pieces are inputs of the graph
+    if axis is not None and has_all and splitting.only_copies(draft, concat):
         sizes = [shape[axis] for shape in concat.operator.input_shapes]
         for read, size, end in zip(concat.reads, sizes, accumulate(sizes), strict=True):
             pieces[axis, end - size, end] = read.source
@@ -286,11 +297,16 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
     return found, [reader, name]
 
 
-RULES: Final[Mapping[str, Rule]] = MappingProxyType({
-    rule.name: rule for rule in (
-        Rule("R1", partial(followed, kinds=_PRODUCTS, can=_takes_in), _with_epilogue), *RULES_OF_PRODUCTS,
-        Rule("R11", _activations, _activated_together), Rule("R12", _needless, _cleaned),
-        Rule("R13", partial(followed, kinds=_ELEMENTWISE, can=_can_chain), _chained),
-    )
-})  # fmt: skip
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        rule.name: rule
+        for rule in (
+            Rule("R1", partial(followed, kinds=_PRODUCTS, can=_takes_in), _with_epilogue),
+            *RULES_OF_PRODUCTS,
+            Rule("R11", _activations, _activated_together),
+            Rule("R12", _needless, _cleaned),
+            Rule("R13", partial(followed, kinds=_ELEMENTWISE, can=_can_chain), _chained),
+        )
+    }
+)
 """The rules "R1" to "R13"."""

@@ -140,11 +140,14 @@ def _same_weights(draft: Draft) -> Iterator[Match]:
 def _over_batch(ops: tuple[Operator, ...], name: str) -> Operator:
     shared = ops[0].weight_nbytes
     return works.made_from(
-        ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * shared, weight_nbytes=shared,
+        ops,
+        name,
+        nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * shared,
+        weight_nbytes=shared,
         attributes=conv_attributes(ops, **{works.WEIGHTS: works.recipe_of(ops[0])}),
         input_shapes=(works.joined_shape([op.input_shapes[0] for op in ops], _BATCH),),
         output_shape=works.joined_shape([*map(works.shape_of, ops)], _BATCH),
-    )  # fmt: skip
+    )
 
 
 # R5: convolutions side by side as groups of one
@@ -169,11 +172,12 @@ def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
     n, (batch, channels, *image) = len(ops), conv.input_shape
     recipe = works.stacked(ops, 0)
     return works.made_from(
-        ops, name,
+        ops,
+        name,
         attributes=conv_attributes(ops, groups=n * conv.groups, out_channels=n * conv.out_channels, weights=recipe),
         input_shapes=((batch, n * channels, *image),),
         output_shape=(batch, n * conv.out_channels, *conv.output_shape[2:]),
-    )  # fmt: skip
+    )
 
 
 # R6, R7 and R10: sums
@@ -205,12 +209,15 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
     biased = [op.weight_nbytes > each.n_weights * width for op, each in zip(ops, convs, strict=True)]
     twice = float(max(0, sum(biased) - 1) * conv.out_channels * width)
     op = works.made_from_sum(
-        ops, total, flops=sum(op.flops for op in ops),
+        ops,
+        total,
+        flops=sum(op.flops for op in ops),
         nbytes=sum(op.nbytes for op in ops) - works.tensor_nbytes(shape, conv.dtype) - twice,
         weight_nbytes=sum(op.weight_nbytes for op in ops) - twice,
         attributes=conv_attributes(ops, weights=works.stacked(ops, 1)),
-        input_shapes=((shape[0], sum(each.in_channels for each in convs), *conv.input_shape[2:]),), output_shape=shape,
-    )  # fmt: skip
+        input_shapes=((shape[0], sum(each.in_channels for each in convs), *conv.input_shape[2:]),),
+        output_shape=shape,
+    )
     return splitting.replace_behind(draft, match, splitting.joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
 
 
@@ -235,14 +242,26 @@ def _pooled_once(draft: Draft, match: Match) -> Draft | None:
     first, second, total = (row.operator for row in rows)
     if splitting.sole_input(draft, rows[0]) == splitting.sole_input(draft, rows[1]):
         doubled = works.copy_of(
-            (total,), total.name, kind="mul", attributes={"factor": 2.0, **total.attributes},
-            input_shapes=total.input_shapes[:1], output_shape=works.shape_of(total), flops=total.flops,
-        )  # fmt: skip
+            (total,),
+            total.name,
+            kind="mul",
+            attributes={"factor": 2.0, **total.attributes},
+            input_shapes=total.input_shapes[:1],
+            output_shape=works.shape_of(total),
+            flops=total.flops,
+        )
         return draft.replace(match[1:], [Row(doubled, [Read(first.name, None, rows[2].reads[0].nbytes)])])
     pool = works.made_from(
-        (first, second, total), total.name, flops=first.flops, nbytes=first.nbytes, weight_nbytes=0.0,
-        attributes=first.attributes, input_shapes=first.input_shapes, output_shape=works.shape_of(first), like=first,
-    )  # fmt: skip
+        (first, second, total),
+        total.name,
+        flops=first.flops,
+        nbytes=first.nbytes,
+        weight_nbytes=0.0,
+        attributes=first.attributes,
+        input_shapes=first.input_shapes,
+        output_shape=works.shape_of(first),
+        like=first,
+    )
     shape = first.input_shapes[0]
     flops = total.flops * prod(shape) / prod(works.shape_of(total))
     return splitting.replace_behind(draft, match, splitting.summed_inputs(draft, match, shape, flops), pool)
@@ -302,10 +321,15 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
     zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
     recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
     made = works.made_from(
-        (op,), op.name, flops=_FEWER * op.flops, nbytes=op.nbytes + zeros, weight_nbytes=op.weight_nbytes + zeros,
-        attributes=conv_attributes((op,), groups=groups, weights=recipe), input_shapes=op.input_shapes,
+        (op,),
+        op.name,
+        flops=_FEWER * op.flops,
+        nbytes=op.nbytes + zeros,
+        weight_nbytes=op.weight_nbytes + zeros,
+        attributes=conv_attributes((op,), groups=groups, weights=recipe),
+        input_shapes=op.input_shapes,
         output_shape=conv.output_shape,
-    )  # fmt: skip
+    )
     return draft.replace(match, [Row(made, row.reads)])
 
 
@@ -330,9 +354,12 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
     zeros = float(added * DTYPE_NBYTES[whole.dtype])
     read = works.tensor_nbytes(whole.input_shape, whole.dtype)
     return works.made_from(
-        ops, name, nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros,
-        weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros, **whole.fields(ops, works.stacked(ops, 0)),
-    )  # fmt: skip
+        ops,
+        name,
+        nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros,
+        weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros,
+        **whole.fields(ops, works.stacked(ops, 0)),
+    )
 
 
 RULES_OF_PRODUCTS: Final = (

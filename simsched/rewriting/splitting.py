@@ -110,9 +110,13 @@ def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> R
     ops = operators(draft, names)
     shapes = [op.input_shapes[0] for op in ops]
     op = copy_of(
-        ops, new_name(draft, f"{name}.input"), kind="concat", attributes={"axis": axis}, input_shapes=shapes,
+        ops,
+        new_name(draft, f"{name}.input"),
+        kind="concat",
+        attributes={"axis": axis},
+        input_shapes=shapes,
         output_shape=joined_shape(shapes, axis),
-    )  # fmt: skip
+    )
     return Row(op, [draft.rows[each].reads[0] for each in names])
 
 
@@ -120,9 +124,15 @@ def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float
     """Return the sum of what two operators of one input read, to stand before what replaces these and their sum."""
     total = draft.rows[match[2]].operator
     op = copy_of(
-        (total,), new_name(draft, f"{total.name}.input"), kind="add", attributes={}, input_shapes=(shape, shape),
-        output_shape=shape, flops=flops, n_reads=2,
-    )  # fmt: skip
+        (total,),
+        new_name(draft, f"{total.name}.input"),
+        kind="add",
+        attributes={},
+        input_shapes=(shape, shape),
+        output_shape=shape,
+        flops=flops,
+        n_reads=2,
+    )
     return Row(op, [draft.rows[name].reads[0] for name in match[:2]])
 
 

@@ -118,11 +118,17 @@ def made_from(
     given["nbytes"] = max(0.0, given["nbytes"]) if sums["nbytes"] else 0.0
     works = () if kernels else _works((like,) if like else ops, output_shape, given)
     made = Operator(
-        name, kernels=kernels, works=works,
+        name,
+        kernels=kernels,
+        works=works,
         utilization=None if kernels or works or not loads else max(loads) if like else min(1.0, sum_in_order(loads)),
         intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
-        dtype=ops[0].dtype, output_shape=output_shape, block=ops[0].block, host=max(op.host for op in ops), **given,
-    )  # fmt: skip
+        dtype=ops[0].dtype,
+        output_shape=output_shape,
+        block=ops[0].block,
+        host=max(op.host for op in ops),
+        **given,
+    )
     return _timed(made, ops, sum)
 
 
@@ -139,17 +145,26 @@ def copy_of(
     written = tensor_nbytes(output_shape, ops[0].dtype)
     rule = "map" if fields.get("flops") else "copy"
     copying = Work(
-        "elementwise", rule, flops=fields.get("flops", 0.0), reads=n_reads * written, writes=written,
+        "elementwise",
+        rule,
+        flops=fields.get("flops", 0.0),
+        reads=n_reads * written,
+        writes=written,
         rows=prod(output_shape),
-    )  # fmt: skip
+    )
     has_works = not has_kernels and any(op.works for op in ops)
     made = Operator(
-        name, kind=kind, nbytes=(1 + n_reads) * written,
+        name,
+        kind=kind,
+        nbytes=(1 + n_reads) * written,
         kernels=(Kernel(-(-n_threads // _THREADS), _THREADS, _REGISTERS),) if has_kernels else (),
         works=(copying,) if has_works else (),
-        intensity="memory" if any(op.intensity for op in ops) else None, dtype=ops[0].dtype,
-        output_shape=output_shape, block=ops[0].block, **fields,
-    )  # fmt: skip
+        intensity="memory" if any(op.intensity for op in ops) else None,
+        dtype=ops[0].dtype,
+        output_shape=output_shape,
+        block=ops[0].block,
+        **fields,
+    )
     return _timed(made, ops, lambda _: None)
 
 
@@ -201,13 +216,16 @@ def _works(ops: Sequence[Operator], output_shape: Shape, given: Mapping[str, Any
     weights = min(given["weight_nbytes"], given["nbytes"])
     return tuple(
         _resized(
-            work, op.output_shape or output_shape, output_shape, given.get("attributes", {}),
+            work,
+            op.output_shape or output_shape,
+            output_shape,
+            given.get("attributes", {}),
             flops=given["flops"] * (work.flops / total if total else 1 / len(op.works)),
             moved=(given["nbytes"] - weights) * ((work.reads + work.writes) / nbytes if nbytes else 1 / len(op.works)),
             weights=weights * (work.weights / parameters if parameters else 1 / len(op.works)),
         )
         for work in op.works
-    )  # fmt: skip
+    )
 
 
 def _resized(

@@ -50,6 +50,12 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size |
         waiting.done(*taken)
         ready += sorted(waiting.get_ready())
     return Schedule.from_columns(
-        graph, ready, [cluster.devices[0].name], stream=groups, stage=stages, group=groups,
-        execution="stages", scheduler="greedy",
-    )  # fmt: skip
+        graph,
+        ready,
+        [cluster.devices[0].name],
+        stream=groups,
+        stage=stages,
+        group=groups,
+        execution="stages",
+        scheduler="greedy",
+    )

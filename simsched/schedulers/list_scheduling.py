@@ -323,12 +323,28 @@ class Draft(Instance):
         readers = graph.dst[np.lexsort((graph.dst, graph.src))].astype(np.int32)
         self.ops["missing"] = np.diff(in_ptr)
         table = Lists(
-            n_ops=n, n_devices=len(self.devices), n_streams=self.streams, insertion=insertion, in_turn=in_turn,
-            charged=overheads, in_ptr=in_ptr, inputs=inputs, out_ptr=graph.outgoing[0],
-            readers=readers, kernels=np.zeros(0, np.int32), lag=np.zeros(0),
-            time=self.times, latency=self.latency, bandwidth=self.bandwidth, ahead=ahead, key=-priority,
-            turn=place_of(graph.order_index).astype(np.int32), draw_op=draw_op, draw_stream=draw_stream, ops=self.ops,
-        )  # fmt: skip
+            n_ops=n,
+            n_devices=len(self.devices),
+            n_streams=self.streams,
+            insertion=insertion,
+            in_turn=in_turn,
+            charged=overheads,
+            in_ptr=in_ptr,
+            inputs=inputs,
+            out_ptr=graph.outgoing[0],
+            readers=readers,
+            kernels=np.zeros(0, np.int32),
+            lag=np.zeros(0),
+            time=self.times,
+            latency=self.latency,
+            bandwidth=self.bandwidth,
+            ahead=ahead,
+            key=-priority,
+            turn=place_of(graph.order_index).astype(np.int32),
+            draw_op=draw_op,
+            draw_stream=draw_stream,
+            ops=self.ops,
+        )
         if insertion:  # of which the system only gives the pages that are written to
             table["gaps"] = np.empty((n + 1) * n_slots, Gap.dtype)
         if overheads:
@@ -372,7 +388,11 @@ class Draft(Instance):
             order = topological[np.lexsort((ops["finish"][topological], ops["start"][topological]))]
         device, stream = np.divmod(ops["slot"][order], self.streams)
         return Schedule.from_columns(
-            self.graph, order, [d.name for d in self.cluster.devices], device=np.array(self.devices)[device],
-            stream=stream, estimate=require_finite(self._scheduler, float(ops["finish"].max())),
+            self.graph,
+            order,
+            [d.name for d in self.cluster.devices],
+            device=np.array(self.devices)[device],
+            stream=stream,
+            estimate=require_finite(self._scheduler, float(ops["finish"].max())),
             scheduler=self._scheduler,
-        )  # fmt: skip
+        )

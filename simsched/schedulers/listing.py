@@ -241,7 +241,13 @@ def captured(
             start = max(start, finish[p])
         finish[v] = free[streams[v]] = start + times[v]
     return Schedule.from_columns(
-        graph, order, [device.name], stream=stream[np.asarray(order)], execution="graph", events=events,
-        estimate=require_finite(scheduler, max(finish)), scheduler=scheduler,
+        graph,
+        order,
+        [device.name],
+        stream=stream[np.asarray(order)],
+        execution="graph",
+        events=events,
+        estimate=require_finite(scheduler, max(finish)),
+        scheduler=scheduler,
         search={**search, "streams": len(set(streams)), "waits": len(pairs)},
-    )  # fmt: skip
+    )

@@ -93,11 +93,20 @@ def nimble(
     stream, chains, left = assign_streams(graph, streams, released=released)
     of_op, (src, dst) = np.array(stream), (graph.src, graph.dst) if released else left
     return captured(
-        graph, cluster, cost, graph.order_index.tolist(), stream, scheduler="nimble",
+        graph,
+        cluster,
+        cost,
+        graph.order_index.tolist(),
+        stream,
+        scheduler="nimble",
         events="literal" if released else "minimal",
-        search={"chains": chains, "matching": len(graph) - chains, "meg_edges": len(left[0]),
-                "syncs": int((of_op[src] != of_op[dst]).sum())},
-    )  # fmt: skip
+        search={
+            "chains": chains,
+            "matching": len(graph) - chains,
+            "meg_edges": len(left[0]),
+            "syncs": int((of_op[src] != of_op[dst]).sum()),
+        },
+    )
 
 
 def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> tuple[list[int], int, tuple[Ints, Ints]]:

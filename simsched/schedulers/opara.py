@@ -311,6 +311,12 @@ def opara(
     streams = allocate_streams(graph, launches if released else topological, allocation)
     pooled = [stream % (max_streams or len(graph)) for stream in streams]
     return captured(
-        graph, cluster, cost, launches, pooled, scheduler="opara", events="literal",
+        graph,
+        cluster,
+        cost,
+        launches,
+        pooled,
+        scheduler="opara",
+        events="literal",
         search={**said, "logical_streams": max(streams) + 1},
-    )  # fmt: skip
+    )

@@ -34,6 +34,10 @@ def round_robin(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: S
     """
     turn = np.arange(len(graph))
     return Schedule.from_columns(
-        graph, graph.order_index, [device.name for device in cluster.devices], device=turn % len(cluster),
-        stream=turn // len(cluster) % streams, scheduler="round-robin",
-    )  # fmt: skip
+        graph,
+        graph.order_index,
+        [device.name for device in cluster.devices],
+        device=turn % len(cluster),
+        stream=turn // len(cluster) % streams,
+        scheduler="round-robin",
+    )

@@ -33,10 +33,26 @@ _TINTS: Final = (0.0, 0.6, 0.25, 0.8)  # shares of white
 # the shape of each scheduler: of lists, stages, baselines, captured graphs and searches; and, by their order, its
 # colour: that which none of those before it has, as long as there is one
 _SHAPES: Final = {
-    "lios": 0, "hios-lp": 1, "heft": 0, "ios": 1, "nimble": 3, "greedy": 1, "sequential": 2, "search": 4, "etf": 0,
-    "opara": 3, "inter-lp": 1, "peft": 0, "autograph": 4, "round-robin": 2, "hios-mr": 1, "inter-mr": 1, "lios-rand": 0,
-    "lios-rand1": 0, "lios-rand2": 0,
-}  # fmt: skip
+    "lios": 0,
+    "hios-lp": 1,
+    "heft": 0,
+    "ios": 1,
+    "nimble": 3,
+    "greedy": 1,
+    "sequential": 2,
+    "search": 4,
+    "etf": 0,
+    "opara": 3,
+    "inter-lp": 1,
+    "peft": 0,
+    "autograph": 4,
+    "round-robin": 2,
+    "hios-mr": 1,
+    "inter-mr": 1,
+    "lios-rand": 0,
+    "lios-rand1": 0,
+    "lios-rand2": 0,
+}
 _OTHERS: Final = 5
 SHAPES: Final = 8
 """How many kinds of lines, markers and hatches there are."""
@@ -128,8 +144,10 @@ class Chart:
     hollow: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        found = {name: {x: np.atleast_1d(np.asarray(each, np.float64)) for x, each in given.items()}
-                 for name, given in self.series.items()}  # fmt: skip
+        found = {
+            name: {x: np.atleast_1d(np.asarray(each, np.float64)) for x, each in given.items()}
+            for name, given in self.series.items()
+        }
         if not any(found.values()):
             raise StudyError("there is nothing to draw: no name has any values")
         for text in ("title", "note", "label"):
@@ -192,15 +210,19 @@ class Chart:
     @property
     def looks(self) -> dict[Any, Look]:
         """What each name looks like; those of tornadoes and stacks are no schedulers."""
-        return {name: Look(look.colour, 0) if self.kind in ("tornado", "stack") else look
-                for name, look in looks_of(self.series).items()}  # fmt: skip
+        return {
+            name: Look(look.colour, 0) if self.kind in ("tornado", "stack") else look
+            for name, look in looks_of(self.series).items()
+        }
 
     def bars(self, name: Any) -> list[tuple[Any, float, float, float, float]]:
         """Return of each bar of a name its place, start, length and mean, and the deviation from that."""
         before = list(takewhile(name.__ne__, self.series)) if self.kind == "stack" else []
         base = (self.reference or 0.0) if self.kind == "tornado" else 0.0
-        return [(x, base + sum(self.means.get((other, x), 0.0) for other in before), mean - base, mean, high - mean)
-                for x, mean, _, high in self.spread(name)]  # fmt: skip
+        return [
+            (x, base + sum(self.means.get((other, x), 0.0) for other in before), mean - base, mean, high - mean)
+            for x, mean, _, high in self.spread(name)
+        ]
 
     @property
     def rows(self) -> list[Any]:

@@ -139,36 +139,77 @@ def _svg(picture: Picture) -> str:
         taken = 30 + text_width(text, 11)
         if at > _MARGIN and at + taken > right:
             at, last = _MARGIN, last + 18
-        meanings.append(f'<rect x="{at:.1f}" y="{last - 10}" width="14" height="12" fill="{fill}"/>'
-                        f'<text x="{at + 19:.1f}" y="{last}">{escape(text)}</text>')  # fmt: skip
+        meanings.append(
+            f'<rect x="{at:.1f}" y="{last - 10}" width="14" height="12" fill="{fill}"/>'
+            f'<text x="{at + 19:.1f}" y="{last}">{escape(text)}</text>'
+        )
         at += taken
     top, full, room = last + 32, right + _MARGIN, right - _MARGIN
     bands = "" if picture.stage is None else "".join(_bands(picture.stage, _ROW * row, full - 24))
-    return _piece(
-        "picture", width=full, height=top + _ROW * int(row.max()) + _HEIGHT + _MARGIN,
-        label=f"{picture.title}: {picture.subtitle}", margin=_MARGIN, title=shortened(picture.title, 17, room),
-        subtitle=shortened(picture.subtitle, 12, room), legend_="".join(meanings), top=top,
-        left=(left + right - drawn) // 2, bands_=bands,
-        edges_="".join(_edges(routes, x.tolist(), (_ROW * row).tolist(), len(half))),
-        boxes_="".join(_boxes(picture.boxes, x.tolist(), half.tolist(), (_ROW * row).tolist())),
-    ) + "\n"  # fmt: skip
+    return (
+        _piece(
+            "picture",
+            width=full,
+            height=top + _ROW * int(row.max()) + _HEIGHT + _MARGIN,
+            label=f"{picture.title}: {picture.subtitle}",
+            margin=_MARGIN,
+            title=shortened(picture.title, 17, room),
+            subtitle=shortened(picture.subtitle, 12, room),
+            legend_="".join(meanings),
+            top=top,
+            left=(left + right - drawn) // 2,
+            bands_=bands,
+            edges_="".join(_edges(routes, x.tolist(), (_ROW * row).tolist(), len(half))),
+            boxes_="".join(_boxes(picture.boxes, x.tolist(), half.tolist(), (_ROW * row).tolist())),
+        )
+        + "\n"
+    )
 
 
 def _bands(stage: Ints, y: Ints, width: int) -> Iterator[str]:
     for i, k in enumerate(np.unique(stage).tolist()):
         here = y[: len(stage)][stage == k]
         above, below = here.min() - 16, here.max() + _HEIGHT + 16
-        yield _piece("band", above=above, width=width, height=below - above, fill=_BAND_FILLS[i % 2], margin=_MARGIN,
-                    middle=(above + below) // 2 + 4, name=f"stage {k}") + "\n"  # fmt: skip
+        yield (
+            _piece(
+                "band",
+                above=above,
+                width=width,
+                height=below - above,
+                fill=_BAND_FILLS[i % 2],
+                margin=_MARGIN,
+                middle=(above + below) // 2 + 4,
+                name=f"stage {k}",
+            )
+            + "\n"
+        )
 
 
 def _boxes(boxes: Sequence[Box], x: list[int], half: list[int], y: list[int]) -> Iterator[str]:
     for box, middle, side, top in zip(boxes, x, half, y, strict=False):
-        name, detail = (shortened(text, size, 2 * (side - _PADDING))
-                        for text, size in ((box.name, _NAME), (box.detail, _DETAIL)))  # fmt: skip
-        yield _piece("box", tooltip=f"{box.name}\n{box.detail}", left=middle - side, top=top, width=2 * side,
-                    height=_HEIGHT, fill=box.fill, ink=ink(box.fill), x=middle, first=top + 17, large=_NAME, name=name,
-                    second=top + 31, small=_DETAIL, detail=detail) + "\n"  # fmt: skip
+        name, detail = (
+            shortened(text, size, 2 * (side - _PADDING)) for text, size in ((box.name, _NAME), (box.detail, _DETAIL))
+        )
+        yield (
+            _piece(
+                "box",
+                tooltip=f"{box.name}\n{box.detail}",
+                left=middle - side,
+                top=top,
+                width=2 * side,
+                height=_HEIGHT,
+                fill=box.fill,
+                ink=ink(box.fill),
+                x=middle,
+                first=top + 17,
+                large=_NAME,
+                name=name,
+                second=top + 31,
+                small=_DETAIL,
+                detail=detail,
+            )
+            + "\n"
+        )
 
 
 def _edges(routes: list[list[int]], x: list[int], y: list[int], n_boxes: int) -> Iterator[str]:
@@ -235,8 +276,10 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     where = {(d, s): f"{printable(plan.devices[d])} stream {s}" if several else f"stream {s}" for d, s in fills}
     staged = plan.execution == "stages"
     banded = staged and bool((stage[graph.src] <= stage[graph.dst]).all())
-    boxes = [_box(op, where[at] if banded or not staged else f"{where[at]} \u00b7 stage {k}", fills[at])
-             for op, at, k in zip(graph.operators, lane, stage.tolist(), strict=True)]  # fmt: skip
+    boxes = [
+        _box(op, where[at] if banded or not staged else f"{where[at]} \u00b7 stage {k}", fills[at])
+        for op, at, k in zip(graph.operators, lane, stage.tolist(), strict=True)
+    ]
     legend = [(fills[at], f"{where[at]} ({lanes[at]})") for at in list(fills)[:_LISTED]]
     if len(fills) > _LISTED:
         legend.append(("none", f"and {len(fills) - _LISTED} more"))

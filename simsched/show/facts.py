@@ -26,8 +26,11 @@ class Fact(NamedTuple):
 
 def texts(facts: Iterable[Fact]) -> list[tuple[str, str]]:
     """Return labels and texts of facts, of those that have a text."""
-    return [(each.label or str(each.key).removesuffix("_us").replace("_", " "), each.text)
-            for each in facts if each.text is not None]  # fmt: skip
+    return [
+        (each.label or str(each.key).removesuffix("_us").replace("_", " "), each.text)
+        for each in facts
+        if each.text is not None
+    ]
 
 
 def short(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

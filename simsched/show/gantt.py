@@ -172,8 +172,12 @@ def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
     found[host] += np.where(issues[host], 2, 3)
     found[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
     kinds = [Kind(name, fill, "kernel") for name, fill in names]
-    kinds += [Kind("copy", "#7A7A7A", "copy"), Kind("wait", "#B9B9B9", "wait"),
-              Kind("host: issues work", "#8FA3B8", "launch"), Kind("host: orders work", "#C2A5CF", "sync")]  # fmt: skip
+    kinds += [
+        Kind("copy", "#7A7A7A", "copy"),
+        Kind("wait", "#B9B9B9", "wait"),
+        Kind("host: issues work", "#8FA3B8", "launch"),
+        Kind("host: orders work", "#C2A5CF", "sync"),
+    ]
     return found, kinds
 
 
@@ -308,13 +312,26 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
         columns["path"] += path[row.measured][spans].astype(int).tolist()
     scale, unit = time_unit(until)
     return {
-        "scale": scale, "unit": unit, "notes": notes, "until": round(until, _DIGITS),
+        "scale": scale,
+        "unit": unit,
+        "notes": notes,
+        "until": round(until, _DIGITS),
         "makespans": [round(trace.makespan, _DIGITS) for trace in traces],
-        "rows": [{"label": row.label, "device": printable(row.device), "what": row.what, "height": row.height,
-                  "measured": int(row.measured)} for row in rows],
-        "kinds": [kind._asdict() for kind in kinds], "names": list(names), "bars": columns,
+        "rows": [
+            {
+                "label": row.label,
+                "device": printable(row.device),
+                "what": row.what,
+                "height": row.height,
+                "measured": int(row.measured),
+            }
+            for row in rows
+        ],
+        "kinds": [kind._asdict() for kind in kinds],
+        "names": list(names),
+        "bars": columns,
         "loads": loads[:_MOST_CURVES],
-    }  # fmt: skip
+    }
 
 
 def _curve(name: str, load: Load) -> dict[str, Any]:
@@ -322,5 +339,9 @@ def _curve(name: str, load: Load) -> dict[str, Any]:
     values = np.stack([load.sm, load.dram]).round(_LOAD_DIGITS)
     turns = np.r_[True, (np.diff(values, axis=1) != 0).any(axis=0)]
     turns[-1] = True
-    return {"device": printable(name), "time": load.time[turns].round(_DIGITS).tolist(),
-            "sm": values[0, turns].tolist(), "dram": values[1, turns].tolist()}  # fmt: skip
+    return {
+        "device": printable(name),
+        "time": load.time[turns].round(_DIGITS).tolist(),
+        "sm": values[0, turns].tolist(),
+        "dram": values[1, turns].tolist(),
+    }

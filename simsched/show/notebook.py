@@ -52,8 +52,10 @@ def _table(table: Table) -> str:
     lines = ""
     for tag, look, row in rows:
         sides = ("left" if c in table.left else "right" for c in range(len(row)))
-        cells = (f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
-                 for side, text in zip(sides, row, strict=True))  # fmt: skip
+        cells = (
+            f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
+            for side, text in zip(sides, row, strict=True)
+        )
         lines += f"<tr{look}>{''.join(cells)}</tr>"
     said = [f"<b>{_written(table.title)}</b>"] * bool(table.title)
     said += [f"<small>{_written(table.note)}</small>"] * bool(table.note)
@@ -99,9 +101,13 @@ def _(drawn: Makespans) -> Iterator[str]:
 @_parts.register
 def _(plan: Schedule) -> Iterator[str]:
     graph = plan.graph
-    facts = [("scheduler", plan.scheduler), ("graph", f"{graph.name}: {len(graph)} operators, {len(graph.src)} edges"),
-             ("execution", plan.execution), ("streams", str(plan.n_streams)),
-             ("devices", ", ".join(plan.devices_used))]  # fmt: skip
+    facts = [
+        ("scheduler", plan.scheduler),
+        ("graph", f"{graph.name}: {len(graph)} operators, {len(graph.src)} edges"),
+        ("execution", plan.execution),
+        ("streams", str(plan.n_streams)),
+        ("devices", ", ".join(plan.devices_used)),
+    ]
     yield _facts("Schedule", facts if plan.estimate is None else [*facts, ("estimate", format_time(plan.estimate))])
     where = zip(plan.device.tolist(), plan.stream.tolist(), strict=True)
     streams = sorted(grouped(zip(where, plan.op.tolist(), strict=True)).items())

@@ -19,13 +19,24 @@ from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, broken, ink, nu
 
 _TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, as in the style
 _STYLE: Final = Path(__file__).with_name("paper.mplstyle")
-_METADATA: Final = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
-                    "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}  # fmt: skip
+_METADATA: Final = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 # of each shape of `simsched.show.chart`
 HATCHES: Final = ("", "/////", ".....", "\\\\\\\\\\", "xxxxx", "-----", "|||||", "+++++")
 MARKERS: Final = "osD^vP<>"
-DASHES: Final[tuple[Any, ...]] = ("solid", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.2, 1, 1.2)), (0, (8, 1.5)),
-                                  (0, (3, 1, 1, 1, 1, 1)), (0, (2, 2)), (0, (8, 2, 2, 2)))  # fmt: skip
+DASHES: Final[tuple[Any, ...]] = (
+    "solid",
+    (0, (5, 1.5)),
+    (0, (1, 1.2)),
+    (0, (5, 1.2, 1, 1.2)),
+    (0, (8, 1.5)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 2)),
+    (0, (8, 2, 2, 2)),
+)
 _INCHES: Final = (3.5, 7.2)  # of one column of a paper, and of two
 _HEIGHT, _ROW, _ROOM = 1.7, 0.25, 20.0  # inches of axes, of a row of a map or a bar, and at first of all
 _CHARACTER: Final = 0.6 / 72  # inches: width of a character by its height
@@ -113,8 +124,14 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
             ax.axvline(at, linestyle=":", **_LEVEL)
         figure.suptitle(_wrapped(chart.title, width, _TITLE), x=0.02, ha="left")
         handles, names = ax.get_legend_handles_labels() if chart.legend else ([], [])
-        note = figure.legend(handles, names, loc="outside lower left", ncols=2 * chart.columns, alignment="left",
-                             title=_wrapped(chart.note, width, _NOTE)).get_title()  # fmt: skip
+        note = figure.legend(
+            handles,
+            names,
+            loc="outside lower left",
+            ncols=2 * chart.columns,
+            alignment="left",
+            title=_wrapped(chart.note, width, _NOTE),
+        ).get_title()
         note.set(fontsize=_NOTE, color=_SMALL)
         figure.draw_without_rendering()  # lays it out: whatever else takes room, the axes are to have theirs
         figure.set_figheight(_ROOM + height - _ROOM * ax.get_position(original=True).height)
@@ -128,9 +145,20 @@ def _lines(ax: Any, chart: Chart) -> float:
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         xs = [at[each] for each in x]
         ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0, zorder=1.8)
-        ax.plot(xs, mean, color=look.colour, linestyle=DASHES[look.shape], linewidth=1.3, marker=MARKERS[look.shape],
-                markevery=-(-len(xs) // MOST_MARKS), markersize=3.8, markeredgecolor="black", markeredgewidth=0.4,
-                label=_legend_name(chart.told(name)), zorder=2.5)  # fmt: skip
+        ax.plot(
+            xs,
+            mean,
+            color=look.colour,
+            linestyle=DASHES[look.shape],
+            linewidth=1.3,
+            marker=MARKERS[look.shape],
+            markevery=-(-len(xs) // MOST_MARKS),
+            markersize=3.8,
+            markeredgecolor="black",
+            markeredgewidth=0.4,
+            label=_legend_name(chart.told(name)),
+            zorder=2.5,
+        )
     _scale(ax.yaxis, chart.y.log)
     if not chart.numeric:
         _name_columns(ax, chart.places)
@@ -146,9 +174,17 @@ def _bars(ax: Any, chart: Chart) -> float:
     at, width, height = _rows(ax, chart)
     for name, look in chart.looks.items():
         places, starts, lengths, _, errors = zip(*chart.bars(name), strict=True)
-        ax.barh([at[name, x] for x in places], lengths, width, left=starts, label=_legend_name(name), zorder=2,
-                xerr=errors if any(errors) else None,
-                error_kw={"elinewidth": 0.7, "capsize": 2.0, "capthick": 0.7}, **_fill(look))  # fmt: skip
+        ax.barh(
+            [at[name, x] for x in places],
+            lengths,
+            width,
+            left=starts,
+            label=_legend_name(name),
+            zorder=2,
+            xerr=errors if any(errors) else None,
+            error_kw={"elinewidth": 0.7, "capsize": 2.0, "capthick": 0.7},
+            **_fill(look),
+        )
     _scale(ax.xaxis, chart.y.log)
     return height
 
@@ -158,12 +194,19 @@ def _boxes(ax: Any, chart: Chart) -> float:
     line = {"color": "black", "linewidth": 0.7}
     for name, look in chart.looks.items():
         ax.boxplot(
-            list(chart.series[name].values()), positions=[at[name, x] for x in chart.series[name]], widths=0.85 * width,
-            orientation="horizontal", patch_artist=True, manage_ticks=False, label=_legend_name(name),
-            boxprops=_fill(look) | {"linewidth": 0.7}, whiskerprops=line, capprops=line,
+            list(chart.series[name].values()),
+            positions=[at[name, x] for x in chart.series[name]],
+            widths=0.85 * width,
+            orientation="horizontal",
+            patch_artist=True,
+            manage_ticks=False,
+            label=_legend_name(name),
+            boxprops=_fill(look) | {"linewidth": 0.7},
+            whiskerprops=line,
+            capprops=line,
             medianprops={"color": "black", "linewidth": 1.2},
             flierprops={"marker": "o", "markersize": 1.8, "markeredgewidth": 0.0, "markerfacecolor": _SMALL},
-        )  # fmt: skip
+        )
     _scale(ax.xaxis, chart.y.log)
     return height
 
@@ -175,8 +218,11 @@ def _rows(ax: Any, chart: Chart) -> tuple[dict[tuple[Any, Any], float], float, f
     _name_rows(ax, rows)
     n = len(names) if chart.grouped and chart.kind in ("bar", "box") else 1  # in a group
     width = min(_WIDEST, _GROUP / n)
-    at = {(name, x): (k if chart.grouped else i) + (i % n - (n - 1) / 2) * width
-          for i, name in enumerate(names) for k, x in enumerate(chart.places)}  # fmt: skip
+    at = {
+        (name, x): (k if chart.grouped else i) + (i % n - (n - 1) / 2) * width
+        for i, name in enumerate(names)
+        for k, x in enumerate(chart.places)
+    }
     return at, width, _ROW * len(rows) * max(1.0, 0.45 * n)
 
 
@@ -192,9 +238,14 @@ def _map(ax: Any, chart: Chart) -> float:
     ax.set_facecolor(_EMPTY)
     ax.grid(visible=False)
     edges = [np.arange(n + 1) - 0.5 for n in reversed(means.shape)]
-    mesh = ax.pcolormesh(*edges, np.ma.masked_invalid(means), norm=norm(chart.colours[0], chart.colours[-1]),
-                         cmap=_SEQUENTIAL if chart.reference is None else _DIVERGING, edgecolors="white",
-                         linewidth=1)  # fmt: skip
+    mesh = ax.pcolormesh(
+        *edges,
+        np.ma.masked_invalid(means),
+        norm=norm(chart.colours[0], chart.colours[-1]),
+        cmap=_SEQUENTIAL if chart.reference is None else _DIVERGING,
+        edgecolors="white",
+        linewidth=1,
+    )
     size = min(_TICK, 45.0 * chart.columns / means.shape[1])  # of texts that fit their cells
     for (i, j), value in np.ndenumerate(means):
         text = f"{value:.3g}" if np.isfinite(value) else "-"
@@ -212,23 +263,38 @@ def _map(ax: Any, chart: Chart) -> float:
 
 def _scatter(ax: Any, chart: Chart) -> float:
     ends = np.array(chart.diagonal)
-    ax.fill_between(ends, (1 - _WITHIN) * ends, (1 + _WITHIN) * ends, color="#EFEFEF", linewidth=0, zorder=0.5,
-                    label="within 10 %")  # fmt: skip
+    ax.fill_between(
+        ends, (1 - _WITHIN) * ends, (1 + _WITHIN) * ends, color="#EFEFEF", linewidth=0, zorder=0.5, label="within 10 %"
+    )
     ax.plot(ends, ends, linestyle="--", label="predicted = measured", **_LEVEL)
     for name, look in chart.looks.items():
         x, y, start, end = np.transpose(list(chart.series[name].values()))
         hollow = [place in chart.hollow for place in chart.series[name]]
         ax.hlines(y, start, end, color=look.colour, linewidth=1.0, zorder=2.5)
-        ax.scatter(x, y, 25, marker=MARKERS[look.shape], zorder=3, linewidth=0.8, label=_legend_name(name),
-                   facecolors=["none" if each else look.colour for each in hollow],
-                   edgecolors=[look.colour if each else "black" for each in hollow])  # fmt: skip
+        ax.scatter(
+            x,
+            y,
+            25,
+            marker=MARKERS[look.shape],
+            zorder=3,
+            linewidth=0.8,
+            label=_legend_name(name),
+            facecolors=["none" if each else look.colour for each in hollow],
+            edgecolors=[look.colour if each else "black" for each in hollow],
+        )
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     return 0.8 * _INCHES[chart.columns - 1]
 
 
 _DRAWN: Final[Mapping[str, Callable[[Any, Chart], float]]] = {
-    "line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _bars, "stack": _bars, "scatter": _scatter,
-}  # fmt: skip
+    "line": _lines,
+    "bar": _bars,
+    "box": _boxes,
+    "map": _map,
+    "tornado": _bars,
+    "stack": _bars,
+    "scatter": _scatter,
+}
 """What draws each kind into axes, and returns how many inches high these are to be."""
 
 

@@ -53,8 +53,16 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
         timed.append((ns, end[span] > start[span], span, phase, event | {"ts": _us(ns), "pid": pid, "tid": tid}))
 
     for i, (begun, ended) in enumerate(zip(start, end, strict=True)):
-        add(begun, i, _SLICE, name=printable(trace.name(i)), cat=KINDS[trace.kind[i]], ph="X", dur=_us(ended - begun),
-            args=_arguments(trace, i))  # fmt: skip
+        add(
+            begun,
+            i,
+            _SLICE,
+            name=printable(trace.name(i)),
+            cat=KINDS[trace.kind[i]],
+            ph="X",
+            dur=_us(ended - begun),
+            args=_arguments(trace, i),
+        )
     for number, (source, target) in enumerate(_arrows(trace, tracks), start=1):
         # An importer binds an arrow to the slice that is open at its time, and drops one that goes back in time.
         leave, arrive = max(start[source], end[source] - 1), start[target]
@@ -67,9 +75,13 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
             add(leave, source, _FLOW_START, ph="s", **common)
             add(arrive, target, _FLOW_END, ph="f", bp="e", **common)
     timed.sort(key=itemgetter(0, 1, 2, 3))
-    info = {"graph": printable(trace.graph.name), "cluster": printable(trace.cluster.name),
-            "execution": trace.program.execution, "makespan_us": trace.makespan,
-            "simsched": version("simsched")}  # fmt: skip
+    info = {
+        "graph": printable(trace.graph.name),
+        "cluster": printable(trace.cluster.name),
+        "execution": trace.program.execution,
+        "makespan_us": trace.makespan,
+        "simsched": version("simsched"),
+    }
     events = [*named, *(event for *_, event in timed), *_counters(trace)]
     found = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
     if path is not None:
@@ -122,8 +134,12 @@ def _arguments(trace: Trace, i: int) -> dict[str, Any]:
         if 0 <= row < len(trace.program.launches):
             found["kernel"] = int(trace.program.launches.kernel[row])
         block = graph.label("block", op)
-        found |= {"kind": printable(graph.label("kind", op) or ""), "flops": float(graph.flops[op]),
-                  "nbytes": float(graph.nbytes[op]), "block": None if block is None else printable(block)}  # fmt: skip
+        found |= {
+            "kind": printable(graph.label("kind", op) or ""),
+            "flops": float(graph.flops[op]),
+            "nbytes": float(graph.nbytes[op]),
+            "block": None if block is None else printable(block),
+        }
     elif kind == COPY:
         found["to"] = printable(trace.program.devices[trace.program.copies.device[row]])
         found["nbytes"] = float(trace.program.copies.nbytes[row])
@@ -166,8 +182,14 @@ def _counters(trace: Trace) -> Iterator[Event]:
             changes = np.r_[True, values[1:] != values[:-1]] & values.any()
             for time, value in zip(curve.time[changes].tolist(), values[changes].tolist(), strict=True):
                 # readers call the track by both names: "SM load"
-                yield {"name": name, "ph": "C", "ts": _us(round(time * 1e3)), "pid": d + 1, "tid": d + 1,
-                       "args": {"load": value}}  # fmt: skip
+                yield {
+                    "name": name,
+                    "ph": "C",
+                    "ts": _us(round(time * 1e3)),
+                    "pid": d + 1,
+                    "tid": d + 1,
+                    "args": {"load": value},
+                }
 
 
 def _us(ns: int) -> float:

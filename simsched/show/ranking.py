@@ -77,8 +77,15 @@ def _profile(ax: Any, group: "Group", looks: Mapping[str, Look]) -> None:
         places, parts = steps_of(group.ratios[:, i])
         look = looks[row.scheduler]
         xs, ys = [1.0, *places, max(end, *places, 1.0)], [0.0, *parts, parts[-1] if parts else 0.0]
-        ax.step(xs, ys, where="post", color=look.colour, linestyle=DASHES[look.shape], linewidth=1.2,
-                label=legend_name(_short(row.scheduler)))  # fmt: skip
+        ax.step(
+            xs,
+            ys,
+            where="post",
+            color=look.colour,
+            linestyle=DASHES[look.shape],
+            linewidth=1.2,
+            label=legend_name(_short(row.scheduler)),
+        )
     ax.set(xlim=(1.0, end), ylim=(0.0, 1.02), ylabel="part of the blocks")
 
 

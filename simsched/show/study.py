@@ -28,20 +28,45 @@ RATIOS: Final = ("speedup", "estimate_speedup", "over_bound")
 """Columns of which 1 means no difference."""
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # what no name of a file needs
 _MOST: Final = 6  # values in a note; figures of one column, before the rest is averaged over
-_SHOWN: Final = {"line": "mean and standard deviation of ", "bar": "mean and standard deviation of ", "box": "",
-                 "heatmap": "mean of ", "search-time": "geometric mean and standard deviation of "}  # fmt: skip
+_SHOWN: Final = {
+    "line": "mean and standard deviation of ",
+    "bar": "mean and standard deviation of ",
+    "box": "",
+    "heatmap": "mean of ",
+    "search-time": "geometric mean and standard deviation of ",
+}
 _WORDS: Final = {
-    "ops": "operators", "workload.n_ops": "operators", "workload.n_layers": "layers", "workload.n_edges": "edges",
-    "workload.comm_ratio": "communication / computation", "workload.kind": "workload", "workload.batch": "batch size",
-    "workload.image_size": "image size (pixels)", "workload.sequence_length": "sequence length (tokens)",
-    "cluster.gpus": "GPUs", "cluster.gpu": "GPU", "seed": "instance", "makespan_us": "makespan",
-    "estimate_us": "estimated makespan", "speedup": f"speedup over {CAPTURED}", "estimate_speedup": "estimated speedup",
-    "bound_us": "lower bound", "over_bound": "makespan / lower bound", "syncs": "synchronisations",
-    "peak_memory_bytes": "peak memory", "sm_utilization": "SM utilization", "sm_efficiency": "SM efficiency",
-    "p50_us": "median makespan", "p95_us": "makespan, 95th percentile", "p99_us": "makespan, 99th percentile",
-    "mean_us": "mean makespan", "std_us": "standard deviation of makespans", "wall.search_s": "search time (s)",
-    "wall.row_s": "time of a row (s)", "wall.simulate_s": "time of simulation (s)",
-}  # fmt: skip
+    "ops": "operators",
+    "workload.n_ops": "operators",
+    "workload.n_layers": "layers",
+    "workload.n_edges": "edges",
+    "workload.comm_ratio": "communication / computation",
+    "workload.kind": "workload",
+    "workload.batch": "batch size",
+    "workload.image_size": "image size (pixels)",
+    "workload.sequence_length": "sequence length (tokens)",
+    "cluster.gpus": "GPUs",
+    "cluster.gpu": "GPU",
+    "seed": "instance",
+    "makespan_us": "makespan",
+    "estimate_us": "estimated makespan",
+    "speedup": f"speedup over {CAPTURED}",
+    "estimate_speedup": "estimated speedup",
+    "bound_us": "lower bound",
+    "over_bound": "makespan / lower bound",
+    "syncs": "synchronisations",
+    "peak_memory_bytes": "peak memory",
+    "sm_utilization": "SM utilization",
+    "sm_efficiency": "SM efficiency",
+    "p50_us": "median makespan",
+    "p95_us": "makespan, 95th percentile",
+    "p99_us": "makespan, 99th percentile",
+    "mean_us": "mean makespan",
+    "std_us": "standard deviation of makespans",
+    "wall.search_s": "search time (s)",
+    "wall.row_s": "time of a row (s)",
+    "wall.simulate_s": "time of simulation (s)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,18 +229,28 @@ def _charts(
             _logger.warning("%s: nothing to draw of %s: %s", whose, label or "any scheduler", lost)
             continue
         plain = heat or by == "scheduler"
-        series = {value if plain else f"{words(by)} = {value}":
-                  {at: [each / unit for each in row] for at, row in given.items()}
-                  for value, given in values.items()}  # fmt: skip
+        series = {
+            value if plain else f"{words(by)} = {value}": {
+                at: [each / unit for each in row] for at, row in given.items()
+            }
+            for value, given in values.items()
+        }
         said = _SHOWN[figure.kind] * (not of.startswith("one")) + of
         chart: Chart | StudyError
         try:
             chart = Chart(
-                kind, series, Axis(figure.xlabel or (words(x) if x else ""), logx), Axis(up, logy),
-                "\n".join(filter(None, (figure.title, label))), "; ".join(filter(None, (said, lost))),
-                1.0 if y in RATIOS and not figure.scale else None, geometric=timed, columns=figure.columns,
-                label=figure.ylabel or ylabel, limits=(min(means), max(means)),
-            )  # fmt: skip
+                kind,
+                series,
+                Axis(figure.xlabel or (words(x) if x else ""), logx),
+                Axis(up, logy),
+                "\n".join(filter(None, (figure.title, label))),
+                "; ".join(filter(None, (said, lost))),
+                1.0 if y in RATIOS and not figure.scale else None,
+                geometric=timed,
+                columns=figure.columns,
+                label=figure.ylabel or ylabel,
+                limits=(min(means), max(means)),
+            )
         except StudyError as error:
             chart = StudyError(f"{whose}: {error}")
         yield _NOT_PLAIN.sub("-", name if len(only) == 1 else f"{name}-{label}"), chart
@@ -239,16 +274,19 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
     done = [row for row in rows if row["status"] == "ok"]
     if not done:
         return ()
-    varied = [column for column in swept
-              if column not in ("seed", "scheduler") and not column.startswith("option.")
-              and len(_values(done, column)) > 1]  # fmt: skip
+    varied = [
+        column
+        for column in swept
+        if column not in ("seed", "scheduler") and not column.startswith("option.") and len(_values(done, column)) > 1
+    ]
     numbers = [column for column in varied if all(map(is_number, _values(done, column)))]
     y = _measure(done)
     found = [] if varied else [StudyFigure("bar", y=y, name=_short(y))]
     for column in varied:  # one for each setting of the others
         others = [other for other in varied if other != column]
-        seen = grouped((tuple(row.get(other) for other in others), row[column]) for row in done
-                       if row.get(column) is not None)  # fmt: skip
+        seen = grouped(
+            (tuple(row.get(other) for other in others), row[column]) for row in done if row.get(column) is not None
+        )
         settings = [setting for setting, places in seen.items() if len(set(places)) > 1]
         for setting in settings if 0 < len(settings) <= _MOST else [()]:
             fixed = {other: value for other, value in zip(others, setting, strict=False) if value is not None}
@@ -348,12 +386,14 @@ def pick(
     """
     rows = [row for row in rows if scheduler in (None, row["scheduler"])]
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]
-    cells = grouped((row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True)
-                    if lack is None)  # fmt: skip
+    cells = grouped(
+        (row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True) if lack is None
+    )
     found = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
     points = [point for given in found.values() for point in given.values()]
-    values = {value: {at: [float(row[y]) for row in point] for at, point in given.items()}
-              for value, given in found.items()}  # fmt: skip
+    values = {
+        value: {at: [float(row[y]) for row in point] for at, point in given.items()} for value, given in found.items()
+    }
     averaged = []
     for column in swept:
         among = [dict.fromkeys(str(row.get(column)) for row in point) for point in points]

@@ -116,15 +116,30 @@ def test_a_document_and_back():
     """Brief defaults are left out, NaN and infinity are null, and what older releases wrote is passed over."""
     data = json.loads(json.dumps(tree().to_dict(), allow_nan=False))
     assert data == {
-        "format": "test.tree", "version": 1,
+        "format": "test.tree",
+        "version": 1,
         "leaves": [{"name": "a", "cost": 1.0}, {"name": "b", "cost": 2, "share": 0.5}],
-        "kind": "elm", "times": [1.0, None], "table": {"x": [1, 2]}, "best": {"name": "a", "cost": 1.0}, "limit": 3.0,
-        "sized": 1.5, "alive": False, "notes": {"any": [1, "x", None]},
-    }  # fmt: skip
+        "kind": "elm",
+        "times": [1.0, None],
+        "table": {"x": [1, 2]},
+        "best": {"name": "a", "cost": 1.0},
+        "limit": 3.0,
+        "sized": 1.5,
+        "alive": False,
+        "notes": {"any": [1, "x", None]},
+    }
     assert Tree.from_dict(data | {"height": 3}).to_dict() == data
     least = {"format": "test.tree", "version": 1, "leaves": [], "best": None, "kind": None, "limit": None}
-    assert Tree.from_dict(least).to_dict() == {**data, **least, "kind": "oak", "times": [], "table": {}, "sized": 0,
-                                              "alive": True, "notes": None}  # fmt: skip
+    assert Tree.from_dict(least).to_dict() == {
+        **data,
+        **least,
+        "kind": "oak",
+        "times": [],
+        "table": {},
+        "sized": 0,
+        "alive": True,
+        "notes": None,
+    }
 
 
 WRONG = {
@@ -135,8 +150,10 @@ WRONG = {
     "missing": (lambda d: {k: v for k, v in d.items() if k != "leaves"}, "t.json: field 'leaves' is missing"),
     "unknown": (lambda d: d | {"width": 1}, "t.json: unknown field 'width'; known are: leaves, kind"),
     "inside": (lambda d: d | {"leaves": [{"name": "a"}, {"nam": "b"}]}, "t.json: leaves[1]: field 'name' is missing"),
-    "value inside": (lambda d: d | {"leaves": [{"name": "a", "cost": "x"}]},
-                     "t.json: leaves[0]: leaf 'a': cost must be a number, not 'x'"),
+    "value inside": (
+        lambda d: d | {"leaves": [{"name": "a", "cost": "x"}]},
+        "t.json: leaves[0]: leaf 'a': cost must be a number, not 'x'",
+    ),
     "list": (lambda d: d | {"leaves": {}}, "t.json: leaves must be a list, not {}"),
     "null": (lambda d: d | {"leaves": None}, "t.json: leaves must be a list, not None"),
     "row": (lambda d: d | {"leaves": [3]}, "t.json: leaves[0]: expected an object, not 3"),
@@ -145,7 +162,7 @@ WRONG = {
     "ragged": (lambda d: d | {"times": [[1], [1, 2]]}, "lists of one length"),
     "choice": (lambda d: d | {"kind": "ash"}, "tree: kind must be one of oak, elm, not 'ash'"),
     "truth": (lambda d: d | {"alive": 1}, "tree: alive must be true or false, not 1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)

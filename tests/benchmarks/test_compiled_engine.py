@@ -37,8 +37,12 @@ def test_simulate(spec, n_gpus, scheduler, note, best):
     reference, expected = best(partial(run, engine="reference"), 3)
     assert trace.makespan == pytest.approx(expected.makespan, rel=1e-9)
     spans, _ = best(lambda: run().start, 5)
-    note(ms=round(compiled * 1e3, 4), times_the_reference=round(reference / compiled, 1),
-         ms_with_spans=round(spans * 1e3, 3), times_the_reference_with_spans=round(reference / spans, 1))  # fmt: skip
+    note(
+        ms=round(compiled * 1e3, 4),
+        times_the_reference=round(reference / compiled, 1),
+        ms_with_spans=round(spans * 1e3, 3),
+        times_the_reference_with_spans=round(reference / spans, 1),
+    )
 
 
 def test_a_million_operators(note):

@@ -56,7 +56,7 @@ if __name__ == '__main__':
 """
         for n in (1, 2)
     },
-}  # fmt: skip
+}
 pytestmark = pytest.mark.skipif(OTHER is None, reason="SIMSCHED_OTHER names no other checkout")
 
 
@@ -93,6 +93,10 @@ def test_pieces(piece, tmp_path, note):
     found = in_turns([str(tmp_path / "piece.py")], tmp_path)
     ours, theirs = zip(*([list(map(float, text.split())) for _, text in pair] for pair in found), strict=True)
     assert len({makespan for _, makespan in ours}) == 1
-    note(what=piece, ms=round(1e3 * min(ours)[0], 3), times_the_other=round(min(ours)[0] / min(theirs)[0], 2),
-         pairs=[round(mine[0] / other[0], 2) for mine, other in zip(ours, theirs, strict=True)],
-         same_answer=median(ours)[1] == median(theirs)[1])  # fmt: skip
+    note(
+        what=piece,
+        ms=round(1e3 * min(ours)[0], 3),
+        times_the_other=round(min(ours)[0] / min(theirs)[0], 2),
+        pairs=[round(mine[0] / other[0], 2) for mine, other in zip(ours, theirs, strict=True)],
+        same_answer=median(ours)[1] == median(theirs)[1],
+    )

@@ -27,7 +27,7 @@ from simsched.schedulers.opara import allocate_streams
 from simsched.schedulers.stage_costs import StageFormula
 from workloads import read_kineto_program
 from workloads.formats.kineto import read_kineto
-from workloads.formats.onnx_models import read_onnx
+from workloads.formats.onnx.models import read_onnx
 
 A100, FOUR = ss.Cluster.preset("a100"), ss.Cluster.preset("a40", 4)
 BY_OPERATOR = "granularity=operator"
@@ -135,8 +135,13 @@ def families(n):
     yield from (f"inception-like,n_blocks={n // 8}", f"transformer-like,n_layers={n // 57}")
 
 
-CHANGES = [("device", "h100"), ("overhead.launch", 0), ("execution", "graph"), ("execution", "stages"),
-           ("fuse", ("stem.conv1", "stem.conv2"))]  # fmt: skip
+CHANGES = [
+    ("device", "h100"),
+    ("overhead.launch", 0),
+    ("execution", "graph"),
+    ("execution", "stages"),
+    ("fuse", ("stem.conv1", "stem.conv2")),
+]
 
 
 def layered(n, wide=14.3):
@@ -211,18 +216,28 @@ def streams(found):
 
 
 KNOWN = {  # operators and edges of papers, streams of released code
-    **{f"build {name}": lambda found, n=n: (len(found), len(found.src)) == n for name, n in {
-        "nasnet_a_large": (374, 576), "inception_v3": (119, 153), "randwire": (120, 260), "bert_large": (266, 361),
-    }.items()},
+    **{
+        f"build {name}": lambda found, n=n: (len(found), len(found.src)) == n
+        for name, n in {
+            "nasnet_a_large": (374, 576),
+            "inception_v3": (119, 153),
+            "randwire": (120, 260),
+            "bert_large": (266, 361),
+        }.items()
+    },
     **{f"streams of opara, {how}": lambda found: streams(found) == 28 for how in ("journal", "conference")},
-    **{f"streams of nimble, {how}": lambda found, n=n: (streams(found), found.chains) == (n, 28)
-       for how, n in {"chains": 28, "reuse": 4, "dilworth": 4}.items()},
-    **{f"opara of 10000 near, {mode}": lambda found, n=n: found.n_streams == n
-       for mode, n in {"paper": 2168, "impl": 2125}.items()},
+    **{
+        f"streams of nimble, {how}": lambda found, n=n: (streams(found), found.chains) == (n, 28)
+        for how, n in {"chains": 28, "reuse": 4, "dilworth": 4}.items()
+    },
+    **{
+        f"opara of 10000 near, {mode}": lambda found, n=n: found.n_streams == n
+        for mode, n in {"paper": 2168, "impl": 2125}.items()
+    },
     "nimble of 10000 near, paper": lambda found: found.n_streams == 1659,
     "kineto to a profile": lambda found: {op.samples for op in found.operators} == {(3.456,) * 50},
     "sensitivity, per operator False": lambda found: found.rows[0].parameter == "operators.speed",
-}  # fmt: skip
+}
 
 
 def sound(found, arguments):

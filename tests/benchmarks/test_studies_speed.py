@@ -64,9 +64,12 @@ def test_rows_per_second(tmp_path, note):
         if name == "serial":
             overhead = (process_time() - used) / cpu - 1
         assert [row["makespan_us"] for row in found.rows] == makespans
-    note(rows_per_s={name: round(value) for name, value in rate.items()}, overhead_of_cpu=round(overhead, 3),
-         scaling=round(rate["two"] / rate["one"] / 2, 3),
-         scaling_of_the_machine=round(plainly(study, 1) / plainly(study, 2) / 2, 3))  # fmt: skip
+    note(
+        rows_per_s={name: round(value) for name, value in rate.items()},
+        overhead_of_cpu=round(overhead, 3),
+        scaling=round(rate["two"] / rate["one"] / 2, 3),
+        scaling_of_the_machine=round(plainly(study, 1) / plainly(study, 2) / 2, 3),
+    )
 
 
 def nothing(item):

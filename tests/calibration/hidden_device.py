@@ -15,11 +15,24 @@ from simsched.simulator.workload import solo_units
 
 PRIOR = ss.Cluster.preset("a100").replace_devices(saturating_warps=24.0)
 HIDDEN = {
-    "launch": 5.5, "record": 0.7, "wait": 1.9, "gap": 1.3, "hop": 2.8, "barrier": 14.0, "barrier_many": 21.0,
-    "graph_launch": 8.5, "graph_node": 1.4, "graph_issue": 0.7, "graph_join": 1.8,
-    "crowd_latency": 0.6, "copy": 6.0, "bandwidth": 1.25e6, "saturating_warps": 29.0, "interleave": 0.2,
+    "launch": 5.5,
+    "record": 0.7,
+    "wait": 1.9,
+    "gap": 1.3,
+    "hop": 2.8,
+    "barrier": 14.0,
+    "barrier_many": 21.0,
+    "graph_launch": 8.5,
+    "graph_node": 1.4,
+    "graph_issue": 0.7,
+    "graph_join": 1.8,
+    "crowd_latency": 0.6,
+    "copy": 6.0,
+    "bandwidth": 1.25e6,
+    "saturating_warps": 29.0,
+    "interleave": 0.2,
     "interference": ((0.12, 0.03), (0.03, 0.06)),
-}  # fmt: skip
+}
 
 
 class HiddenDevice(SimulatedBackend):

@@ -67,9 +67,18 @@ def row(calibration, name):
 
 
 FOUND = (
-    "launch", "barrier", "barrier_many", "graph_launch", "graph_node", "graph_issue", "graph_join", "crowd_latency",
-    "wait", "hop", "gap",
-)  # fmt: skip
+    "launch",
+    "barrier",
+    "barrier_many",
+    "graph_launch",
+    "graph_node",
+    "graph_issue",
+    "graph_join",
+    "crowd_latency",
+    "wait",
+    "hop",
+    "gap",
+)
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -113,9 +122,10 @@ def test_what_kernels_share_is_found(by_microbenchmarks):
     """29 warps saturate an SM, DRAM moves 1.25 TB/s, compute slows compute by 12 %, 20 % of slots interleave."""
     assert row(by_microbenchmarks, "interleave").value < 0.4
     for name, true, away in (
-        ("saturating_warps", 29.0, 0.05 * 29.0), ("bandwidth", 1.25e6, 0.08 * 1.25e6),
+        ("saturating_warps", 29.0, 0.05 * 29.0),
+        ("bandwidth", 1.25e6, 0.08 * 1.25e6),
         ("interference.compute.compute", 0.12, 0.03),
-    ):  # fmt: skip
+    ):
         found = row(by_microbenchmarks, name)
         assert found.value == pytest.approx(true, abs=away)
         assert found.low <= true <= found.high
@@ -360,7 +370,7 @@ REFUSED = {
     "held_out must be in [0, 1), not nan": lambda p, _: calibrate(None, p, held_out=float("nan")),
     "operator 'x' is not in it": lambda _, c: recalibrate(c, [replayed(OpGraph([Operator("x", time=5.0)]))]),
     "no replays": lambda _, c: recalibrate(c, []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", REFUSED)

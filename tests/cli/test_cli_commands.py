@@ -118,8 +118,18 @@ def test_plans_and_programs_give_the_same_makespan_as_the_graph(said, scheduler)
     assert makespan(said, "plan.json", *two) == makespan(said, "program.json", *two) == direct
 
 
-FULL = {"graph", "cluster", "makespan_us", "blame_us", "peak_memory_bytes", "sm_utilization", "sm_efficiency",
-        "achieved_occupancy", "spans", "warnings"}  # fmt: skip
+FULL = {
+    "graph",
+    "cluster",
+    "makespan_us",
+    "blame_us",
+    "peak_memory_bytes",
+    "sm_utilization",
+    "sm_efficiency",
+    "achieved_occupancy",
+    "spans",
+    "warnings",
+}
 
 
 def test_simulate_says_where_the_time_goes(said, diamond):

@@ -20,8 +20,9 @@ def test_both_directions(said):
     out = said("duel heft peft --gpu a40 --gpus 2 --evaluations 4 --seed 2 --both -o h.json")
     one, other = ss.Duel.load("h.json"), ss.Duel.load("h-reverse.json")
     assert [(each.loser, each.winner, each.evaluations, each.seed) for each in (one, other)] == [
-        ("heft", "peft", 4, 2), ("peft", "heft", 4, 2),
-    ]  # fmt: skip
+        ("heft", "peft", 4, 2),
+        ("peft", "heft", 4, 2),
+    ]
     assert len(one.cluster) == 2
     assert out.count("times as long as") == 2
     assert out.endswith(f"duel of {other.factor:.3f} written to h-reverse.json\n")

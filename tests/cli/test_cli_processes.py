@@ -37,8 +37,11 @@ def test_stdin(said):
     said("convert", SMALL, "g.dot")
     plan = said("schedule", SMALL)
     graph = json.dumps(json.loads(plan)["graph"])
-    for line, text in (("show -", Path("g.dot").read_text()), ("explain -", plan),
-                       ("whatif /dev/stdin --set gpus=2", graph)):  # fmt: skip
+    for line, text in (
+        ("show -", Path("g.dot").read_text()),
+        ("explain -", plan),
+        ("whatif /dev/stdin --set gpus=2", graph),
+    ):
         done = call(line, input=text)
         assert (done.returncode, done.stderr, bool(done.stdout)) == (0, "", True)
     assert call("show -", input="1 2 3").stderr.startswith("error: /dev/stdin: its first bytes tell no format; ")
@@ -92,8 +95,10 @@ def test_a_closed_stdout():
 
 
 @pytest.mark.parametrize("numbers", [(2,), (1, 2), (0, 1, 2)], ids=str)
-@pytest.mark.parametrize(("line", "status"), [(f"simulate {SMALL} --perfetto t.json", 0), ("--version", 0),
-                                              ("--help", 0), ("compare nobody", 2), ("nobody", 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [(f"simulate {SMALL} --perfetto t.json", 0), ("--version", 0), ("--help", 0), ("compare nobody", 2), ("nobody", 2)],
+)
 def test_closed_streams(numbers, line, status):
     """What is said goes nowhere, not into the files; and the status is the usual one."""
     done = call(line, stdin=None, stdout=None, stderr=None, preexec_fn=lambda: [os.close(number) for number in numbers])

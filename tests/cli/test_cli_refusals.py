@@ -57,8 +57,9 @@ REFUSED = {
     "replay profile.json --backend synthetic": "profile.json: a profile holds times, not a graph or schedule",
     "compare graph.json --cluster calibration.json --gpu a40": "--gpu a40 is part of the preset that --cluster calib",
     "compare graph.json --cluster calibration.json --gpus 4096 --link x": "--link x is part of the preset",
-    "compare graph.json --cluster mine.json --gpus 2":
-        "--gpus 2: mine.json: 2 devices: how more of those of 'h200' are joined is not known: ",
+    "compare graph.json --cluster mine.json --gpus 2": (
+        "--gpus 2: mine.json: 2 devices: how more of those of 'h200' are joined is not known: "
+    ),
     "convert profile.json a.dot": "a.dot: a profile cannot be written as dot, which holds a graph",
     "simulate long.json --perfetto t.json": "too long for Perfetto",
     "report profile.json -o r.html": "profile.json: no report is known of a Profile: give a result",
@@ -75,7 +76,7 @@ REFUSED = {
     "schedule graph.json --output=": "cannot write a file without a name",
     f"schedule graph.json -o {'x' * 300}": "File name too long",
     "sensitivity graph.json --tornado t": "cannot draw 't'",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("line", REFUSED)

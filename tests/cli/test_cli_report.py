@@ -41,8 +41,13 @@ def test_files_are_told_apart_by_what_they_hold(reported):
     for name in names:
         Path(f"{name}.json").write_text(json.dumps(document(f"simsched.{name}")))
     _, page = reported(*(f"{name}.json" for name in names[:-1]), "--gpu", "a40", "--gpus", "2")
-    for part in ("by hand", "what if link.bandwidth*=2", "Makespans: two on 2 x a40", "What was measured",
-                 "is simulated fastest"):  # fmt: skip
+    for part in (
+        "by hand",
+        "what if link.bandwidth*=2",
+        "Makespans: two on 2 x a40",
+        "What was measured",
+        "is simulated fastest",
+    ):
         assert part in page
     assert "Simulated over measured" not in page
     assert "Simulated over measured" in reported("replay.json", "--cluster", "cluster.json")[1]
@@ -55,8 +60,12 @@ def test_folders_of_studies_and_validations(reported):
     Path("val").mkdir()
     replace(accuracy(), traces={"lios": (ss.simulate(replay().program, calibration()), replay())}).save("val")
     _, page = reported("rows", "val")
-    for part in ("has the best mean speedup", "After 2 rounds predictions", "predicted against measured",
-                 "simulated over measured"):  # fmt: skip
+    for part in (
+        "has the best mean speedup",
+        "After 2 rounds predictions",
+        "predicted against measured",
+        "simulated over measured",
+    ):
         assert part in page
     broken = json.loads(Path("val/accuracy.json").read_text())
     broken["runs"]["lios"] = "../elsewhere.json"

@@ -2,9 +2,11 @@
 
 import pytest
 
+import simsched as ss
 import workloads
 
 MODEL = """
+import simsched as ss
 import workloads
 
 GRAPH = workloads.load("tiny_inception", image_size=16)
@@ -20,10 +22,20 @@ def other():
 """
 TRACE = "kineto-1.json"
 COMMANDS = {
-    "compare": "--schedulers lios", "schedule": "", "simulate": "", "explain": "", "whatif": "--set overhead.launch*=2",
-    "sweep": "overhead.launch 1,2", "sensitivity": "", "breakeven": "overhead.launch lios sequential", "throughput": "",
-    "robust": "--schedulers lios --samples 5", "advise": "--schedulers lios", "show": "",
-}  # fmt: skip
+    "compare": "--schedulers lios",
+    "schedule": "",
+    "simulate": "",
+    "explain": "",
+    "whatif": "--set overhead.launch*=2",
+    "sweep": "overhead.launch 1,2",
+    "sensitivity": "",
+    "breakeven": "overhead.launch lios sequential",
+    "throughput": "",
+    "robust": "--schedulers lios --samples 5",
+    "advise": "--schedulers lios",
+    "overlap": "",
+    "show": "",
+}
 
 
 @pytest.fixture
@@ -34,13 +46,18 @@ def sources(tmp_path, files):
     workloads.load("tiny_inception", image_size=16).save(str(tmp_path / "graph.json"))
     (tmp_path / "graph.dot").write_text("digraph { a [time=5]; b [time=6]; a -> b }")
     return {
-        "name": "tiny_inception", "family": "random:layered,n_ops=12,n_layers=3", "file": "graph.json",
-        "dot": "graph.dot", "function": "my_model.py:make", "object": "my_model.py:GRAPH",
-    }  # fmt: skip
+        "name": "tiny_inception",
+        "family": "random:layered,n_ops=12,n_layers=3",
+        "file": "graph.json",
+        "dot": "graph.dot",
+        "function": "my_model.py:make",
+        "object": "my_model.py:GRAPH",
+        "step": "llm:llama-2-7b,layers=1",
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("kind", ["name", "family", "file", "dot", "function", "object"])
+@pytest.mark.parametrize("kind", ["name", "family", "file", "dot", "function", "object", "step"])
 def test_each_command_takes_each_kind(command, kind, sources, said):
     assert said(command, sources[kind], *COMMANDS[command].split())
 
@@ -62,3 +79,17 @@ def test_what_cannot_be_taken_is_said_in_one_line(command, source, message, sour
 
 def test_a_model_of_pytorch_has_its_own_number_format(sources, refused):
     assert "a PyTorch model has its own number formats" in refused("compare my_model.py:make --dtype fp16")
+
+
+@pytest.mark.parametrize("line", ["explain plan.json", "simulate plan.json", "whatif plan.json --set launch*=2"])
+def test_a_plan_runs_where_it_was_made_for_unless_told_otherwise(line, said, tmp_path):
+    """Its file holds the cluster; a device that is named goes before it."""
+    said("schedule", "tiny_inception", "--gpu", "h100", "--gpus", "2", "--scheduler", "hios-lp", "-o", "plan.json")
+    plan = ss.Schedule.load(str(tmp_path / "plan.json"))
+    assert [device.model for device in plan.cluster.devices] == ["h100"] * 2
+    here = said(*line.split())
+    assert (
+        here
+        == said(*line.split(), "--gpu", "h100", "--gpus", "2")
+        != said(*line.split(), "--gpu", "k80", "--gpus", "2")
+    )

@@ -45,41 +45,54 @@ def robust(names, **options):
 
 ROUND_ROBIN = {"scheduler": "round-robin", "options": {"streams": 1}}
 SAME = {
-    "whatif chain.json --cluster free.json --set operators.conv.speed*=2":
-        lambda: of(CHAIN).operators(kind="conv", speed=2.0).answer(),
-    "whatif chain.json --cluster free.json --set operators.speed*=2 --set fuse=a,b --set remove=c":
-        lambda: of(CHAIN).operators(speed=2.0).fuse(["a", "b"]).remove("c").answer(),
-    "whatif chain.json --set overhead.launch=0":
-        lambda: ss.what_if(CHAIN, A100).overhead(launch=ss.absolute(0.0)).answer(),
+    "whatif chain.json --cluster free.json --set operators.conv.speed*=2": lambda: (
+        of(CHAIN).operators(kind="conv", speed=2.0).answer()
+    ),
+    "whatif chain.json --cluster free.json --set operators.speed*=2 --set fuse=a,b --set remove=c": lambda: (
+        of(CHAIN).operators(speed=2.0).fuse(["a", "b"]).remove("c").answer()
+    ),
+    "whatif chain.json --set overhead.launch=0": lambda: (
+        ss.what_if(CHAIN, A100).overhead(launch=ss.absolute(0.0)).answer()
+    ),
     "whatif plan.json --cluster free.json --set device=h100": lambda: of(PLAN).device("h100").answer(),
-    "whatif fork.json --cluster free.json --scheduler round-robin --option streams=1 --set gpus=2":
-        lambda: of(FORK, **ROUND_ROBIN).gpus(2).answer(),
-    "whatif fork.json --cluster free.json --scheduler round-robin --option streams=1 --set gpus=2 --reschedule":
-        lambda: of(FORK, True, **ROUND_ROBIN).gpus(2).answer(),
+    "whatif fork.json --cluster free.json --scheduler round-robin --option streams=1 --set gpus=2": lambda: (
+        of(FORK, **ROUND_ROBIN).gpus(2).answer()
+    ),
+    (
+        "whatif fork.json --cluster free.json --scheduler round-robin --option streams=1 --set gpus=2 --reschedule"
+    ): lambda: of(FORK, True, **ROUND_ROBIN).gpus(2).answer(),
     "whatif tiny_inception,image_size=16 --set rebuild.batch=2": lambda: rebuilt(TINY()),
-    "sweep chain.json operators.speed 0.5,1,4 --cluster free.json --plot r.svg":
-        lambda: of(CHAIN).sweep("operators.speed", [0.5, 1.0, 4.0]),
+    "sweep chain.json operators.speed 0.5,1,4 --cluster free.json --plot r.svg": lambda: of(CHAIN).sweep(
+        "operators.speed", [0.5, 1.0, 4.0]
+    ),
     # a bare number is a factor, = or a unit a value
-    "sweep chain.json overhead.launch 2,=12,12us":
-        lambda: ss.what_if(CHAIN, A100).sweep("overhead.launch", [2.0, ss.absolute(12.0), ss.absolute(12.0)]),
-    "sweep fork.json gpus 1,2 device a100,v100 --reschedule --scheduler round-robin":
-        lambda: ss.what_if(FORK, A100, True, scheduler="round-robin").sweep("gpus", [1, 2], "device", ["a100", "v100"]),
+    "sweep chain.json overhead.launch 2,=12,12us": lambda: ss.what_if(CHAIN, A100).sweep(
+        "overhead.launch", [2.0, ss.absolute(12.0), ss.absolute(12.0)]
+    ),
+    "sweep fork.json gpus 1,2 device a100,v100 --reschedule --scheduler round-robin": lambda: ss.what_if(
+        FORK, A100, True, scheduler="round-robin"
+    ).sweep("gpus", [1, 2], "device", ["a100", "v100"]),
     "sweep tiny_inception,image_size=16 rebuild.batch 1,4 --set overhead=0": lambda: rebuilt(TINY(), [1, 4]),
     "sensitivity chain.json --cluster free.json --per-operator": lambda: of(CHAIN).sensitivity(per_operator=True),
     "sensitivity plan.json --cluster free.json --tornado r.svg": lambda: of(PLAN).sensitivity(),
     "explain plan.json --cluster free.json": lambda: ss.explain(PLAN, FREE),
-    "breakeven fork.json overhead.launch sequential round-robin --plot r.svg":
-        lambda: ss.breakeven("overhead.launch", "sequential", "round-robin", A100, graph=FORK),
-    "breakeven chain.json overhead.launch plan.json lios": lambda:
-        ss.breakeven("overhead.launch", PLAN, "lios", A100, graph=CHAIN),
-    "robust fork.json --cluster free.json --schedulers sequential,round-robin --samples 20 --jitter 0.1 --seed 3":
-        lambda: robust(("sequential", "round-robin"), jitter=0.1, samples=20, rng=3),
-    "robust fork.json --cluster free.json --schedulers lios --samples 20 --box r.svg":
-        lambda: robust(("lios",), jitter=0.02, samples=20, rng=0),
+    "breakeven fork.json overhead.launch sequential round-robin --plot r.svg": lambda: ss.breakeven(
+        "overhead.launch", "sequential", "round-robin", A100, graph=FORK
+    ),
+    "breakeven chain.json overhead.launch plan.json lios": lambda: ss.breakeven(
+        "overhead.launch", PLAN, "lios", A100, graph=CHAIN
+    ),
+    (
+        "robust fork.json --cluster free.json --schedulers sequential,round-robin --samples 20 --jitter 0.1 --seed 3"
+    ): lambda: robust(("sequential", "round-robin"), jitter=0.1, samples=20, rng=3),
+    "robust fork.json --cluster free.json --schedulers lios --samples 20 --box r.svg": lambda: robust(
+        ("lios",), jitter=0.02, samples=20, rng=0
+    ),
     "throughput plan.json --cluster free.json": lambda: ss.throughput(PLAN, FREE),
-    "throughput chain.json --cluster free.json --in-flight 2 --scheduler sequential":
-        lambda: ss.throughput(PLAN, FREE, 2),
-}  # fmt: skip
+    "throughput chain.json --cluster free.json --in-flight 2 --scheduler sequential": lambda: ss.throughput(
+        PLAN, FREE, 2
+    ),
+}
 
 
 @pytest.mark.parametrize("line", SAME)

@@ -129,9 +129,11 @@ def test_of_equal_ways_the_link_given_first():
     slow, fast = Link(10.0, 1.0), Link(20.0, 1.0)
     links = [("a", "s", slow), ("s", "b", slow), ("a", "t", fast), ("t", "b", fast)]
     for given, bandwidth in (
-        (links, 10.0), ([*links[2:], *links[:2]], 20.0), ([("a", "b", slow), ("a", "b", fast)], 10.0),
+        (links, 10.0),
+        ([*links[2:], *links[:2]], 20.0),
+        ([("a", "b", slow), ("a", "b", fast)], 10.0),
         ([("b", "a", fast), ("a", "b", slow)], 20.0),
-    ):  # fmt: skip
+    ):
         assert wired("ab", *given).route("a", "b").bandwidth == bandwidth
 
 

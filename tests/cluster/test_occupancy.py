@@ -82,17 +82,20 @@ def test_no_shared_memory_before_ampere_takes_none():
     assert footprint(A100, Kernel(1, 32, 16, 0)).shared_memory == 1024
 
 
-@pytest.mark.parametrize(("device", "kernel", "limit"), [
-    (V100, (32, 256, 0), "registers"),  # at most 255 per thread
-    (A100, (1024, 65, 0), "registers"),  # 65 x 32 = 2080 -> 2304 x 32 warps = 73728 > 65536
-    (A100, (416, 160, 0), "registers"),  # 13 warps of 5120: three fit a partition, 12 in all
-    (V100, (128, 32, 96 * KIB + 1), "shared_memory"),
-    (TURING, (128, 32, 65 * KIB), "shared_memory"),
-    (A100, (128, 32, 163 * KIB + 1), "shared_memory"),
-    (K80, (128, 32, 49 * KIB), "shared_memory"),  # an SM has 112 KiB, but a block may have 48
-    (H100, (128, 32, 228 * KIB), "shared_memory"),
-    (replace(A100, threads_per_sm=512), (1024, 16, 0), "threads"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "kernel", "limit"),
+    [
+        (V100, (32, 256, 0), "registers"),  # at most 255 per thread
+        (A100, (1024, 65, 0), "registers"),  # 65 x 32 = 2080 -> 2304 x 32 warps = 73728 > 65536
+        (A100, (416, 160, 0), "registers"),  # 13 warps of 5120: three fit a partition, 12 in all
+        (V100, (128, 32, 96 * KIB + 1), "shared_memory"),
+        (TURING, (128, 32, 65 * KIB), "shared_memory"),
+        (A100, (128, 32, 163 * KIB + 1), "shared_memory"),
+        (K80, (128, 32, 49 * KIB), "shared_memory"),  # an SM has 112 KiB, but a block may have 48
+        (H100, (128, 32, 228 * KIB), "shared_memory"),
+        (replace(A100, threads_per_sm=512), (1024, 16, 0), "threads"),
+    ],
+)
 def test_a_kernel_that_fits_nowhere(device, kernel, limit):
     text = rf"a block of {kernel[0]} threads, .* does not fit on an SM of {device.model} \({limit}\)"
     with pytest.raises(ClusterError, match=text):

@@ -126,8 +126,15 @@ def test_no_pairs():
 
 
 NUMBERS, LENGTHS = "numbers of devices: there are 2", "the same length"
-WRONG = [([2], [0], NUMBERS), ([0], [-1], NUMBERS), ([0.5], [1], NUMBERS), (["gpu0"], ["gpu1"], NUMBERS),
-         ([0, 1], [0], LENGTHS), ([[0]], [[1]], LENGTHS), (0, 1, LENGTHS)]  # fmt: skip
+WRONG = [
+    ([2], [0], NUMBERS),
+    ([0], [-1], NUMBERS),
+    ([0.5], [1], NUMBERS),
+    (["gpu0"], ["gpu1"], NUMBERS),
+    ([0, 1], [0], LENGTHS),
+    ([[0]], [[1]], LENGTHS),
+    (0, 1, LENGTHS),
+]
 
 
 @pytest.mark.parametrize(("src", "dst", "message"), WRONG)

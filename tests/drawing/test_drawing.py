@@ -51,8 +51,10 @@ def groups(text, *tags):
 
 def boxes(text):
     """Of each operator, in order: its rectangle (x, y, width, height), fill, and the texts in it."""
-    return [([float(rect.get(key)) for key in ("x", "y", "width", "height")], rect.get("fill"), list(labels))
-            for _, rect, labels in groups(text, "title", "rect", "g")]  # fmt: skip
+    return [
+        ([float(rect.get(key)) for key in ("x", "y", "width", "height")], rect.get("fill"), list(labels))
+        for _, rect, labels in groups(text, "title", "rect", "g")
+    ]
 
 
 def fills(text):
@@ -93,8 +95,18 @@ def test_a_picture_of_a_graph(tmp_path):
     graph = ss.OpGraph(rows, edges("ab ac", nbytes=512.0), "net")
     text, dot = to_svg(graph, tmp_path / "a.svg"), to_dot(graph, tmp_path / "a.dot")
     assert [(tmp_path / f"a.{kind}").read_text(encoding="utf-8") for kind in ("svg", "dot")] == [text, dot]
-    assert texts(text) == ["net", "3 operators, 2 edges", "conv (2)", "pool (1)",
-                           "a", "conv · 1×8×4×4", "b", "pool · 3.5 us", "c", "conv"]  # fmt: skip
+    assert texts(text) == [
+        "net",
+        "3 operators, 2 edges",
+        "conv (2)",
+        "pool (1)",
+        "a",
+        "conv · 1×8×4×4",
+        "b",
+        "pool · 3.5 us",
+        "c",
+        "conv",
+    ]
     assert fills(text) == {"a": PALETTE[0], "b": PALETTE[1], "c": PALETTE[0]}
     assert titles(text)[1:] == ["a\nconv · 1×8×4×4", "b\npool · 3.5 us", "c\nconv"]
     root = ET.fromstring(text)

@@ -66,13 +66,19 @@ def attributed():
     return dag
 
 
-@pytest.mark.parametrize(("dag", "message"), [
-    (nx.Graph([(0, 1)]), "not directed"),
-    (nx.DiGraph([(0, 1), (1, 0)]), "cycle: "),
-    (nx.DiGraph(), "is empty"),
-    (attributed(), "node 'a': unknown attribute 'tiem'; known are: kind"),
-    (nx.DiGraph([("a", "b", {"weight": 3})]), "edge a -> b: unknown attribute 'weight'; known are: nbytes, transfer"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dag", "message"),
+    [
+        (nx.Graph([(0, 1)]), "not directed"),
+        (nx.DiGraph([(0, 1), (1, 0)]), "cycle: "),
+        (nx.DiGraph(), "is empty"),
+        (attributed(), "node 'a': unknown attribute 'tiem'; known are: kind"),
+        (
+            nx.DiGraph([("a", "b", {"weight": 3})]),
+            "edge a -> b: unknown attribute 'weight'; known are: nbytes, transfer",
+        ),
+    ],
+)
 def test_networkx_errors(dag, message):
     with pytest.raises(GraphError, match=message):
         OpGraph.from_networkx(dag)

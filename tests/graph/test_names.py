@@ -13,8 +13,14 @@ from simsched.model.graph import Numbered, OpGraph
 @pytest.mark.parametrize("n", [1, 2, 10, 11, 100])
 def test_what_a_tuple_does(n):
     names, texts = Numbered("op", n), tuple(f"op{i}" for i in range(n))
-    for do in (len, list, repr, lambda x: list(reversed(x)), lambda x: [x[i] for i in range(-n, n)],
-               lambda x: x[np.int64(n - 1)]):  # fmt: skip
+    for do in (
+        len,
+        list,
+        repr,
+        lambda x: list(reversed(x)),
+        lambda x: [x[i] for i in range(-n, n)],
+        lambda x: x[np.int64(n - 1)],
+    ):
         assert do(names) == do(texts)
     assert names == texts == names == Numbered("op", n) == pickle.loads(pickle.dumps(names))
     assert all(name in names for name in texts)

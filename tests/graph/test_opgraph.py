@@ -55,7 +55,7 @@ REFUSED = [
     ({"kind": ([0.0, 0.0], ["conv"])}, "the codes of kinds must be 2 whole numbers"),
     ({"kernels": ([0, 1], [(Kernel(1),)])}, "operator 'b': code 1 is none of the 1 kernels"),
     ({"attributes": ([0], [{"x": 1}])}, "the codes of attributes must be 2 whole numbers"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("columns", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
@@ -65,10 +65,14 @@ def test_columns_that_cannot_be(columns, message):
         OpGraph.from_columns(**{"names": ["a", "b"]} | ENDS | columns)
 
 
-@pytest.mark.parametrize(("names", "edges", "message"), [
-    ("", [], "is empty"), ("abab", [], "operator 'a' stands twice; names must be unique"),
-    ("a", [Edge("x", "a")], "edge x -> a names no operator: 'x'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "edges", "message"),
+    [
+        ("", [], "is empty"),
+        ("abab", [], "operator 'a' stands twice; names must be unique"),
+        ("a", [Edge("x", "a")], "edge x -> a names no operator: 'x'"),
+    ],
+)
 def test_rows_that_cannot_be(names, edges, message):
     with pytest.raises(GraphError, match=message):
         OpGraph(map(Operator, names), edges)

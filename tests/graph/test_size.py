@@ -12,8 +12,20 @@ from simsched.model.graph import Numbered, Operator, OpGraph
 from simsched.model.graph.opgraph import longest_from, longest_to
 
 NAN = float("nan")
-COLUMNS = ("src", "dst", "flops", "nbytes", "weight_nbytes", "time", "utilization", "intensity", "kernel_ptr",
-           "edge_nbytes", "edge_transfer", "order_index")  # fmt: skip
+COLUMNS = (
+    "src",
+    "dst",
+    "flops",
+    "nbytes",
+    "weight_nbytes",
+    "time",
+    "utilization",
+    "intensity",
+    "kernel_ptr",
+    "edge_nbytes",
+    "edge_transfer",
+    "order_index",
+)
 
 
 def stored(graph):

@@ -28,9 +28,17 @@ _SHARED_MEMORY = 48 * 1024  # of a block that was not allowed more
 _MADE = {"malloc": "allocations", "stream": "streams", "event": "events", "end_capture": "graphs"}
 _FREED = {"free": "allocations", "destroy_stream": "streams", "destroy_event": "events", "destroy_graph": "graphs"}
 _NOT_CAPTURED = {
-    "malloc", "free", "fill", "write", "read", "synchronize", "synchronize_stream", "synchronize_event", "elapsed",
+    "malloc",
+    "free",
+    "fill",
+    "write",
+    "read",
+    "synchronize",
+    "synchronize_stream",
+    "synchronize_event",
+    "elapsed",
     "query",
-}  # fmt: skip
+}
 
 
 class RuleBroken(AssertionError):

@@ -44,9 +44,14 @@ def program_of(graph, *threads, execution="events", copies=(), events=1):
     ops, devices = ([row[k] for row in copies] for k in (0, 1))
     sizes = np.full(len(copies), 64.0)
     return Program(
-        graph, ("gpu0", "gpu1"), execution, np.cumsum([0, *map(len, threads)]), *np.array(rows).T,
-        Copies(ops, devices, sizes, np.nan * sizes), events,
-    )  # fmt: skip
+        graph,
+        ("gpu0", "gpu1"),
+        execution,
+        np.cumsum([0, *map(len, threads)]),
+        *np.array(rows).T,
+        Copies(ops, devices, sizes, np.nan * sizes),
+        events,
+    )
 
 
 def without(program, rows):
@@ -56,6 +61,12 @@ def without(program, rows):
     ptr = np.concatenate([[0], np.cumsum(keep)])[program.thread_ptr]
     columns = (getattr(program, name)[keep] for name in ("action", "device", "stream", "argument"))
     return Program(
-        program.graph, program.devices, program.execution, ptr, *columns, program.copies, program.n_events,
+        program.graph,
+        program.devices,
+        program.execution,
+        ptr,
+        *columns,
+        program.copies,
+        program.n_events,
         program.priority,
-    )  # fmt: skip
+    )

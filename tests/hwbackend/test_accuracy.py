@@ -247,8 +247,10 @@ def accuracy(*rounds):
     [
         # |90-100|/100 = 0.1, |120-100|/100 = 0.2, |206-200|/200 = 0.03: their mean is 0.11, and their 90th percentile
         # 0.8 of the way from 0.1 to 0.2; half as long as measured is an error of 0.5, 0.8 of it one of 0.2
-        ({"a": (90, 100), "b": (120, 100), "c": (206, 200)},
-         {"mean_error": 0.11, "p90_error": 0.18, "no_contention_error": 0.5, "uncalibrated_error": 0.2}),
+        (
+            {"a": (90, 100), "b": (120, 100), "c": (206, 200)},
+            {"mean_error": 0.11, "p90_error": 0.18, "no_contention_error": 0.5, "uncalibrated_error": 0.2},
+        ),
         # without b, which a fit has seen: (0.1 + 0.03) / 2; b still is what was chosen
         ({"a": (90, 100), "b": (80, 100, False), "c": (206, 200)}, {"mean_error": 0.065, "chosen": "b"}),
         # of the six pairs of four schedules one is swapped, b and c: (5 - 1) / 6
@@ -261,7 +263,7 @@ def accuracy(*rounds):
         ({"a": (105, 100), "b": (95, 110), "random-1": (50, 40)}, {"chosen": "b", "regret": 0.1}),
         ({"a": (10, 12), "b": (10, 10)}, {"chosen": "a", "regret": 0.2}),  # of equal predictions the first
     ],
-)  # fmt: skip
+)
 def test_figures_by_hand(times, figures):
     """Of times predicted and measured, by scheduler."""
     found = Round.of([row(name, *pair) for name, pair in times.items()])
@@ -325,16 +327,22 @@ def test_the_table():
     [
         (  # 0 to 1.8 % off; nimble is predicted within 2 % of greedy, and the choice is right
             [row("greedy", 100.0, 100.0), row("nimble", 101.0, 102.0), row("lios", 110.0, 112.0)],
-            ["Trust its latencies", "Trust it to choose a scheduler: its choice, greedy, takes 0.0 % more",
-             "It does not tell greedy from nimble: measure those. It is furthest off on lios, 1.8 %"],
+            [
+                "Trust its latencies",
+                "Trust it to choose a scheduler: its choice, greedy, takes 0.0 % more",
+                "It does not tell greedy from nimble: measure those. It is furthest off on lios, 1.8 %",
+            ],
         ),
         (  # lios is predicted to lead and is 25 % slower than greedy; its runs vary by 60 %
             [row("greedy", 100.0, 100.0), row("lios", 70.0, 125.0, spread=0.6)],
-            ["Do not trust its latencies", "Do not trust it to choose a scheduler: its choice, lios, takes 25.0 % more",
-             "furthest off on lios, 44.0 %, whose runs vary by more: repeat them more often"],
+            [
+                "Do not trust its latencies",
+                "Do not trust it to choose a scheduler: its choice, lios, takes 25.0 % more",
+                "furthest off on lios, 44.0 %, whose runs vary by more: repeat them more often",
+            ],
         ),
     ],
-)  # fmt: skip
+)
 def test_verdicts(rows, said):
     assert all(part in " ".join(accuracy(rows).verdict()) for part in said)
 
@@ -344,8 +352,14 @@ def test_verdicts(rows, said):
 
 def test_a_mark_for_each_schedule_in_the_colour_of_its_scheduler():
     """All at random share a mark; hollow is what a fit has seen."""
-    rows = [row("sequential", 20.0, 22.0), row("greedy", 10.0, 9.0), row("heft", 11.0, 9.0, held_out=False),
-            row("random-1", 12.0, 12.0), row("random-2", 13.0, 12.0), Outcome("ios", reason="no")]  # fmt: skip
+    rows = [
+        row("sequential", 20.0, 22.0),
+        row("greedy", 10.0, 9.0),
+        row("heft", 11.0, 9.0, held_out=False),
+        row("random-1", 12.0, 12.0),
+        row("random-2", 13.0, 12.0),
+        Outcome("ios", reason="no"),
+    ]
     ax = accuracy(rows).plot()
     found = {marks.get_label(): marks for marks in ax.collections if not marks.get_label().startswith("_")}
     assert list(found) == ["within 10 %", "sequential", "greedy", "heft", "random"]

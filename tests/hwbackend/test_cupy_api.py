@@ -20,16 +20,26 @@ class CompileException(Exception):
 
 
 PROPERTIES = {
-    "name": b"NVIDIA H100", "major": 9, "minor": 0, "multiProcessorCount": 132, "l2CacheSize": 50 << 20,
-    "maxThreadsPerMultiProcessor": 2048, "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 233472,
-    "sharedMemPerBlockOptin": 232448, "totalGlobalMem": 80 << 30, "asyncEngineCount": 3,
-}  # fmt: skip
+    "name": b"NVIDIA H100",
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 132,
+    "l2CacheSize": 50 << 20,
+    "maxThreadsPerMultiProcessor": 2048,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerMultiprocessor": 233472,
+    "sharedMemPerBlockOptin": 232448,
+    "totalGlobalMem": 80 << 30,
+    "asyncEngineCount": 3,
+}
 ANSWERS = {
-    "getDeviceCount": lambda: 2, "driverGetVersion": lambda: 12040, "runtimeGetVersion": lambda: 13000,
+    "getDeviceCount": lambda: 2,
+    "driverGetVersion": lambda: 12040,
+    "runtimeGetVersion": lambda: 13000,
     "getDeviceProperties": lambda device: PROPERTIES,
     "deviceGetAttribute": lambda number, device: {13: 1_980_000, 36: 2_619_000, 37: 5120, 106: 32, 111: 1024}[number],
     "funcGetAttribute": lambda number, handle: {4: 63, 1: 8704}[number],
-}  # fmt: skip
+}
 
 
 class Library:
@@ -77,17 +87,21 @@ VALUES = np.arange(4, dtype=np.float32)
         (lambda api: api.event(True), [("eventCreateWithFlags", 0)]),
         (lambda api: api.event(False), [("eventCreateWithFlags", 2)]),
         (lambda api: api.elapsed(3, 4) / 1000, [("eventElapsedTime", 3, 4)]),
-        (lambda api: api.write(1, VALUES, 9),
-         [("memcpyAsync", 1, VALUES.ctypes.data, 16, 1, 9), ("streamSynchronize", 9)]),
-        (lambda api: api.read(1, VALUES, 9),
-         [("memcpyAsync", VALUES.ctypes.data, 1, 16, 2, 9), ("streamSynchronize", 9)]),
+        (
+            lambda api: api.write(1, VALUES, 9),
+            [("memcpyAsync", 1, VALUES.ctypes.data, 16, 1, 9), ("streamSynchronize", 9)],
+        ),
+        (
+            lambda api: api.read(1, VALUES, 9),
+            [("memcpyAsync", VALUES.ctypes.data, 1, 16, 2, 9), ("streamSynchronize", 9)],
+        ),
         (lambda api: api.begin_capture(9), [("streamBeginCapture", 9, 2)]),
         (lambda api: api.end_capture(9), [("streamEndCapture", 9), ("graphInstantiate", 7), ("graphDestroy", 7)]),
         (lambda api: api.launch_graph(7, 9), [("graphLaunch", 7, 9)]),
         (lambda api: api.destroy_graph(7), [("graphExecDestroy", 7)]),
         (lambda api: api.allow_shared_memory(Function("k", 77, 63, 8704), 65536), [("funcSetAttribute", 77, 8, 65536)]),
     ],
-)  # fmt: skip
+)
 def test_arguments_go_where_cuda_wants_them(stub, call, expected):
     """What each call of the API calls; what it returns is what CUDA does, times in us."""
     api, library = stub()

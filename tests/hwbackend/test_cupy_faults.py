@@ -35,9 +35,17 @@ FAULTS = [
     *(("events", "malloc", n, OUT_OF_MEMORY, "^gpu0: 512 MiB are needed: out of GPU memory") for n in range(1, 11)),
     *(("events", call, 1 if call == "compile" else 4, UNKNOWN, f"CUDA refused a call: {UNKNOWN}$") for call in CALLS),
     # the sequential run before it makes 3 launches and no wait
-    *(("graph", call, 5 if call == "launch" else 1, INVALIDATED,
-       "the capture of a graph was invalidated .* run the schedule as 'events'$") for call in CAPTURING),
-]  # fmt: skip
+    *(
+        (
+            "graph",
+            call,
+            5 if call == "launch" else 1,
+            INVALIDATED,
+            "the capture of a graph was invalidated .* run the schedule as 'events'$",
+        )
+        for call in CAPTURING
+    ),
+]
 
 
 @pytest.mark.parametrize(("execution", "call", "number", "error", "says"), FAULTS)
@@ -93,12 +101,16 @@ def test_more_shared_memory_than_a_block_can_have():
     [
         (insufficient_driver(0, 12000), "there is no NVIDIA driver here"),
         (insufficient_driver(11080, 12000), "supports CUDA 11.8, CuPy needs 12.0: update the driver"),
-        (translated(RuntimeError("cudaErrorNoKernelImageForDevice: no kernel image is available")),
-         "this build of CuPy does not serve the GPU"),
-        (translated(RuntimeError("NVRTC_ERROR_COMPILATION (6): invalid value for --gpu-architecture")),
-         "NVRTC must be installed and know the GPU"),
+        (
+            translated(RuntimeError("cudaErrorNoKernelImageForDevice: no kernel image is available")),
+            "this build of CuPy does not serve the GPU",
+        ),
+        (
+            translated(RuntimeError("NVRTC_ERROR_COMPILATION (6): invalid value for --gpu-architecture")),
+            "NVRTC must be installed and know the GPU",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cuda_says_is_translated(error, says):
     assert says in str(error)
 
@@ -121,9 +133,15 @@ def test_what_cannot_be_had(api, options, says):
 def test_a_gpu_without_a_preset():
     """7.5 with 40 SMs of 64 lanes at 1590 MHz: 8.1 TFLOP/s; 320 GB/s; no clock known: 1500 MHz."""
     found = replace(
-        H200, name="Tesla T40", capability="7.5", sms=40, threads_per_sm=1024, blocks_per_sm=16, clock=1590.0,
+        H200,
+        name="Tesla T40",
+        capability="7.5",
+        sms=40,
+        threads_per_sm=1024,
+        blocks_per_sm=16,
+        clock=1590.0,
         bandwidth=320_000.0,
-    )  # fmt: skip
+    )
     device = CupyBackend(api=FakeCuda(device=found)).cluster.devices[0]
     assert device.model == "Tesla T40"
     assert device.peak["fp32"] == 40 * 64 * 2 * 1590.0

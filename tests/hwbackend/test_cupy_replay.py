@@ -39,11 +39,19 @@ LOWERINGS = {
 
 # what is told of a call's arguments: events, streams, or as they are
 TOLD = {
-    "launch": "{0} s{3}", "record": "record e{0} s{1}", "wait": "wait s{0} e{1}", "elapsed": "elapsed e{0} e{1}",
-    "synchronize_stream": "synchronize_stream s{0}", "begin_capture": "begin_capture s{0}",
-    "end_capture": "end_capture s{0}", "upload_graph": "upload_graph s{1}", "launch_graph": "launch_graph s{1}",
-    "copy": "copy {2} s{3}", "copy_peer": "copy_peer {3}>{1} {4} s{5}", "set_device": "gpu {0}",
-}  # fmt: skip
+    "launch": "{0} s{3}",
+    "record": "record e{0} s{1}",
+    "wait": "wait s{0} e{1}",
+    "elapsed": "elapsed e{0} e{1}",
+    "synchronize_stream": "synchronize_stream s{0}",
+    "begin_capture": "begin_capture s{0}",
+    "end_capture": "end_capture s{0}",
+    "upload_graph": "upload_graph s{1}",
+    "launch_graph": "launch_graph s{1}",
+    "copy": "copy {2} s{3}",
+    "copy_peer": "copy_peer {3}>{1} {4} s{5}",
+    "set_device": "gpu {0}",
+}
 
 
 def told(calls, *skipped):
@@ -82,21 +90,40 @@ def test_events_on_one_gpu():
     """a, b and d on stream 0, c on stream 1: c waits for a, d for c, so that nothing ends behind stream 0."""
     _, calls = calls_of(DIAMOND, stream=[0, 0, 1, 0])
     assert told(calls)[:16] == [
-        "gpu 0", "record e0 s0",
-        "gpu 0", "synth s0", "record e1 s0", "synth s0",
-        "wait s1 e1", "synth s1", "record e2 s1", "wait s0 e2", "synth s0",
-        "gpu 0", "record e3 s0",
-        "gpu 0", "synchronize", "elapsed e0 e3",
-    ]  # fmt: skip
+        "gpu 0",
+        "record e0 s0",
+        "gpu 0",
+        "synth s0",
+        "record e1 s0",
+        "synth s0",
+        "wait s1 e1",
+        "synth s1",
+        "record e2 s1",
+        "wait s0 e2",
+        "synth s0",
+        "gpu 0",
+        "record e3 s0",
+        "gpu 0",
+        "synchronize",
+        "elapsed e0 e3",
+    ]
 
 
 def test_stages_drain_the_streams_of_a_stage():
     """Stages {a}, {b, c}, {d}: before each of the last two the host waits for the streams of the stage before it."""
     _, calls = calls_of(DIAMOND, execution="stages", stream=[0, 0, 1, 0], stage=[0, 1, 1, 2], group=[0, 0, 1, 0])
     assert told(calls, "set_device")[:10] == [
-        "record e0 s0", "synth s0", "synchronize_stream s0", "synth s0", "synth s1", "synchronize_stream s0",
-        "synchronize_stream s1", "synth s0", "record e1 s0", "synchronize",
-    ]  # fmt: skip
+        "record e0 s0",
+        "synth s0",
+        "synchronize_stream s0",
+        "synth s0",
+        "synth s1",
+        "synchronize_stream s0",
+        "synchronize_stream s1",
+        "synth s0",
+        "record e1 s0",
+        "synchronize",
+    ]
 
 
 def test_a_graph_is_captured_once_and_launched_once_per_run():
@@ -104,22 +131,44 @@ def test_a_graph_is_captured_once_and_launched_once_per_run():
     before, calls = calls_of(DIAMOND, execution="graph", stream=[0, 0, 1, 0])
     begin = [call[0] for call in before].index("begin_capture")
     assert told(before[begin:], "set_device")[:16] == [
-        "begin_capture s0", "record e0 s0", "wait s1 e0",
-        "synth s0", "record e1 s0", "synth s0", "wait s1 e1", "synth s1", "record e2 s1", "wait s0 e2", "synth s0",
-        "record e3 s1", "wait s0 e3", "end_capture s0",
-        "upload_graph s0", "synchronize",
-    ]  # fmt: skip
+        "begin_capture s0",
+        "record e0 s0",
+        "wait s1 e0",
+        "synth s0",
+        "record e1 s0",
+        "synth s0",
+        "wait s1 e1",
+        "synth s1",
+        "record e2 s1",
+        "wait s0 e2",
+        "synth s0",
+        "record e3 s1",
+        "wait s0 e3",
+        "end_capture s0",
+        "upload_graph s0",
+        "synchronize",
+    ]
     assert told(calls, "set_device") == [
-        "record e0 s0", "launch_graph s0", "record e1 s0", "synchronize", "elapsed e0 e1"
-    ]  # fmt: skip
+        "record e0 s0",
+        "launch_graph s0",
+        "record e1 s0",
+        "synchronize",
+        "elapsed e0 e1",
+    ]
 
 
 def test_a_copy_between_gpus_runs_behind_its_source_and_ends_on_the_first_stream():
     """a on GPU 0, b on GPU 1: the copy waits for a on a stream of GPU 0, b's stream for the copy; GPU 1 is joined."""
     calls = told(calls_of(AB, "two", device=[0, 1])[1])
     order = [
-        "record e0 s0", "synth s0", "record e1 s0", "wait s1 e1", "copy_peer 0>1 1024 s1", "record e2 s1", "wait s2 e2",
-    ]  # fmt: skip
+        "record e0 s0",
+        "synth s0",
+        "record e1 s0",
+        "wait s1 e1",
+        "copy_peer 0>1 1024 s1",
+        "record e2 s1",
+        "wait s2 e2",
+    ]
     places = [calls.index(call) for call in [*order, "synth s2"]]
     assert places == sorted(places)
     (end,) = (call.split()[1] for call in calls if call.startswith("record") and call.endswith("s2"))
@@ -216,9 +265,12 @@ def test_a_thread_that_fails_does_not_leave_the_others_waiting():
 
 
 @given(
-    seed=st.integers(0, 10_000), place=st.sampled_from(["one", "two"]), streams=st.integers(1, 8),
-    execution=st.sampled_from(["events", "stages"]), options=st.sampled_from(LOWERINGS["events"]),
-)  # fmt: skip
+    seed=st.integers(0, 10_000),
+    place=st.sampled_from(["one", "two"]),
+    streams=st.integers(1, 8),
+    execution=st.sampled_from(["events", "stages"]),
+    options=st.sampled_from(LOWERINGS["events"]),
+)
 @settings(max_examples=40)
 def test_nothing_ends_after_the_latency(seed, place, streams, execution, options):
     """Whatever streams are not looked at, and in whatever order they run: no kernel ends behind the last event."""

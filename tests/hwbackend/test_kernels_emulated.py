@@ -62,9 +62,17 @@ def convs(draw):
     least = [d * (k - 1) + 1 - 2 * p for k, d, p in zip(kernel, dilation, padding, strict=True)]
     size = [max(1, n, low) for n, low in zip(draw(sizes), least, strict=True)]
     return conv_of(
-        draw(st.integers(1, 2)), groups * inputs, size, groups * outputs, kernel, stride, padding, dilation, groups,
+        draw(st.integers(1, 2)),
+        groups * inputs,
+        size,
+        groups * outputs,
+        kernel,
+        stride,
+        padding,
+        dilation,
+        groups,
         activation=draw(st.sampled_from([None, "relu", "silu"])),
-    )  # fmt: skip
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -98,9 +106,12 @@ def test_both_sides_of_a_convolution_read_all_they_should():
 
 @settings(max_examples=30, deadline=None)
 @given(
-    stack=st.lists(st.integers(1, 3), max_size=2), sizes=st.tuples(*[st.integers(1, 40)] * 3), shared=st.booleans(),
-    bias=st.booleans(), sms=st.sampled_from([1, 3, 1000]),
-)  # fmt: skip
+    stack=st.lists(st.integers(1, 3), max_size=2),
+    sizes=st.tuples(*[st.integers(1, 40)] * 3),
+    shared=st.booleans(),
+    bias=st.booleans(),
+    sms=st.sampled_from([1, 3, 1000]),
+)
 def test_products_of_all_shapes(stack, sizes, shared, bias, sms):
     """Stacks of matrices, by as many or by one; products with weights, of a few rows by another kernel."""
     m, k, n = sizes

@@ -74,9 +74,13 @@ def test_operators_with_kernels_are_the_backends():
 
 @settings(max_examples=40)
 @given(
-    graph=graphs(), rng=st.integers(0, 2**32), execution=st.sampled_from(EXECUTIONS), gpus=st.integers(1, 3),
-    streams=st.integers(1, 5), eager=st.booleans(),
-)  # fmt: skip
+    graph=graphs(),
+    rng=st.integers(0, 2**32),
+    execution=st.sampled_from(EXECUTIONS),
+    gpus=st.integers(1, 3),
+    streams=st.integers(1, 5),
+    eager=st.booleans(),
+)
 def test_random_schedules_run(graph, gpus, execution, streams, **options):
     cluster = ss.Cluster.preset("a100", gpus)
     plan, again = (random_schedule(graph, cluster, execution=execution, streams=streams, **options) for _ in range(2))
@@ -108,9 +112,15 @@ def test_training_schedules_are_of_all_kinds():
 
 
 SMALL = replace(
-    A100.devices[0], model="small", sms=2, blocks_per_sm=1, threads_per_sm=32, saturating_warps=1.0,
-    peak={"fp32": 5e4}, bandwidth=2e4,
-)  # fmt: skip
+    A100.devices[0],
+    model="small",
+    sms=2,
+    blocks_per_sm=1,
+    threads_per_sm=32,
+    saturating_warps=1.0,
+    peak={"fp32": 5e4},
+    bandwidth=2e4,
+)
 CLUSTERS = [A100, ss.Cluster.preset("k80"), ss.Cluster.preset("a40", 2), ss.Cluster((SMALL,))]
 each_cluster = pytest.mark.parametrize("cluster", CLUSTERS, ids=["a100", "k80", "two a40", "small"])
 

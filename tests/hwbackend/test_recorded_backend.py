@@ -55,15 +55,19 @@ def test_what_was_not_measured_is_refused_with_what_was(folder):
     backend, other = RecordedBackend(folder=folder), chain(time=80.0)
     there = r".*; there are profiles of 'chain'$"
     for ask, says in (
-        (lambda: backend.replay(in_order(chain(), stream=[0, 1], execution="graph", scheduler="nimble")),
-         "^no run of 'nimble' of graph 'chain' with the same instructions is in .*'in-situ/sequential-.*'two'"),
-        (lambda: backend.replay(in_order(chain("other", 70.0))),
-         "no run of graph 'other' is in .*; there are runs of 'chain'$"),
+        (
+            lambda: backend.replay(in_order(chain(), stream=[0, 1], execution="graph", scheduler="nimble")),
+            "^no run of 'nimble' of graph 'chain' with the same instructions is in .*'in-situ/sequential-.*'two'",
+        ),
+        (
+            lambda: backend.replay(in_order(chain("other", 70.0))),
+            "no run of graph 'other' is in .*; there are runs of 'chain'$",
+        ),
         (lambda: backend.replay(in_order(other, stream=[0, 1], scheduler="plan")), "no run of 'plan' of graph 'chain'"),
         (lambda: backend.profile(chain("other", 70.0)), "'other' was not profiled in " + there),
         (lambda: backend.profile(other), "graph 'chain' was not profiled"),
         (backend.microbenchmarks, "there are no microbenchmarks in " + there),
-    ):  # fmt: skip
+    ):
         with pytest.raises(BackendError, match=says):
             ask()
 

@@ -59,9 +59,13 @@ def sms_of(
 ):
     device = replace(
         A100.devices[0],
-        sms=sms, threads_per_sm=32 * warps, blocks_per_sm=blocks, registers_per_sm=registers,
-        shared_memory_per_sm=shared, resident_kernels=resident,
-    )  # fmt: skip
+        sms=sms,
+        threads_per_sm=32 * warps,
+        blocks_per_sm=blocks,
+        registers_per_sm=registers,
+        shared_memory_per_sm=shared,
+        resident_kernels=resident,
+    )
     names = ("device", "priority", "warps", "registers", "shared", "issue", "dram")
     columns = {name: [getattr(kernel, name) for kernel in kernels] for name in names}
     return Sms([device] * devices, columns, np.array([kernel.blocks for kernel in kernels]), interference)
@@ -137,10 +141,17 @@ def test_copies_ask_for_dram_until_they_say_otherwise():
 
 
 asked = st.builds(
-    Asked, blocks=st.integers(1, 12), compute=st.floats(1.0, 20.0), memory=st.floats(0.0, 20.0),
-    issue=st.floats(0.0, 1.0), warps=st.integers(1, 4), registers=st.integers(0, 400), shared=st.integers(0, 400),
-    priority=st.integers(-1, 1), arrival=st.floats(0.0, 50.0),
-)  # fmt: skip
+    Asked,
+    blocks=st.integers(1, 12),
+    compute=st.floats(1.0, 20.0),
+    memory=st.floats(0.0, 20.0),
+    issue=st.floats(0.0, 1.0),
+    warps=st.integers(1, 4),
+    registers=st.integers(0, 400),
+    shared=st.integers(0, 400),
+    priority=st.integers(-1, 1),
+    arrival=st.floats(0.0, 50.0),
+)
 
 
 @settings(max_examples=40)
@@ -179,10 +190,16 @@ def small_graphs(draw):
 
 @settings(max_examples=60)
 @given(
-    graph=small_graphs(), gpus=st.integers(1, 3), streams=st.integers(1, 5), execution=st.sampled_from(EXECUTIONS),
-    threads=st.sampled_from(["device", "one"]), transfers=st.sampled_from(["async", "blocking"]),
-    events=st.sampled_from(["minimal", "literal"]), connections=st.sampled_from([2, 32]), seed=st.integers(0, 2**16),
-)  # fmt: skip
+    graph=small_graphs(),
+    gpus=st.integers(1, 3),
+    streams=st.integers(1, 5),
+    execution=st.sampled_from(EXECUTIONS),
+    threads=st.sampled_from(["device", "one"]),
+    transfers=st.sampled_from(["async", "blocking"]),
+    events=st.sampled_from(["minimal", "literal"]),
+    connections=st.sampled_from([2, 32]),
+    seed=st.integers(0, 2**16),
+)
 def test_without_contention_it_runs_as_the_model_says(
     graph, gpus, streams, execution, threads, transfers, events, connections, seed
 ):
@@ -290,9 +307,16 @@ def quiet(**options):
 
 
 SAID = {
-    "launch": 4.0, "record": 1.0, "wait": 1.3, "copy": 4.5, "barrier": 10.0, "gap": 0.9, "hop": 2.0,
-    "graph_launch": 6.0, "graph_node": 0.9,
-}  # fmt: skip
+    "launch": 4.0,
+    "record": 1.0,
+    "wait": 1.3,
+    "copy": 4.5,
+    "barrier": 10.0,
+    "gap": 0.9,
+    "hop": 2.0,
+    "graph_launch": 6.0,
+    "graph_node": 0.9,
+}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -307,8 +331,11 @@ def test_true_parameters_are_10_to_40_percent_away_from_the_priors(gpu, seed):
     for name in COSTS:
         ratio = getattr(device, name) / getattr(before, name)
         assert 1.1 - 1e-9 <= max(ratio, 1 / ratio) <= 1.4 + 1e-9, name
-    rates = [device.peak["fp32"] / before.peak["fp32"], device.bandwidth / before.bandwidth,
-             true.cluster.links[0][2].bandwidth / prior.links[0][2].bandwidth]  # fmt: skip
+    rates = [
+        device.peak["fp32"] / before.peak["fp32"],
+        device.bandwidth / before.bandwidth,
+        true.cluster.links[0][2].bandwidth / prior.links[0][2].bandwidth,
+    ]
     assert all(1 / 1.25 <= rate <= 1 / 1.1 for rate in rates)
     assert 1 / 1.4 <= device.saturating_warps / before.saturating_warps <= 1 / 1.1
     backend = SyntheticBackend(gpu=gpu, gpus=2, seed=seed)

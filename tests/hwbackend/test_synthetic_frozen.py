@@ -49,17 +49,24 @@ def drawn_operator(draws, name):
     what = draws.one("kernels", "kernels", "utilization", "time")
     kernels = tuple(
         Kernel(
-            draws.one(1, 7, 40, 84, 200, 900), draws.one(32, 100, 256, 1024), draws.one(16, 32, 64),
-            draws.one(0, 0, 1000, 32768), share,
+            draws.one(1, 7, 40, 84, 200, 900),
+            draws.one(32, 100, 256, 1024),
+            draws.one(16, 32, 64),
+            draws.one(0, 0, 1000, 32768),
+            share,
         )
         for share in draws.one((1.0,), (1.0,), (0.25, 0.75))
-    )  # fmt: skip
+    )
     return Operator(
-        name, draws.one("conv", "relu", "matmul"), draws.one(0.0, 1e7, 3e8), draws.one(0.0, 1e5, 4e6),
-        time=draws.number(1.0, 120.0), kernels=kernels if what == "kernels" else (),
+        name,
+        draws.one("conv", "relu", "matmul"),
+        draws.one(0.0, 1e7, 3e8),
+        draws.one(0.0, 1e5, 4e6),
+        time=draws.number(1.0, 120.0),
+        kernels=kernels if what == "kernels" else (),
         utilization=draws.number(0.05, 1.0) if what == "utilization" else None,
         intensity=draws.one(None, "compute", "memory"),
-    )  # fmt: skip
+    )
 
 
 def drawn_graph(draws, number):
@@ -106,10 +113,16 @@ def drawn_schedule(draws, graph, cluster, execution):
             members[d].append(op)
             stage.append(now[d])
     return Schedule.from_columns(
-        graph, order, [d.name for d in cluster.devices], device=device, stream=stream, stage=stage,
-        group=stream if execution == "stages" else 0, priority=[draws.one(0, 0, -1) for _ in order],
+        graph,
+        order,
+        [d.name for d in cluster.devices],
+        device=device,
+        stream=stream,
+        stage=stage,
+        group=stream if execution == "stages" else 0,
+        priority=[draws.one(0, 0, -1) for _ in order],
         execution=execution,
-    )  # fmt: skip
+    )
 
 
 def digest(columns):

@@ -106,12 +106,27 @@ def merged():
     ("module", "x", "plan", "error", "says"),
     [
         (RESIDUAL, X, on(from_module(*network("inception"))), ScheduleError, r"'\w+' of the schedule is not in Resid"),
-        (RESIDUAL, X, on(OpGraph([op for op in GRAPH.operators if op.name != "shortcut"])), ScheduleError,
-         "operator 'shortcut' of Residual is not in the schedule's graph"),
-        (RESIDUAL, torch.randn(1, 3, 16, 16), PLAN, ScheduleError,
-         r"operator 'stem' has output_shape \(1, 8, 12, 12\) in the schedule"),
-        (RESIDUAL, X, on(OpGraph(GRAPH.operators, [edge for edge in GRAPH.edges if edge.dst != "a"])), ScheduleError,
-         "lacks the edge 'relu' -> 'a'"),
+        (
+            RESIDUAL,
+            X,
+            on(OpGraph([op for op in GRAPH.operators if op.name != "shortcut"])),
+            ScheduleError,
+            "operator 'shortcut' of Residual is not in the schedule's graph",
+        ),
+        (
+            RESIDUAL,
+            torch.randn(1, 3, 16, 16),
+            PLAN,
+            ScheduleError,
+            r"operator 'stem' has output_shape \(1, 8, 12, 12\) in the schedule",
+        ),
+        (
+            RESIDUAL,
+            X,
+            on(OpGraph(GRAPH.operators, [edge for edge in GRAPH.edges if edge.dst != "a"])),
+            ScheduleError,
+            "lacks the edge 'relu' -> 'a'",
+        ),
         (*network("inception"), on(merged()), ScheduleError, "runs a rewritten graph"),
         (Residual(), X, PLAN, BackendError, r"Residual is in training; call its eval\(\)"),
         (half_in_training(), X, PLAN, BackendError, r"'norm' of Residual is in training; call its eval\(\)"),
@@ -119,7 +134,7 @@ def merged():
         (torch.relu, X, PLAN, GraphError, "a torch.nn.Module is needed, not builtin_function_or_method"),
         (RESIDUAL, torch.randn(1, 4, 12, 12), PLAN, GraphError, "does not run on the example inputs"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_deployed_is_refused(module, x, plan, error, says):
     with pytest.raises(error, match=says):
         apply(module, x, plan)
@@ -168,8 +183,10 @@ def module_of(function):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x, m, s: F.batch_norm(x, m, s, training=True) + F.batch_norm(x * 3, m, s, training=True),
-         "'batch_norm' of two writes over 'mean', which 'batch_norm_1' uses too"),
+        (
+            lambda x, m, s: F.batch_norm(x, m, s, training=True) + F.batch_norm(x * 3, m, s, training=True),
+            "'batch_norm' of two writes over 'mean', which 'batch_norm_1' uses too",
+        ),
         (lambda x, m, s: (m + 1, torch.mul(x[0], 2, out=m)), "'mul' of two writes over 'mean', which 'add' uses too"),
         (lambda x, m, s: (x + 1, x.mul_(2)), "'mul_' of two writes over 'x', which 'add' uses too"),
         (lambda x, m, s: x + torch.rand_like(x), "'rand_like' of two draws random numbers"),
@@ -183,7 +200,7 @@ def module_of(function):
         (lambda x, m, s: torch.relu_(x * 2) + torch.mul(x, 2, out=torch.empty_like(x)), None),
         (lambda x, m, s: F.dropout(x, 0.5, False), None),
     ],
-)  # fmt: skip
+)
 def test_what_matters_beyond_the_edges_is_refused(function, message):
     """But not what nobody else sees."""
     with pytest.raises(ScheduleError, match=message) if message else nullcontext():

@@ -35,12 +35,17 @@ IMAGE, SEQUENCE = {"image_size": 32}, {"sequence_length": 4}
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("tiny_resnet", IMAGE), ("squeezenet", IMAGE | {"granularity": "operator"}), ("densenet121", IMAGE),
-        ("nasnet_mobile", IMAGE), ("tiny_transformer", SEQUENCE), ("t5_small_encoder", SEQUENCE), ("deepfm", {}),
-        ("rnntc_sru", SEQUENCE), *(("tiny_inception", {"image_size": 16, "dtype": dtype})
-                                   for dtype in ("fp16", "bf16", "fp64", "int8")),
+        ("tiny_resnet", IMAGE),
+        ("squeezenet", IMAGE | {"granularity": "operator"}),
+        ("densenet121", IMAGE),
+        ("nasnet_mobile", IMAGE),
+        ("tiny_transformer", SEQUENCE),
+        ("t5_small_encoder", SEQUENCE),
+        ("deepfm", {}),
+        ("rnntc_sru", SEQUENCE),
+        *(("tiny_inception", {"image_size": 16, "dtype": dtype}) for dtype in ("fp16", "bf16", "fp64", "int8")),
     ],
-)  # fmt: skip
+)
 def test_networks(name, options):
     backend = TorchBackend("cpu")
     plan = ss.schedule(backend.realise(workloads.load(name, **options)), backend.cluster, "opara")
@@ -141,8 +146,9 @@ def test_a_device_is_its_preset_with_the_limits_that_the_driver_tells(monkeypatc
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: Properties)
     cluster = cuda_cluster(torch, 2)
     assert [(d.name, d.model, d.sms, d.memory) for d in cluster.devices] == [
-        ("gpu0", "h200", 132, 150e9), ("gpu1", "h200", 132, 150e9),
-    ]  # fmt: skip
+        ("gpu0", "h200", 132, 150e9),
+        ("gpu1", "h200", 132, 150e9),
+    ]
     assert cluster.route("gpu0", "gpu1").bandwidth == ss.Cluster.preset("h200", 2).route("gpu0", "gpu1").bandwidth
     assert caplog.messages == []
     monkeypatch.setattr(Properties, "name", "NVIDIA B900")

@@ -120,13 +120,18 @@ def test_elementwise_and_rows():
 def test_what_the_interpreter_has_not():
     """A look-up of rows floor(|x| * 1024) modulo 10; a transposed convolution; attention; a tensor twice."""
 
-    graph = OpGraph([
-        operator("copy", [(2, 3)], (2, 3), "copy"),
-        operator("embedding", [(2, 3)], (2, 3, 4), "rows", rows=10, features=4),
-        operator("conv_transpose", [(1, 2, 4, 4)], (1, 3, 8, 8), "up", kernel=[2, 2], stride=[2, 2], padding=[0, 0]),
-        operator("attention", [(1, 5, 4)] * 3, (1, 5, 4), "attention"),
-        operator("expand", [(2, 3)], (4, 3), "wide"),
-    ], [Edge("copy", "rows", 24.0), Edge("copy", "wide", 24.0)])  # fmt: skip
+    graph = OpGraph(
+        [
+            operator("copy", [(2, 3)], (2, 3), "copy"),
+            operator("embedding", [(2, 3)], (2, 3, 4), "rows", rows=10, features=4),
+            operator(
+                "conv_transpose", [(1, 2, 4, 4)], (1, 3, 8, 8), "up", kernel=[2, 2], stride=[2, 2], padding=[0, 0]
+            ),
+            operator("attention", [(1, 5, 4)] * 3, (1, 5, 4), "attention"),
+            operator("expand", [(2, 3)], (4, 3), "wide"),
+        ],
+        [Edge("copy", "rows", 24.0), Edge("copy", "wide", 24.0)],
+    )
     found = values(graph)
     (piece,) = pieces(graph["rows"])
     table, _ = drawn_parameters(piece)
@@ -162,8 +167,9 @@ def test_a_synthetic_operator_does_its_flop_and_moves_its_bytes(flops, nbytes, m
 
     monkeypatch.setattr(torch, "mm", counted)
     usual_copy = torch.Tensor.copy_
-    monkeypatch.setattr(torch.Tensor, "copy_", lambda x, y: (done.update(nbytes=done["nbytes"] + 8 * x.numel()),
-                                                             usual_copy(x, y))[1])  # fmt: skip
+    monkeypatch.setattr(
+        torch.Tensor, "copy_", lambda x, y: (done.update(nbytes=done["nbytes"] + 8 * x.numel()), usual_copy(x, y))[1]
+    )
     call_of(Operator("s", "synth", flops=flops, nbytes=nbytes, kernels=(Kernel(1),)), 0.0, CPU)([])
     assert abs(done["flops"] - flops) <= 131_072
     assert done["nbytes"] >= nbytes - 8 - 1024  # the rest is the output
@@ -179,13 +185,15 @@ RELU = replace(ODD, kind="relu")
     ("operators", "says"),
     [
         ([ODD], "'odd': the torch backend has no call for kind 'wavelet'"),
-        ([operator("conv", [(1, 2, 4, 4)], (1, 2, 4, 4), "odd")],
-         "'odd' of kind 'conv' cannot be computed by torch: KeyError: 'kernel'"),
+        (
+            [operator("conv", [(1, 2, 4, 4)], (1, 2, 4, 4), "odd")],
+            "'odd' of kind 'conv' cannot be computed by torch: KeyError: 'kernel'",
+        ),
         ([replace(RELU, output_shape=None)], "'odd' of kind 'relu' has no output_shape"),
         ([replace(RELU, output_shape=(1, 5))], r"computes shape \(1, 4\), but its output_shape is \(1, 5\)"),
         ([RELU, replace(RELU, name="a"), replace(RELU, name="b")], "'odd' has 1 input_shapes, but 2 edges lead to it"),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_call_is_refused(operators, says):
     edges = [Edge(other.name, "odd", 16.0) for other in operators[1:]]
     with pytest.raises(BackendError, match=says):

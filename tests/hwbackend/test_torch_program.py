@@ -25,9 +25,12 @@ program = partial(program_of, OpGraph(OPERATORS, [Edge("a", "b", 64.0)]))
 
 
 @given(
-    seed=st.integers(0, 10_000), execution=st.sampled_from(["events", "graph", "stages"]), n=st.integers(1, 3),
-    events=st.sampled_from(["minimal", "literal"]), transfers=st.sampled_from(["async", "blocking"]),
-)  # fmt: skip
+    seed=st.integers(0, 10_000),
+    execution=st.sampled_from(["events", "graph", "stages"]),
+    n=st.integers(1, 3),
+    events=st.sampled_from(["minimal", "literal"]),
+    transfers=st.sampled_from(["async", "blocking"]),
+)
 def test_what_schedules_are_lowered_to_is_ordered(seed, execution, n, events, transfers):
     """Every edge is fed once, by a copy where the ends are on two devices."""
     graph = workloads.random_layered(n_ops=16, n_layers=4, rng=seed)
@@ -131,9 +134,11 @@ class Recorded:
 
 
 @given(
-    seed=st.integers(0, 10_000), execution=st.sampled_from(["events", "graph", "stages"]), n=st.integers(1, 3),
+    seed=st.integers(0, 10_000),
+    execution=st.sampled_from(["events", "graph", "stages"]),
+    n=st.integers(1, 3),
     events=st.sampled_from(["minimal", "literal"]),
-)  # fmt: skip
+)
 def test_every_operator_runs_after_what_it_reads(seed, execution, n, events):
     """In whatever order streams go on. In a capture there is nothing but work, records and waits, none of it run; a
     launch then does it all."""

@@ -62,8 +62,11 @@ class Transformer(nn.Module):
         return self.norms[1](x + self.second(functional.gelu(self.first(x))))
 
 
-NETWORKS = {"inception": (Inception, (2, 3, 12, 12)), "residual": (Residual, (1, 3, 12, 12)),
-            "transformer": (Transformer, (2, 8, 32))}  # fmt: skip
+NETWORKS = {
+    "inception": (Inception, (2, 3, 12, 12)),
+    "residual": (Residual, (1, 3, 12, 12)),
+    "transformer": (Transformer, (2, 8, 32)),
+}
 each_network = pytest.mark.parametrize("name", NETWORKS)
 
 

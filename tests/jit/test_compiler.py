@@ -143,7 +143,8 @@ def test_signatures_that_are_refused(signature):
 
 
 def test_a_kernel_inside_of_a_function_is_refused():
-    where, why = refusal("def outer():\n    def entry(s: object) -> None:\n        pass\n    return entry\n"
-                         "entry = outer()\n")  # fmt: skip
+    where, why = refusal(
+        "def outer():\n    def entry(s: object) -> None:\n        pass\n    return entry\nentry = outer()\n"
+    )
     assert where == "<refused>"
     assert why.startswith("no source of 'entry' at the top level of the file; a kernel")

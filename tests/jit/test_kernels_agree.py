@@ -43,13 +43,22 @@ def planned(graph, cluster, scheduler, options):
 
 GRAPH = workloads.random_layered(n_ops=24, n_layers=4, comm_ratio=0.8, rng=5)
 MIXED = ss.OpGraph.from_columns(
-    [f"o{i}" for i in range(len(GRAPH))], GRAPH.src, GRAPH.dst, time=GRAPH.time,
-    edge_nbytes=np.arange(len(GRAPH.src)) % 3 * 1e5, edge_transfer=np.where(np.arange(len(GRAPH.src)) % 5, np.nan, 2.0),
-)  # fmt: skip
+    [f"o{i}" for i in range(len(GRAPH))],
+    GRAPH.src,
+    GRAPH.dst,
+    time=GRAPH.time,
+    edge_nbytes=np.arange(len(GRAPH.src)) % 3 * 1e5,
+    edge_transfer=np.where(np.arange(len(GRAPH.src)) % 5, np.nan, 2.0),
+)
 LISTS = [
-    ("lios", {}), ("lios", {"overheads": True, "streams": 3}), ("lios-rand", {}), ("heft", {}),
-    ("heft", {"insertion": False}), ("heft", {"streams": 1}), ("peft", {}),
-]  # fmt: skip
+    ("lios", {}),
+    ("lios", {"overheads": True, "streams": 3}),
+    ("lios-rand", {}),
+    ("heft", {}),
+    ("heft", {"insertion": False}),
+    ("heft", {"streams": 1}),
+    ("peft", {}),
+]
 
 
 @pytest.mark.parametrize(("name", "options"), LISTS)

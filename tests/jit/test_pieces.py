@@ -64,8 +64,15 @@ def use(tmp_path):
     def run(code=USE, **environment):
         variables = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
         variables |= {"SIMSCHED_CACHE_DIR": str(tmp_path / "kept"), "SIMSCHED_JIT": ""} | environment
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True,
-                              check=True, timeout=60)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         assert done.stderr == ""
         return done.stdout.strip()
 

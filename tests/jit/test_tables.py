@@ -101,12 +101,15 @@ def test_numbers_that_do_not_fit_raise():
         port.n = 2**63
 
 
-@pytest.mark.parametrize(("values", "error"), [
-    ({"m": 1}, r"^Airport has no 'm'$"),
-    ({"delays": np.zeros(3, np.float32)}, r"^Airport: delays is not contiguous float64: float32$"),
-    ({"delays": np.zeros(6)[::2]}, r"^Airport: delays is not contiguous"),
-    ({"n": 3, "width": 2, "grid": np.zeros(5, np.int32)}, r"^Airport: grid has 5 rows, and needs 6$"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"m": 1}, r"^Airport has no 'm'$"),
+        ({"delays": np.zeros(3, np.float32)}, r"^Airport: delays is not contiguous float64: float32$"),
+        ({"delays": np.zeros(6)[::2]}, r"^Airport: delays is not contiguous"),
+        ({"n": 3, "width": 2, "grid": np.zeros(5, np.int32)}, r"^Airport: grid has 5 rows, and needs 6$"),
+    ],
+)
 def test_refusals(values, error):
     with pytest.raises((TypeError, ValueError), match=error):
         Airport(**values)

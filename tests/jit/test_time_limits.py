@@ -70,8 +70,9 @@ def test_code_that_is_slow_to_make_changes_no_answer(slow_code, ask):
 
 def test_code_that_is_slow_to_make_lets_no_row_of_a_study_time_out(slow_code, tmp_path):
     limits = {"time_limit": LIMIT}
-    study = ss.Study("limits", ["lios", "hios-lp"], {"kind": "layered", "n_ops": 8, "n_layers": 3}, {"gpu": "a40"},
-                     execution=limits)  # fmt: skip
+    study = ss.Study(
+        "limits", ["lios", "hios-lp"], {"kind": "layered", "n_ops": 8, "n_layers": 3}, {"gpu": "a40"}, execution=limits
+    )
     rows = ss.run_study(study, tmp_path, load=workloads.load_kind, executor="serial").rows
     assert len(slow_code) > 1
     assert [row["status"] for row in rows] == ["ok", "ok"]

@@ -18,17 +18,36 @@ IEEE = replace(H100, peak={dtype: rate for dtype, rate in H100.peak.items() if d
 
 def product(rows, columns, inner, width=4, **sizes):
     return Work(
-        "product", flops=2.0 * rows * columns * inner, reads=rows * inner * width, weights=inner * columns * width,
-        writes=rows * columns * width, rows=rows, columns=columns, inner=inner, **sizes)  # fmt: skip
+        "product",
+        flops=2.0 * rows * columns * inner,
+        reads=rows * inner * width,
+        weights=inner * columns * width,
+        writes=rows * columns * width,
+        rows=rows,
+        columns=columns,
+        inner=inner,
+        **sizes,
+    )
 
 
 def convolution(images, channels, size, taps, columns, width, rule="strided", **sizes):
     """A convolution that keeps the size of its images."""
     pixels = images * size * size
     return Work(
-        "convolution", rule, 2.0 * pixels * columns * channels * taps, channels * pixels * width,
-        columns * channels * taps * width, pixels * columns * width, rows=pixels, columns=columns,
-        inner=channels * taps, window=taps, elements=channels * pixels, images=images, **sizes)  # fmt: skip
+        "convolution",
+        rule,
+        2.0 * pixels * columns * channels * taps,
+        channels * pixels * width,
+        columns * channels * taps * width,
+        pixels * columns * width,
+        rows=pixels,
+        columns=columns,
+        inner=channels * taps,
+        window=taps,
+        elements=channels * pixels,
+        images=images,
+        **sizes,
+    )
 
 
 def time(work, dtype, device, cached=True):

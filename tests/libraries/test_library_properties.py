@@ -58,14 +58,27 @@ def scaled(draw):
     bias = draw(st.booleans())
     if family == "product":
         return Sizes(family, bias=bias, **of(batch=6, rows=13, columns=14, inner=14)), [
-            ("batch",), ("rows",), ("columns",), ("inner",)]  # fmt: skip
+            ("batch",),
+            ("rows",),
+            ("columns",),
+            ("inner",),
+        ]
     if family == "convolution":
         rule = draw(st.sampled_from(["plain", "strided", "channels_last"]))
         taps = 1 if rule == "plain" else draw(st.sampled_from([1, 9, 25, 49]))
         images, groups, channels, pixels = draw(sizes(6)), draw(st.just(1) | sizes(9)), draw(sizes(10)), draw(sizes(13))
         found = Sizes(
-            family, rule, bias, batch=groups, rows=images * pixels, columns=draw(sizes(10)), inner=channels * taps,
-            window=taps, elements=images * pixels * groups * channels, images=images)  # fmt: skip
+            family,
+            rule,
+            bias,
+            batch=groups,
+            rows=images * pixels,
+            columns=draw(sizes(10)),
+            inner=channels * taps,
+            window=taps,
+            elements=images * pixels * groups * channels,
+            images=images,
+        )
         return found, [("rows", "images", "elements"), ("columns",)]
     if family == "elementwise":
         rules = ["map", "activation", "channels", "pool", "upsample", "permute", "copy", "unknown"]
@@ -76,7 +89,9 @@ def scaled(draw):
     if family == "gather":
         window = draw(st.sampled_from([1, 5]))
         return Sizes(family, rows=draw(sizes(16)) * window, columns=draw(sizes(12)), window=window), [
-            ("rows",), ("columns",)]  # fmt: skip
+            ("rows",),
+            ("columns",),
+        ]
     most = {
         "batch_norm": {"batch": 6, "rows": 14, "columns": 11},
         "attention": {"batch": 9, "rows": 12, "columns": 13, "inner": 7},
@@ -118,13 +133,20 @@ def devices(draw):
     reserved = draw(st.sampled_from([0, 1024]))
     among = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     return replace(
-        NEWEST_FIRST[0], sms=among(1, 2, 7, 132, 1000), threads_per_sm=among(32, 64, 1024, 2048),
-        blocks_per_sm=among(1, 2, 32), registers_per_sm=among(4096, 16384, 65536),
-        shared_memory_per_sm=max(reserved, among(0, 1024, 16384, 233472)), shared_memory_reserved=reserved,
-        shared_memory_per_block=among(0, 1024, 49152, 232448), l2=among(0, 1e6, 5e7), clock=among(10, 1980),
-        bandwidth=among(1, 3e6), capability=among("", "3.7", "7.0", "9.0", "12.1"),
+        NEWEST_FIRST[0],
+        sms=among(1, 2, 7, 132, 1000),
+        threads_per_sm=among(32, 64, 1024, 2048),
+        blocks_per_sm=among(1, 2, 32),
+        registers_per_sm=among(4096, 16384, 65536),
+        shared_memory_per_sm=max(reserved, among(0, 1024, 16384, 233472)),
+        shared_memory_reserved=reserved,
+        shared_memory_per_block=among(0, 1024, 49152, 232448),
+        l2=among(0, 1e6, 5e7),
+        clock=among(10, 1980),
+        bandwidth=among(1, 3e6),
+        capability=among("", "3.7", "7.0", "9.0", "12.1"),
         peak=among({"fp32": 1.0}, dict(NEWEST_FIRST[0].peak)),
-    )  # fmt: skip
+    )
 
 
 @settings(max_examples=300)

@@ -18,8 +18,12 @@ def colour_blind(colour):
 def test_no_colour_is_there_twice_in_a_figure():
     """Of any seven schedulers; any four of the main ones; and of seven strangers, or variants of one."""
     main = ["sequential", "heft", "lios", "hios-lp", "ios", "nimble", "greedy"]
-    for names in (*combinations(main, 4), list(SCHEDULERS)[:7], [f"s{i}" for i in range(7)],
-                  [f"lios streams={i}" for i in range(7)]):  # fmt: skip
+    for names in (
+        *combinations(main, 4),
+        list(SCHEDULERS)[:7],
+        [f"s{i}" for i in range(7)],
+        [f"lios streams={i}" for i in range(7)],
+    ):
         assert len({look.colour for look in looks_of(names).values()}) == len(names)
     assert len(set(looks_of([*SCHEDULERS, *(f"s{i}" for i in range(56 - len(SCHEDULERS)))]).values())) == 56
 

@@ -173,8 +173,11 @@ def test_zoom_and_pan_by_key_button_and_drag(comparison):
     opened.page.mouse.down()
     opened.page.mouse.move(box["x"] + 0.75 * box["width"], y, steps=4)
     opened.page.mouse.up()
-    opened.page.wait_for_function("w => { const r = document.querySelector('.gantt .plot')._fullLayout.xaxis.range;"
-                                  " return r[1] - r[0] < 0.6 * w }", arg=b - a)  # fmt: skip
+    opened.page.wait_for_function(
+        "w => { const r = document.querySelector('.gantt .plot')._fullLayout.xaxis.range;"
+        " return r[1] - r[0] < 0.6 * w }",
+        arg=b - a,
+    )
     opened.page.locator("[data-do=all]").first.click()
     assert ranges(opened) == pytest.approx([a, b])
 

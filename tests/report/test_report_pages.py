@@ -58,8 +58,13 @@ def test_bars_and_critical_path_by_hand():
     found = gantt_data([TRACE])
     bars = {found["names"][n]: i for i, n in enumerate(found["bars"]["name"]) if found["names"][n] in "abc"}
     columns = {key: [found["bars"][key][bars[op]] for op in "abc"] for key in ("start", "dur", "alone", "wait", "path")}
-    assert columns == {"start": [0.0, 10.0, 10.0], "dur": [10.0, 30.0, 20.0], "alone": [10.0, 30.0, 20.0],
-                       "wait": [0.0, 0.0, 0.0], "path": [1, 1, 0]}  # fmt: skip
+    assert columns == {
+        "start": [0.0, 10.0, 10.0],
+        "dur": [10.0, 30.0, 20.0],
+        "alone": [10.0, 30.0, 20.0],
+        "wait": [0.0, 0.0, 0.0],
+        "path": [1, 1, 0],
+    }
     assert [row["label"] for row in found["rows"]] == ["stream 0", "stream 1"]
     assert (found["unit"], found["makespans"]) == ("us", [40.0])
 
@@ -84,8 +89,15 @@ def test_loads_of_a_few_devices_are_drawn():
 def test_cells_sort_by_number_and_read_in_units():
     rows = (("<a>", "1.500", "-"), ("b", "2 ms", "25.0 %"))
     html = table(table_of("t", ("name", "us", "sha-\nre"), rows, best=1, note="n & m"))
-    for part in ('data-v="1.5">1.500<', 'data-v="">-<', '"2000.0">2 ms<', 'data-v="25.0">25.0 %<', "&lt;a&gt;",
-                 "n &amp; m", ">share<"):  # fmt: skip
+    for part in (
+        'data-v="1.5">1.500<',
+        'data-v="">-<',
+        '"2000.0">2 ms<',
+        'data-v="25.0">25.0 %<',
+        "&lt;a&gt;",
+        "n &amp; m",
+        ">share<",
+    ):
         assert part in html
     assert html.count('aria-sort="none"') == 3
     assert "\u2605 best" in html.partition("b")[2]
@@ -95,8 +107,12 @@ def test_no_text_ends_the_script_it_stands_in():
     nasty = "</script><!-- \u2028 & <b>"
     assert not set(json_text([nasty])) & set("<>&\u2028")
     assert json.loads(json_text([nasty])) == [nasty]
-    blocks = (text(nasty), pairs(nasty, [(nasty, nasty)]), tabs(nasty, {nasty: text(nasty, "note")}),
-              figure(Chart("bar", {nasty: {nasty: 1.0}}, title=nasty)))  # fmt: skip
+    blocks = (
+        text(nasty),
+        pairs(nasty, [(nasty, nasty)]),
+        tabs(nasty, {nasty: text(nasty, "note")}),
+        figure(Chart("bar", {nasty: {nasty: 1.0}}, title=nasty)),
+    )
     page = write_report(Section(nasty, *blocks), title=nasty)
     assert nasty not in page
     assert page.count("</script>") == 3  # the page's own, the library, and the figure's numbers
@@ -156,8 +172,14 @@ def palette():
     return {name: pair for name, *pair in re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)}
 
 
-INKS = [*product(("text", "soft", "accent"), ("ground", "panel", "raised")), ("text", "good-ground"),
-        ("text", "warn-ground"), ("good", "good-ground"), ("warn", "panel"), ("on-accent", "accent")]  # fmt: skip
+INKS = [
+    *product(("text", "soft", "accent"), ("ground", "panel", "raised")),
+    ("text", "good-ground"),
+    ("text", "warn-ground"),
+    ("good", "good-ground"),
+    ("warn", "panel"),
+    ("on-accent", "accent"),
+]
 
 
 @pytest.mark.parametrize(("ink", "ground"), INKS)
@@ -207,8 +229,13 @@ def test_of_many_devices_a_few_are_named():
 
 def test_a_search_that_took_no_time_has_no_place_on_a_logarithmic_axis(tmp_path):
     """The page says so in the place of the figure, and shows the rest."""
-    study = ss.Study("small", ["sequential", "lios"], {"kind": "layered", "n_ops": [12, 16], "n_layers": 4},
-                     {"gpu": "a40"}, figure=[{"kind": "search-time"}, {"kind": "line", "x": "n_ops"}])  # fmt: skip
+    study = ss.Study(
+        "small",
+        ["sequential", "lios"],
+        {"kind": "layered", "n_ops": [12, 16], "n_layers": 4},
+        {"gpu": "a40"},
+        figure=[{"kind": "search-time"}, {"kind": "line", "x": "n_ops"}],
+    )
     first, *others = ss.run_study(study, tmp_path, load=workloads.load_kind, executor="serial").rows
     page = write_report(ss.Results(study, ({**first, "wall.search_s": 0.0}, *others)))
     assert "is not drawn: figure 1: a logarithmic axis has no place for 0 of" in text_of(page)

@@ -68,9 +68,13 @@ def lying(graph, op):
 FORGED = {  # what a scheduler returns, and what is said of it
     "fewer operators": (on_one(OpGraph(GRAPH.operators[:1])), "operator 'b' is missing"),
     "another operator": (
-        on_one(OpGraph([*GRAPH.operators, Operator("d")], GRAPH.edges)), "operator 'd' is none of 'graph'"),
+        on_one(OpGraph([*GRAPH.operators, Operator("d")], GRAPH.edges)),
+        "operator 'd' is none of 'graph'",
+    ),
     "a copy of one": (
-        on_one(OpGraph([*GRAPH.operators, replace(GRAPH["a"], name="a2")])), "operator 'a2' is none of 'graph'"),
+        on_one(OpGraph([*GRAPH.operators, replace(GRAPH["a"], name="a2")])),
+        "operator 'a2' is none of 'graph'",
+    ),
     "another name": (on_one(made([*GRAPH.operators[:2], replace(GRAPH["c"], name="C")])), "operator 'c' is missing"),
     "kind": (on_one(other("b", kind="nothing")), "operator 'b' has kind 'nothing', not 'op'"),
     "flops": (on_one(other("b", flops=0.0)), "operator 'b' has flops 0.0, not 1000000000.0"),
@@ -81,7 +85,9 @@ FORGED = {  # what a scheduler returns, and what is said of it
     "no kernels": (on_one(other("a", kernels=())), "operator 'a' has kernels (), not (Kernel("),
     "smaller kernels": (on_one(other("a", kernels=(Kernel(1),))), "operator 'a' has kernels (Kernel(blocks=1"),
     "more kernels": (
-        on_one(other("c", kernels=(Kernel(1),), utilization=None)), "operator 'c' has kernels (Kernel(blocks=1"),
+        on_one(other("c", kernels=(Kernel(1),), utilization=None)),
+        "operator 'c' has kernels (Kernel(blocks=1",
+    ),
     "utilization": (on_one(other("c", utilization=0.01)), "operator 'c' has utilization 0.01, not 0.5"),
     "intensity": (on_one(other("c", intensity=None)), "operator 'c' has intensity None, not 'compute'"),
     "number format": (on_one(other("b", dtype="fp16")), "operator 'b' has dtype 'fp16', not 'fp32'"),
@@ -91,7 +97,9 @@ FORGED = {  # what a scheduler returns, and what is said of it
     "block": (on_one(other("c", block=None)), "operator 'c' has block None, not 'end'"),
     "host time": (on_one(other("a", host=0.0)), "operator 'a' has host 0.0, not 1.0"),
     "the first of several": (
-        on_one(OpGraph([replace(op, time=0.0) for op in GRAPH.operators], GRAPH.edges)), "operator 'a' has time 0.0"),
+        on_one(OpGraph([replace(op, time=0.0) for op in GRAPH.operators], GRAPH.edges)),
+        "operator 'a' has time 0.0",
+    ),
     "no edges": (on_one(OpGraph(GRAPH.operators)), "edge a -> b is missing"),
     "an edge less": (on_one(joined("ab=64 bc=32:1.5")), "edge a -> c is missing"),
     "an edge more": (on_one(joined("ab=64 ac=64 bc=32:1.5 bc=1")), "edge b -> c has nbytes 1.0, not 32.0"),
@@ -109,11 +117,12 @@ FORGED = {  # what a scheduler returns, and what is said of it
     "a rule of its own": (stepped("drop", "bc"), "'drop' is no rule of simsched: rewrite the graph first"),
     "a step of no operator": (stepped("merged", "az"), "graph 'graph' has no operator 'z'"),
     "parts without one": (claimed(RewrittenPart(("a", "b"))), "'c' is in none"),
-    "parts with one twice": (
-        claimed(RewrittenPart(("a", "b")), RewrittenPart(("b", "c"))), "one is in two"),
+    "parts with one twice": (claimed(RewrittenPart(("a", "b")), RewrittenPart(("b", "c"))), "one is in two"),
     "a rewriting of nothing": (
-        on_one(other("b", flops=0.0), rewriting=[Rewriting((RewrittenPart(),))]), "operator 'b' has flops 0.0"),
-}  # fmt: skip
+        on_one(other("b", flops=0.0), rewriting=[Rewriting((RewrittenPart(),))]),
+        "operator 'b' has flops 0.0",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", FORGED)
@@ -215,10 +224,15 @@ def read_again(plan):
         (block(), "ios", {}),
         (block(), "autograph", {}),
         (block(), "autograph", {"size_l": 3, "size_u": 6, "rounds": 3}),
-        (of_text("a = conv(x, 4, 1); b = conv(x, 8, 1); p = pool(a, 'max', 2); q = pool(b, 'max', 2)", x=(2, 4, 6, 6)),
-         merging, {}),
+        (
+            of_text(
+                "a = conv(x, 4, 1); b = conv(x, 8, 1); p = pool(a, 'max', 2); q = pool(b, 'max', 2)", x=(2, 4, 6, 6)
+            ),
+            merging,
+            {},
+        ),
     ],
-)  # fmt: skip
+)
 def test_rewriters_say_how_their_graphs_came_about(graph, scheduler, options):
     """From a file, too; and a search that goes on from there."""
     plan = schedule(graph, Cluster.preset("a100"), scheduler, **options)

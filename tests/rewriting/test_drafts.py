@@ -128,9 +128,13 @@ def test_signatures_tell_drafts_apart():
     draft = Draft.from_graph(graph)
     op = graph["c0"]
     for other in (
-        replace(op, flops=1.0), replace(op, works=()), replace(op, attributes={**op.attributes, "x": 1}),
-        replace(op, time=1.0), replace(op, dtype="fp16"), replace(op, kind="other"),
-    ):  # fmt: skip
+        replace(op, flops=1.0),
+        replace(op, works=()),
+        replace(op, attributes={**op.attributes, "x": 1}),
+        replace(op, time=1.0),
+        replace(op, dtype="fp16"),
+        replace(op, kind="other"),
+    ):
         after = draft.replace(["c0"], [Row(other, draft.rows["c0"].reads)])
         assert after.signature() != draft.signature()
         assert after.replace(["c0"], [Row(op, draft.rows["c0"].reads)]).signature() == draft.signature()

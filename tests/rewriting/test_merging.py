@@ -44,9 +44,14 @@ def test_a_point_and_a_window_become_one_window():
     assert op.output_shape == (1, 10, 8, 8)
     recipe = {"concat": [{"pad": {"of": "c0"}, "kernel": [3, 3]}, {"of": "c1"}], "axis": 0}
     assert op.attributes == {
-        "kernel": [3, 3], "stride": [1, 1], "padding": [1, 1], "groups": 1, "out_channels": 10, "activation": "relu",
+        "kernel": [3, 3],
+        "stride": [1, 1],
+        "padding": [1, 1],
+        "groups": 1,
+        "out_channels": 10,
+        "activation": "relu",
         "weights": recipe,
-    }  # fmt: skip
+    }
     assert after.names == ("x", "c0+c1", "join")
     assert after["join"].attributes == {"axis": 1, "slices": {"0": [1, 0, 4], "1": [1, 4, 10]}}
     assert [(e.src, e.nbytes) for e in after.edges if e.dst == "join"] == [("c0+c1", 1024.0), ("c0+c1", 1536.0)]

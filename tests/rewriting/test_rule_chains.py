@@ -79,12 +79,10 @@ REAL = {
     "squeezenet by operators": ({"image_size": 48, "granularity": "operator", "batch": 2}, ["fire6", "fire7"]),
     "inception_v3": ({"image_size": 75}, ["mixed_7b", "mixed_7c"]),
     "autograph_bert": ({"batch": 2, "sequence_length": 4, "layers": 2}, ["layer0", "layer1"]),
-    "rnntc_sru": (
-        {"layers": 2, "sequence_length": 3, "features": 8, "granularity": "operator"}, ["layer0", "layer1"]
-    ),
+    "rnntc_sru": ({"layers": 2, "sequence_length": 3, "features": 8, "granularity": "operator"}, ["layer0", "layer1"]),
     "nasnet_mobile": ({"image_size": 64, "granularity": "operator"}, ["cell1", "reduction1"]),
     "resnext50": ({"image_size": 32}, ["layer1.1", "layer1.2"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("name", "given"), REAL.items(), ids=REAL)

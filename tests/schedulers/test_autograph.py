@@ -60,27 +60,49 @@ def test_what_is_faster_is_taken():
     search = dict(plan.search)
     assert search.pop("time_s") > 0
     assert search == {
-        "candidates": 2, "rounds": 2, "subgraphs": 2, "substitutions": {"pair": 1}, "measured": 2,
-        "cost": 12.5, "start_us": 12.0, "best_us": 10.0, "stopped": None,
-    }  # fmt: skip
+        "candidates": 2,
+        "rounds": 2,
+        "subgraphs": 2,
+        "substitutions": {"pair": 1},
+        "measured": 2,
+        "cost": 12.5,
+        "start_us": 12.0,
+        "best_us": 10.0,
+        "stopped": None,
+    }
 
 
 MEASURED = {  # what the fused operator takes, options, whether it is taken, and what the search says
     # Fused in 19 us, b and c take 1 us less than one after the other and 9 us more than side by side. The sum of costs
     # (22 to 21) takes that: 21 us on streams instead of 12. The mixed cost (22 + 3 to 21 + 5.25) does not.
     "the sum of costs fails where branches run side by side": (
-        19.0, {"objective": "sum"}, True, {"substitutions": {"pair": 1}, "best_us": 21.0, "cost": 21.0}),
+        19.0,
+        {"objective": "sum"},
+        True,
+        {"substitutions": {"pair": 1}, "best_us": 21.0, "cost": 21.0},
+    ),
     "the mixed cost does not": (19.0, {}, False, {"best_us": 12.0}),
     "the sum of costs is measured if told so": (
-        19.0, {"objective": "sum", "measure": simulated}, False, {"substitutions": {}, "measured": 2}),
+        19.0,
+        {"objective": "sum", "measure": simulated},
+        False,
+        {"substitutions": {}, "measured": 2},
+    ),
     # Fused in 15 us the mixed cost falls from 25 to 21.25, but the branches took 12 us side by side, and now 17.
     "what costs less is taken only if it is faster": (
-        15.0, {}, False, {"measured": 2, "start_us": 12.0, "best_us": 12.0}),
+        15.0,
+        {},
+        False,
+        {"measured": 2, "start_us": 12.0, "best_us": 12.0},
+    ),
     # A device that runs the fused graph in 5 us and any other in 12, whatever the simulator says.
     "measured times decide": (
-        15.0, {"measure": lambda plan: 5.0 if len(plan) == 3 else 12.0}, True,
-        {"measured": 2, "start_us": 12.0, "best_us": 5.0}),
-}  # fmt: skip
+        15.0,
+        {"measure": lambda plan: 5.0 if len(plan) == 3 else 12.0},
+        True,
+        {"measured": 2, "start_us": 12.0, "best_us": 5.0},
+    ),
+}
 
 
 @pytest.mark.parametrize("case", MEASURED.values(), ids=MEASURED)

@@ -205,9 +205,12 @@ def variant(mixed, name="R"):
 def test_the_best_cover_is_found():
     """Parts alone cost 10, 10, 10; the first two together 15, the last two 17. 15 + 10 = 25 < 10 + 17 < 30: p5, p3."""
     variants = {
-        (0, 1): [variant(10.0)], (1, 2): [variant(10.0)], (2, 3): [variant(10.0)],
-        (0, 2): [variant(15.0)], (1, 3): [variant(17.0)],
-    }  # fmt: skip
+        (0, 1): [variant(10.0)],
+        (1, 2): [variant(10.0)],
+        (2, 3): [variant(10.0)],
+        (0, 2): [variant(15.0)],
+        (1, 3): [variant(17.0)],
+    }
     choices = best_choices(variants, 3, 20)
     assert [choice.cost.mixed for choice in choices] == [25.0, 27.0, 30.0]
     assert [run for run, _ in choices[0].parts] == [(0, 2), (2, 3)]

@@ -29,7 +29,9 @@ def staged(plan, cluster):
     takes its latency, no time lost in between: with launches and barrier, of schedulers that ask for latencies."""
     latency = {device.name: StageLatency(plan.graph, cluster, device=device.name) for device in cluster.devices}
     if "stage_latency" in signature(SCHEDULERS[plan.scheduler]).parameters:
-        latency = {name: ExecutedStage(plan.graph, cluster[name], simulated) for name, simulated in latency.items()}
+        latency = {
+            name: ExecutedStage(plan.graph, cluster[name], None, simulated) for name, simulated in latency.items()
+        }
     slow = Plain(plan.graph, cluster, default_cost)
     return slow.makespan(stages(plan), lambda groups, device: latency[device](tuple(map(tuple, groups))))
 
@@ -119,8 +121,9 @@ def test_long_and_wide_graphs(name, pairs, n):
         assert plan.estimate <= 1000 * slowest * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name not in ("sequential", "round-robin", "greedy",
-                                                                              "autograph", "search")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", [name for name in SCHEDULERS if name not in ("sequential", "round-robin", "greedy", "autograph", "search")]
+)
 @pytest.mark.parametrize("n", [1, 2])
 def test_times_that_add_up_to_infinity(name, n):
     """One after the other, on whatever devices; an error that names the scheduler, and no warning of numpy."""

@@ -21,7 +21,7 @@ def one_device(**replaced):
 
 def executed(graph, cluster):
     """Latency of executed stages on the first device."""
-    return ExecutedStage(graph, cluster.devices[0], ss.StageLatency(graph, cluster))
+    return ExecutedStage(graph, cluster.devices[0], None, ss.StageLatency(graph, cluster))
 
 
 def test_an_executed_stage_hides_launches_behind_kernels():
@@ -43,8 +43,12 @@ def test_measured_stages_are_simulated_ones(stages):
     nothing comes after; a stage of one group that follows a stage of several has its launch to itself too."""
     graph, cluster = made("0=50 1=60 2=70"), one_device(record=0.0, wait=0.0, hop=0.0)
     groups = [tuple(tuple(group) for group in stage.split("|")) for stage in stages]
-    rows = [ss.Placement(name, stream=g, stage=k, group=g)
-            for k, stage in enumerate(groups) for g, group in enumerate(stage) for name in group]  # fmt: skip
+    rows = [
+        ss.Placement(name, stream=g, stage=k, group=g)
+        for k, stage in enumerate(groups)
+        for g, group in enumerate(stage)
+        for name in group
+    ]
     makespan = ss.simulate(ss.Schedule(graph, rows, execution="stages"), cluster).makespan
     measured = executed(graph, cluster)
     extra = 4.0 if len(groups[-1]) == 1 else -10.0

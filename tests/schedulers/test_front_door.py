@@ -139,12 +139,25 @@ WRONG = {
     **dict.fromkeys(("streams", "r", "s", "max_streams", "size_u", "top", "rounds"), WHOLE),
     **dict.fromkeys(("w", "max_part", "max_transitions", "max_stages", "budget", "evaluations"), (*WHOLE, None)),
     **dict.fromkeys(("insertion", "overheads", "dp"), (1, None, "yes")),
-    "size_l": (1, *WHOLE), "time_limit": (0, -1.0, NAN, "5", True), "alpha": (-0.1, NAN, INF, "much", None),
-    "beta": (0.9, NAN, INF), "rng": (-1, 0.5, None, "0", True), "mode": ("code", None, ["paper"], 1),
-    "rank": ("Time", None, ["time"], 3), "strategy": ("all", None), "endings": ("some", 1),
-    "blocks": (["labels"], None), "allocation": ("arxiv",), "order": (1,), "metric": ("smem",), "classes": ("all",),
-    "objective": ("time",), "execution": ("eager",), "measure": (3.0, "simulated"), "progress": (5,),
-}  # fmt: skip
+    "size_l": (1, *WHOLE),
+    "time_limit": (0, -1.0, NAN, "5", True),
+    "alpha": (-0.1, NAN, INF, "much", None),
+    "beta": (0.9, NAN, INF),
+    "rng": (-1, 0.5, None, "0", True),
+    "mode": ("code", None, ["paper"], 1),
+    "rank": ("Time", None, ["time"], 3),
+    "strategy": ("all", None),
+    "endings": ("some", 1),
+    "blocks": (["labels"], None),
+    "allocation": ("arxiv",),
+    "order": (1,),
+    "metric": ("smem",),
+    "classes": ("all",),
+    "objective": ("time",),
+    "execution": ("eager",),
+    "measure": (3.0, "simulated"),
+    "progress": (5,),
+}
 ELSEWHERE = ("stage_latency", "rules", "starts", "also")
 """Options that their schedulers look at themselves."""
 

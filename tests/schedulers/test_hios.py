@@ -29,18 +29,38 @@ MERGED = {
     # together: v4 has its stage already.
     "figure 5": (
         made("v1=4 v2=4 v3=2 v4=4 v5=5 v6=2 v7=1", "v1-v2:1 v1-v3:1 v1-v4:1 v2-v5:1 v3-v6:1 v4-v7:1 v6-v7:1"),
-        ("v1 v2 v4 v5 v7", "v3 v6"), {"v2 v4": 7.0, "v5 v7": 5.0}, 18.0, ["v2 v4", "v5 v7"], 2,
-        "v1 v3@1 v2.1 v4/1.1 v6@1.1 v5.2 v7/1.2", 16.0),
+        ("v1 v2 v4 v5 v7", "v3 v6"),
+        {"v2 v4": 7.0, "v5 v7": 5.0},
+        18.0,
+        ["v2 v4", "v5 v7"],
+        2,
+        "v1 v3@1 v2.1 v4/1.1 v6@1.1 v5.2 v7/1.2",
+        16.0,
+    ),
     # {A, B} would wait for D, D queues behind C, C waits for A. A 0-3, C 4-7, D 7-8, B 9-10. {A, B} would be quick, but
     # is not even asked for; {C, D} is, and is slow.
     "a stage for which all would wait for ever is refused": (
-        made("A=3 B=1 C=3 D=1", "A-C:1 D-B:1"), ("A B", "C D"), {"C D": 4.0}, 10.0, ["C D"], 1, "A C@1 D@1.1 B.1",
-        10.0),
+        made("A=3 B=1 C=3 D=1", "A-C:1 D-B:1"),
+        ("A B", "C D"),
+        {"C D": 4.0},
+        10.0,
+        ["C D"],
+        1,
+        "A C@1 D@1.1 B.1",
+        10.0,
+    ),
     # Alone: a 0-2, x 3-4, b 2-4, c 4-6. {a, b} of 3 us: x 4-5, c 3-5.
     "what waits elsewhere comes behind a stage": (
-        made("a=2 b=2 c=2 x=1", "a-x:1 a-c:0 b-c:0"), ("a b c", "x"), {"a b": 3.0}, 6.0, ["a b"], 0, "a b/1 c.1 x@1",
-        5.0),
-}  # fmt: skip
+        made("a=2 b=2 c=2 x=1", "a-x:1 a-c:0 b-c:0"),
+        ("a b c", "x"),
+        {"a b": 3.0},
+        6.0,
+        ["a b"],
+        0,
+        "a b/1 c.1 x@1",
+        5.0,
+    ),
+}
 
 
 @pytest.mark.parametrize("case", MERGED.values(), ids=MERGED)
@@ -135,10 +155,14 @@ def dags(draw, exact=True, max_ops=7):
     names = draw(st.permutations([f"op{i}" for i in range(n)]))
     ops = [Operator(o, time=draw(times), utilization=draw(st.sampled_from([None, 0.25, 0.5]))) for o in sorted(names)]
     rows = [
-        Edge(names[i], names[j], nbytes=draw(st.sampled_from([0.0, 4.0, 16.0])),
-             transfer=draw(st.sampled_from([0.0, 0.5, 1.0, 4.0])) if exact else draw(st.sampled_from([None, 2.0])))
+        Edge(
+            names[i],
+            names[j],
+            nbytes=draw(st.sampled_from([0.0, 4.0, 16.0])),
+            transfer=draw(st.sampled_from([0.0, 0.5, 1.0, 4.0])) if exact else draw(st.sampled_from([None, 2.0])),
+        )
         for i, j in draw(edge_pairs(n))
-    ]  # fmt: skip
+    ]
     return OpGraph(ops, rows)
 
 

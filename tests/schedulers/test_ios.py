@@ -40,9 +40,15 @@ def test_a_join_within_a_stage():
     assert exact["feasible_schedules"] == single["feasible_schedules"] + 1
     alone = {(("a", "b", "c"),): 1.0}
     table = {
-        (("a",),): 9.0, (("b",),): 9.0, (("c",),): 9.0, (("a",), ("b",)): 9.0, (("a", "c"),): 9.0, (("b", "c"),): 9.0,
-        (("a",), ("b", "c")): 9.0, (("b",), ("a", "c")): 9.0,
-    }  # fmt: skip
+        (("a",),): 9.0,
+        (("b",),): 9.0,
+        (("c",),): 9.0,
+        (("a",), ("b",)): 9.0,
+        (("a", "c"),): 9.0,
+        (("b", "c"),): 9.0,
+        (("a",), ("b", "c")): 9.0,
+        (("b",), ("a", "c")): 9.0,
+    }
     assert written(planned(graph, table | alone, **common)) == "a b c"
     assert planned(graph, table | alone, **common).estimate == 1.0
     assert planned(graph, table, endings="single_root", **common).estimate == 18.0
@@ -182,13 +188,20 @@ THIRDS = "a b/1 c/2 d/3 e.1 f/1.1 g/2.1 h/3.1 i.2 j/1.2 k/2.2 l/3.2"
 QUARTERS = "a b/1 c/2 d.1 e/1.1 f/2.1 g.2 h/1.2 i/2.2 j.3 k/1.3 l/2.3"
 CUT = [  # of 12 operators in one block: parts and why, what the search says else, and the stages
     # in three pieces of 4, side by side within them; ordered partitions of 4
-    (EQUAL, PLAIN, {"max_part": 5, "s": None}, 3, "max_part", {"blocks": 1, "parts": 3, "feasible_schedules": 75**3},
-     THIRDS),
+    (
+        EQUAL,
+        PLAIN,
+        {"max_part": 5, "s": None},
+        3,
+        "max_part",
+        {"blocks": 1, "parts": 3, "feasible_schedules": 75**3},
+        THIRDS,
+    ),
     # n operators without edges have 3^n - 2^n transitions: 527,345 of 12, 665 of 6, 19 of 3. With 100 for the block
     # halves have 50 and quarters 25, so quarters fit. Stages to ask for are 2^n - 1: 7 of 3, of which 28 are enough.
     (UNEQUAL, PLAIN, {"max_transitions": 100}, 4, "max_transitions", {"transitions": 4 * 19}, QUARTERS),
     (UNEQUAL, "simulated", {"max_stages": 28}, 4, "max_stages", {"transitions": 4 * 19}, None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("graph", "latency", "options", "parts", "reason", "said", "text"), CUT)

@@ -49,8 +49,9 @@ def released_streams(graph):
     """Chains by a matching of the reduced graph, numbered by their ends; streams by a matching of chains."""
     n = len(graph)
     leads = reachable(n, numbered(graph))
-    producer = augmenting([[j for j in range(n) if leads[i, j] and not (leads[i] & leads[:, j]).any()]
-                           for i in range(n)])  # fmt: skip
+    producer = augmenting(
+        [[j for j in range(n) if leads[i, j] and not (leads[i] & leads[:, j]).any()] for i in range(n)]
+    )
     chains = []
     for i in range(n):
         if i not in producer.values():

@@ -112,10 +112,15 @@ HALVES = [
     Operator("n", time=0.0),
 ]
 NAMES = needing_all("address=conv bottom=relu pool=pool permute=permute sqrt=linear")
-WORK = [Operator(name, "op", flops, 1e8 * (flops > 0), time=1.0, utilization=0.5)
-        for name, flops in (("a", 1.24e9), ("b", 1.26e9), ("c", 0.0))]  # fmt: skip
-MEASURED = [Operator("a", intensity="memory", time=1.0, utilization=0.5), Operator("view", time=0.0),
-            Operator("b", intensity="compute", time=1.0, utilization=0.5)]  # fmt: skip
+WORK = [
+    Operator(name, "op", flops, 1e8 * (flops > 0), time=1.0, utilization=0.5)
+    for name, flops in (("a", 1.24e9), ("b", 1.26e9), ("c", 0.0))
+]
+MEASURED = [
+    Operator("a", intensity="memory", time=1.0, utilization=0.5),
+    Operator("view", time=0.0),
+    Operator("b", intensity="compute", time=1.0, utilization=0.5),
+]
 VIEWED = [needing("b"), Operator("view", time=0.0), Operator("a", time=1.0)]
 SIZES = [
     Operator("small", time=1.0, kernels=(Kernel(8, 256, 32, 64 * 1024),), utilization=0.9),
@@ -124,8 +129,13 @@ SIZES = [
 ]
 ORDERS = [  # operators and edges, options, what is launched in turn, and what else is said
     # Compute and memory in turn. Least first, compute first: c2 (1), m2 (1), c1 (2), m3 (2), and m1 is what is left.
-    (MIXED, "", SHARED, "c2 m2 c1 m3 m1",
-     {"metric": "shared_memory", "memory_intensive": 3, "logical_streams": 5, "streams": 5, "waits": 0}),
+    (
+        MIXED,
+        "",
+        SHARED,
+        "c2 m2 c1 m3 m1",
+        {"metric": "shared_memory", "memory_intensive": 3, "logical_streams": 5, "streams": 5, "waits": 0},
+    ),
     (MIXED, "", SHARED | {"classes": "none"}, "m2 c2 c1 m3 m1", {}),
     # add moves as no compute operator is ready, at 0 (even, compute's turn) in both. In the paper it moved, so compute
     # is next. As released place 1 is odd, memory's turn.
@@ -139,14 +149,20 @@ ORDERS = [  # operators and edges, options, what is launched in turn, and what e
     # small: 256 threads 1/4, x 32 registers 1/8, 64 KiB 0.39; 8 of 3456 blocks; 8/108 of 8 warps an SM 0.01.
     # wide: 512 threads 1/2, x 64 registers 1/2, 0 KiB; 54 of 3456 blocks; 54/108 of 16 warps an SM 1/8.
     # many: 128 threads 1/8, x 96 registers 0.19, 32 KiB 0.2; 10,000 blocks, of which an SM holds 4 of 4 warps, 1/4.
-    *((SIZES, "", {"metric": metric, "mode": mode}, order, {"metric": metric})
-      for mode in ("paper", "impl")
-      for metric, order in {
-          "shared_memory": "wide many small", "threads": "many small wide", "registers": "small many wide",
-          # as released of 48 KiB: 1/2, 0.67, 1.33
-          "max": "many small wide" if mode == "paper" else "wide many small", "blocks": "small wide many",
-          "occupancy": "small wide many", "utilization": "many wide small",
-      }.items()),
+    *(
+        (SIZES, "", {"metric": metric, "mode": mode}, order, {"metric": metric})
+        for mode in ("paper", "impl")
+        for metric, order in {
+            "shared_memory": "wide many small",
+            "threads": "many small wide",
+            "registers": "small many wide",
+            # as released of 48 KiB: 1/2, 0.67, 1.33
+            "max": "many small wide" if mode == "paper" else "wide many small",
+            "blocks": "small wide many",
+            "occupancy": "small wide many",
+            "utilization": "many wide small",
+        }.items()
+    ),
     # By default the most of three parts; of the first kernel's shared memory; without kernels, the utilization.
     ([needing("a", threads=512), needing("b")], "", {}, "b a", {"metric": "max"}),
     ([needing("a", threads=512), needing("b")], "", IMPL, "a b", {"metric": "shared_memory"}),
@@ -163,7 +179,7 @@ ORDERS = [  # operators and edges, options, what is launched in turn, and what e
     # Operators without time need no kernels; given backwards, with parallel edges.
     ([Operator("view", time=0.0)], "", {}, "view", {}),
     (VIEWED, "a-view a-view view-b", {}, "a view b", {"streams": 1}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rows", "pairs", "options", "order", "said"), ORDERS)

@@ -39,7 +39,12 @@ BY_HAND = {  # a graph, devices and options; then the estimate and what is said
     # One after the other 20 us; side by side they load a device fully, and neither is slowed down: 10 us.
     **{
         f"two halves share a device, {execution}": (
-            halves(2), 1, {"execution": execution, "evaluations": 60}, 10.0, {"start_makespan": 20.0})
+            halves(2),
+            1,
+            {"execution": execution, "evaluations": 60},
+            10.0,
+            {"start_makespan": 20.0},
+        )
         for execution in (None, "events", "graph", "stages")
     },
     # Four of them, each in a stage of its own: 40 us; in two stages of two groups, or in one stage of four, 20 us.
@@ -52,14 +57,28 @@ BY_HAND = {  # a graph, devices and options; then the estimate and what is said
     "so it is on two devices": (BEHIND, 2, {"evaluations": 200}, 30.0, {}),
     # a, then b+c of 40 us and join: 10 + 40 us; with b and c each on its own it is the same, but for the names.
     "a start over a rewritten graph goes on over it": (
-        convolutions(), 1, {"starts": [MERGED], "evaluations": 60}, 50.0, {"start": "ios"}),
+        convolutions(),
+        1,
+        {"starts": [MERGED], "evaluations": 60},
+        50.0,
+        {"start": "ios"},
+    ),
     # A cost model that makes gpu1 four times as quick: both operators go there.
     "devices that differ": (
-        made(operators("a=8 b=8", utilization=1.0)), 2,
-        {"evaluations": 100, "cost": lambda op, device: op.time / (4 if device.name == "gpu1" else 1)}, 4.0, {}),
+        made(operators("a=8 b=8", utilization=1.0)),
+        2,
+        {"evaluations": 100, "cost": lambda op, device: op.time / (4 if device.name == "gpu1" else 1)},
+        4.0,
+        {},
+    ),
     "what cannot get better": (
-        made("a=0 b=0", "ab"), 1, {"evaluations": 50}, 0.0, {"stopped": "nothing to change", "evaluations": 4}),
-}  # fmt: skip
+        made("a=0 b=0", "ab"),
+        1,
+        {"evaluations": 50},
+        0.0,
+        {"stopped": "nothing to change", "evaluations": 4},
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BY_HAND.values(), ids=BY_HAND)

@@ -23,9 +23,13 @@ def listing(program):
 
     def word(row):
         what = {
-            "launch": row.op, "copy": f"{row.op}>{row.to}", "barrier": "|", "record": f"+{row.event}",
-            "wait": f"?{row.event}", "sync": f"!{row.event}",
-        }[row.do]  # fmt: skip
+            "launch": row.op,
+            "copy": f"{row.op}>{row.to}",
+            "barrier": "|",
+            "record": f"+{row.event}",
+            "wait": f"?{row.event}",
+            "sync": f"!{row.event}",
+        }[row.do]
         stream = f".{row.stream}" if row.stream >= 0 else ""
         return what if row.do == "sync" else f"{what}@{row.device[3:]}{stream}"
 
@@ -38,41 +42,91 @@ def listing(program):
 FORK = "ab ac bd cd"
 BY_HAND = {  # edges, placements, how, then the instructions of each host thread; what is literal has all waits
     "a fork and its join: c waits for a, d for c; a before b and d on their own stream": (
-        FORK, "a 0 0, b 0 0, c 0 1, d 0 0", {}, ["a@0.0 +0@0.0 b@0.0 ?0@0.1 c@0.1 +1@0.1 ?1@0.0 d@0.0"]),
+        FORK,
+        "a 0 0, b 0 0, c 0 1, d 0 0",
+        {},
+        ["a@0.0 +0@0.0 b@0.0 ?0@0.1 c@0.1 +1@0.1 ?1@0.0 d@0.0"],
+    ),
     "once c has waited for a, d behind it need not": (
-        "ac ad", "a 0 0, c 0 1, d 0 1", {}, ["a@0.0 +0@0.0 ?0@0.1 c@0.1 d@0.1"]),
+        "ac ad",
+        "a 0 0, c 0 1, d 0 1",
+        {},
+        ["a@0.0 +0@0.0 ?0@0.1 c@0.1 d@0.1"],
+    ),
     "c reads from a and then b of a stream: b ends after a": (
-        "ac bc", "a 0 0, b 0 0, c 0 1", {}, ["a@0.0 b@0.0 +0@0.0 ?0@0.1 c@0.1"]),
+        "ac bc",
+        "a 0 0, b 0 0, c 0 1",
+        {},
+        ["a@0.0 b@0.0 +0@0.0 ?0@0.1 c@0.1"],
+    ),
     "b waited for a; c waits for b and so, without saying so, for a": (
-        "ab bc ac", "a 0 0, b 0 1, c 0 2", {}, ["a@0.0 +0@0.0 ?0@0.1 b@0.1 +1@0.1 ?1@0.2 c@0.2"]),
+        "ab bc ac",
+        "a 0 0, b 0 1, c 0 2",
+        {},
+        ["a@0.0 +0@0.0 ?0@0.1 b@0.1 +1@0.1 ?1@0.2 c@0.2"],
+    ),
     "parallel edges are one wait": ("ab ab", "a 0 0, b 0 1", {}, ["a@0.0 +0@0.0 ?0@0.1 b@0.1"]),
     "a copy on a stream behind the compute streams, its event; the thread of gpu1 waits for it": (
-        "ab", "a 0 3, b 1 0", {}, ["a@0.3 +0@0.3 ?0@0.4 a>gpu1@0.4 +1@0.4", "?1@1.0 b@1.0"]),
+        "ab",
+        "a 0 3, b 1 0",
+        {},
+        ["a@0.3 +0@0.3 ?0@0.4 a>gpu1@0.4 +1@0.4", "?1@1.0 b@1.0"],
+    ),
     "b and c on gpu1 read the same tensor": (
-        "ab ac", "a 0 0, b 1 0, c 1 0", {}, ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1", "?1@1.0 b@1.0 c@1.0"]),
+        "ab ac",
+        "a 0 0, b 1 0, c 1 0",
+        {},
+        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1", "?1@1.0 b@1.0 c@1.0"],
+    ),
     "b and c on gpu1 read the same tensor, which is sent twice": (
-        "ab ac", "a 0 0, b 1 0, c 1 0", {"events": "literal"},
-        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?0@0.1 a>gpu1@0.1 +2@0.1", "?1@1.0 b@1.0 ?2@1.0 c@1.0"]),
+        "ab ac",
+        "a 0 0, b 1 0, c 1 0",
+        {"events": "literal"},
+        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?0@0.1 a>gpu1@0.1 +2@0.1", "?1@1.0 b@1.0 ?2@1.0 c@1.0"],
+    ),
     "edges of different size are different copies": (
-        "ab=8 ac=16", "a 0 0, b 1 0, c 1 1", {},
-        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?0@0.1 a>gpu1@0.1 +2@0.1", "?1@1.0 b@1.0 ?2@1.1 c@1.1"]),
+        "ab=8 ac=16",
+        "a 0 0, b 1 0, c 1 1",
+        {},
+        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?0@0.1 a>gpu1@0.1 +2@0.1", "?1@1.0 b@1.0 ?2@1.1 c@1.1"],
+    ),
     "one host thread for all, in launch order, whatever the device": (
-        "ab bc", "a 0 0, b 1 0, c 0 0", {"threads": "one"},
-        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +2@0.1 ?2@1.0 b@1.0 +1@1.0 ?1@1.1 b>gpu0@1.1 +3@1.1 ?3@0.0 c@0.0"]),
+        "ab bc",
+        "a 0 0, b 1 0, c 0 0",
+        {"threads": "one"},
+        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +2@0.1 ?2@1.0 b@1.0 +1@1.0 ?1@1.1 b>gpu0@1.1 +3@1.1 ?3@0.0 c@0.0"],
+    ),
     "the host of gpu0 waits for a before it sends, that of gpu1 for the data before it launches b": (
-        "ab", "a 0 0, b 1 0", {"transfers": "blocking"}, ["a@0.0 +0@0.0 !0 a>gpu1@0.1 +1@0.1", "!1 b@1.0"]),
+        "ab",
+        "a 0 0, b 1 0",
+        {"transfers": "blocking"},
+        ["a@0.0 +0@0.0 !0 a>gpu1@0.1 +1@0.1", "!1 b@1.0"],
+    ),
     "a captured graph has one thread": (
-        "ab", "a 0 0, b 1 0", {"execution": "graph"}, ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?1@1.0 b@1.0"]),
+        "ab",
+        "a 0 0, b 1 0",
+        {"execution": "graph"},
+        ["a@0.0 +0@0.0 ?0@0.1 a>gpu1@0.1 +1@0.1 ?1@1.0 b@1.0"],
+    ),
     "a | b and c side by side | d: within stages no events": (
-        FORK, "a 0 0 0 0, b 0 0 1 0, c 0 1 1 1, d 0 0 2 0", {"execution": "stages"},
-        ["a@0.0 |@0 b@0.0 c@0.1 |@0 d@0.0"]),
+        FORK,
+        "a 0 0 0 0, b 0 0 1 0, c 0 1 1 1, d 0 0 2 0",
+        {"execution": "stages"},
+        ["a@0.0 |@0 b@0.0 c@0.1 |@0 d@0.0"],
+    ),
     "a, b, c are stages of one group on stream 0, d is on stream 1: only there a barrier is needed": (
-        "ab bc cd", "a 0 0 0 0, b 0 0 1 0, c 0 0 2 0, d 0 1 3 0", {"execution": "stages"},
-        ["a@0.0 b@0.0 c@0.0 |@0 d@0.1"]),
+        "ab bc cd",
+        "a 0 0 0 0, b 0 0 1 0, c 0 0 2 0, d 0 1 3 0",
+        {"execution": "stages"},
+        ["a@0.0 b@0.0 c@0.0 |@0 d@0.1"],
+    ),
     "gpu1 has one stage and no barrier; x needs a copy of a, which crosses gpu0's barrier on a stream of its own": (
-        "ab ax", "a 0 0 0 0, b 0 1 1 0, x 1 0 0 0", {"execution": "stages"},
-        ["a@0.0 +0@0.0 ?0@0.2 a>gpu1@0.2 +1@0.2 |@0 b@0.1", "?1@1.0 x@1.0"]),
-}  # fmt: skip
+        "ab ax",
+        "a 0 0 0 0, b 0 1 1 0, x 1 0 0 0",
+        {"execution": "stages"},
+        ["a@0.0 +0@0.0 ?0@0.2 a>gpu1@0.2 +1@0.2 |@0 b@0.1", "?1@1.0 x@1.0"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BY_HAND)
@@ -106,13 +160,14 @@ def test_priorities_go_along():
 @pytest.mark.parametrize(
     ("text", "execution", "options", "message"),
     [
-        *(("a 0 0, b 0 0", "events", {option: "other"}, f"unknown {option} 'other'; known are: {', '.join(known)}")
-          for option, known in OPTIONS.items()),
+        *(
+            ("a 0 0, b 0 0", "events", {option: "other"}, f"unknown {option} 'other'; known are: {', '.join(known)}")
+            for option, known in OPTIONS.items()
+        ),
         ("a 0 0, b 0 0", "graph", {"transfers": "blocking"}, "a captured graph cannot hold host-blocking transfers"),
-        ("b 1 0, a 0 0", "events", {"threads": "one"},
-         "operator 'b': it is launched before 'a', which it reads from"),
+        ("b 1 0, a 0 0", "events", {"threads": "one"}, "operator 'b': it is launched before 'a', which it reads from"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_lowered(text, execution, options, message):
     schedule = plan(made("ab"), text, execution)
     assert len(schedule.lower(TRIO).threads) == (1 if execution == "graph" else 3)

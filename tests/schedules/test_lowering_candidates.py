@@ -19,11 +19,18 @@ CHOICES = [dict(zip(OPTIONS, values, strict=True)) for values in product(*OPTION
 
 def drawn_graph(rng, n, edges, exact=0.3):
     """Operators of no to three kernels, given in topological order; some edges are parallel, equal or of exact time."""
-    rows = [Operator(f"o{i}", time=1.0, kernels=(Kernel(1, share=1 / k),) * k) if (k := int(rng.integers(0, 4)))
-            else Operator(f"o{i}", time=1.0) for i in range(n)]  # fmt: skip
+    rows = [
+        Operator(f"o{i}", time=1.0, kernels=(Kernel(1, share=1 / k),) * k)
+        if (k := int(rng.integers(0, 4)))
+        else Operator(f"o{i}", time=1.0)
+        for i in range(n)
+    ]
     pairs = np.sort(rng.integers(0, n, (edges, 2)), axis=1)
-    edges = [Edge(f"o{i}", f"o{j}", float(rng.choice([0, 8, 16])), 2.0 if rng.random() < exact else None)
-             for i, j in pairs.tolist() if i != j]  # fmt: skip
+    edges = [
+        Edge(f"o{i}", f"o{j}", float(rng.choice([0, 8, 16])), 2.0 if rng.random() < exact else None)
+        for i, j in pairs.tolist()
+        if i != j
+    ]
     return OpGraph(rows, edges)
 
 

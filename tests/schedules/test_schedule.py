@@ -42,11 +42,12 @@ REFUSED = {
     "operator 'b' is placed nowhere": lambda: Schedule.from_columns(made("ab"), [0], ["gpu0"]),
     "column 'op' must hold indices of the 2 operators": lambda: Schedule.from_columns(made("ab"), [0, 2], ["gpu0"]),
     "column 'op' must hold whole numbers": lambda: Schedule.from_columns(made("ab"), [[0, 1]], ["gpu0"]),
-    "column 'device' must hold indices of the 1 devices":
-        lambda: Schedule.from_columns(made("ab"), [0, 1], ["gpu0"], device=1),
+    "column 'device' must hold indices of the 1 devices": lambda: Schedule.from_columns(
+        made("ab"), [0, 1], ["gpu0"], device=1
+    ),
     "column 'device' must hold whole numbers": lambda: Schedule.from_columns(made("ab"), [0, 1], ["gpu0"], device=0.5),
     "column 'device' must have 2 rows": lambda: Schedule.from_columns(made("ab"), [0, 1], ["gpu0"], device=[0] * 3),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", REFUSED)
@@ -59,9 +60,15 @@ def test_columns_make_the_same_schedule_as_rows():
     graph = made("ab ac")
     rows = Schedule(graph, [Placement("a", "g0"), Placement("c", "g1", 2, 1, 3, 4), Placement("b", "g0", 1)])
     columns = Schedule.from_columns(
-        graph, [0, 2, 1], ["g0", "g1", "unused"], device=[0, 1, 0], stream=[0, 2, 1], stage=[0, 1, 0], group=[0, 3, 0],
+        graph,
+        [0, 2, 1],
+        ["g0", "g1", "unused"],
+        device=[0, 1, 0],
+        stream=[0, 2, 1],
+        stage=[0, 1, 0],
+        group=[0, 3, 0],
         priority=[0, 4, 0],
-    )  # fmt: skip
+    )
     assert columns == rows
     assert columns.devices_used == ("g0", "g1")
     assert (columns.n_streams, len(columns)) == (3, 3)

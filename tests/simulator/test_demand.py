@@ -34,7 +34,7 @@ def test_kernels_by_themselves():
         (20, 2.0, 0.0, 4.0),  # each SM is loaded twice over
         (10, 1.0, 0.1, 1.1125),  # 3 end late, by 1.5 x 0.1 x 9 / 12
         (1, 1.0, 0.1, 1.0),  # nothing to spread
-    ]  # fmt: skip
+    ]
     blocks, load, spread, units = (np.array(column) for column in zip(*rows, strict=True))
     ten = np.full(len(blocks), 10)
     assert solo_units(blocks, ten, ten, load, spread) == pytest.approx(units)

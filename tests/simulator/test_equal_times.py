@@ -40,8 +40,9 @@ CASES = {
     "a join of equal ends": case(OPS + " j=10", None, PLACES + " j", f"{EDGES} {JOIN}", j=(0.3, 10.3)),
     # a and b (five blocks, 0.1 + 0.2 us and 0.3 us) make room for c's ten blocks in one instant: one wave, 0.3-7.3.
     "two that end together free their slots together": case(
-        "p=0.1 q=0.2 a=0.2#5 b=0.3#5 c=7#10", None, "p a b/1 q/2 c/2", a=(0.1, 0.3), b=(0, 0.3), c=(0.3, 7.3)),
-}  # fmt: skip
+        "p=0.1 q=0.2 a=0.2#5 b=0.3#5 c=7#10", None, "p a b/1 q/2 c/2", a=(0.1, 0.3), b=(0, 0.3), c=(0.3, 7.3)
+    ),
+}
 
 
 @pytest.mark.parametrize("check", CASES.values(), ids=CASES)
@@ -80,13 +81,16 @@ def test_a_stage_after_three_hours():
     assert {op: end - 1e10 for op, (_, end) in trace.operator_times().items()} == {"long": 2.0, "x": 8.0, "y": 10.0}
 
 
-@pytest.mark.parametrize(("plan", "us"), [
-    # two kernels of three waves of 2 us each, whether their blocks mix or not
-    (("long=1e10 a=6#30 b=6#30", "long-a long-b", "long a b/1", hand_made()), 12),
-    (("long=1e10 a=6#30 b=6#30", "long-a long-b", "long a b/1", hand_made(interleave=0.5)), 12),
-    # a copy of 2 us, an operator of 3 us
-    (("long=1e10 next=3", "long-next=200", "long next@1", hand_made(2)), 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("plan", "us"),
+    [
+        # two kernels of three waves of 2 us each, whether their blocks mix or not
+        (("long=1e10 a=6#30 b=6#30", "long-a long-b", "long a b/1", hand_made()), 12),
+        (("long=1e10 a=6#30 b=6#30", "long-a long-b", "long a b/1", hand_made(interleave=0.5)), 12),
+        # a copy of 2 us, an operator of 3 us
+        (("long=1e10 next=3", "long-next=200", "long next@1", hand_made(2)), 5),
+    ],
+)
 def test_after_three_hours(plan, us):
     """1e10 us, and what follows."""
     assert run(*plan).makespan - 1e10 == pytest.approx(us, abs=1e-4)

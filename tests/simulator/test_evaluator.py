@@ -27,9 +27,15 @@ def slow_on_gpu1(op, device):
     return 3.0 * op.time if device.name == "gpu1" else op.time
 
 
-@pytest.mark.parametrize(("scheduler", "cost"), [
-    ("lios", None), ("greedy", slow_on_gpu1), ("inter-lp", default_cost), ("nimble", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scheduler", "cost"),
+    [
+        ("lios", None),
+        ("greedy", slow_on_gpu1),
+        ("inter-lp", default_cost),
+        ("nimble", None),
+    ],
+)
 def test_every_step_gives_what_simulate_gives(scheduler, cost):
     """With any cost model, the trace included."""
     graph, cluster = workloads.random_layered(n_ops=60, n_layers=8, rng=1), ss.Cluster.preset("a40", n_gpus=3)
@@ -105,12 +111,15 @@ def test_a_deadlock_between_devices_is_inf():
     assert simulated(search, cluster) == inf
 
 
-@pytest.mark.parametrize(("step", "error", "text"), [
-    ({"op": "x"}, UnknownNameError, "unknown operator 'x'"),
-    ({"op": "a", "device": "gpu7"}, UnknownNameError, "unknown device 'gpu7'"),
-    ({"op": "a", "stream": -1}, ScheduleError, "operator 'a': stream must be from 0"),
-    ({"op": "a", "place": 2}, ScheduleError, "operator 'a': place must be from 0 to 1, not 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("step", "error", "text"),
+    [
+        ({"op": "x"}, UnknownNameError, "unknown operator 'x'"),
+        ({"op": "a", "device": "gpu7"}, UnknownNameError, "unknown device 'gpu7'"),
+        ({"op": "a", "stream": -1}, ScheduleError, "operator 'a': stream must be from 0"),
+        ({"op": "a", "place": 2}, ScheduleError, "operator 'a': place must be from 0 to 1, not 2"),
+    ],
+)
 def test_refusals(step, error, text):
     search = Evaluator(ss.Schedule(made("a=1 b=1"), placements("a b")), hand_made())
     with pytest.raises(error, match=text):

@@ -45,32 +45,49 @@ CAPTURED = hand_made(launch=4.0, launch_latency=9.0, graph_launch=5.0, graph_nod
 CASES = {
     # Calls 0-4 and 4-8, known at 6 and 10. Of 10 us each: a 6-16, and b, known long ago, right behind it, 16-26.
     "only the first of kernels back to back is late": chain(
-        LATE, operators="a=10 b=10", a=(6, 16), b=(16, 26), blame={"launch": 6.0, "compute": 20.0}),
+        LATE, operators="a=10 b=10", a=(6, 16), b=(16, 26), blame={"launch": 6.0, "compute": 20.0}
+    ),
     # Calls 0-4 and 4-8, known 2 us later: a 6-7, b 10-11. The host accounts for all but one kernel.
     "kernels quicker than calls are late": chain(LATE, a=(6, 7), b=(10, 11), blame={"launch": 10.0, "compute": 1.0}),
     "a call longer than the latency": chain(hand_made(launch=4.0, launch_latency=3.0), a=(4, 5), b=(8, 9)),
     # One launch of 5 us, then nodes 1 us apart: it is known when it is launched, and has no host time.
     "a captured graph": chain(CAPTURED, "graph", host={"a": 5.0, "b": 7.0}, a=(5, 6), b=(7, 8)),
     # 5 us pass before the call of a, 0-5-9, and 7 before that of b, 9-16-20.
-    "host times": chain(hand_made(launch=4.0), host={"a": 5.0, "b": 7.0}, a=(9, 10), b=(20, 21),
-                        blame={"launch": 20.0, "compute": 1.0}),
+    "host times": chain(
+        hand_made(launch=4.0), host={"a": 5.0, "b": 7.0}, a=(9, 10), b=(20, 21), blame={"launch": 20.0, "compute": 1.0}
+    ),
     # 5 us before a, 5-6, and 7 more before b, 12-13.
-    "host times where calls take none": chain(hand_made(), host={"a": 5.0, "b": 7.0}, a=(5, 6), b=(12, 13),
-                                              blame={"launch": 12.0, "compute": 1.0}),
+    "host times where calls take none": chain(
+        hand_made(), host={"a": 5.0, "b": 7.0}, a=(5, 6), b=(12, 13), blame={"launch": 12.0, "compute": 1.0}
+    ),
     # a is known at 6 and runs 6-16; gpu0's host, held until 16, sends 16-19; the copy begins at 16 + 6, takes 12 us.
     # gpu1's host launches b at 34-38, of which the device knows at 40.
     "a copy is on its way too": across(
-        hand_made(2, link=LINK, launch=4.0, copy=3.0, launch_latency=6.0), sent=[(22, 34)], a=(6, 16), b=(40, 45),
-        blame={"launch": 18.0, "compute": 15.0, "transfer": 12.0}),
+        hand_made(2, link=LINK, launch=4.0, copy=3.0, launch_latency=6.0),
+        sent=[(22, 34)],
+        a=(6, 16),
+        b=(40, 45),
+        blame={"launch": 18.0, "compute": 15.0, "transfer": 12.0},
+    ),
     # a runs 0-10. 6 us before the sync pass while it does: the copy begins at 10. Of 14 us 4 are left: at 14.
-    **{f"{lead} us before a sync": across(hand_made(2, link=LINK), [0, 0, lead, 0, 0, 0, 0], sent=[(at, at + 12)],
-                                          a=(0, 10), b=(at + 12, at + 17)) for lead, at in ((6, 10), (14, 14))},
+    **{
+        f"{lead} us before a sync": across(
+            hand_made(2, link=LINK), [0, 0, lead, 0, 0, 0, 0], sent=[(at, at + 12)], a=(0, 10), b=(at + 12, at + 17)
+        )
+        for lead, at in ((6, 10), (14, 14))
+    },
     # a runs 0-10, then 3 us of the sync in place of the device's 4: the copy 13-25. On gpu1 the 4 us: b 29-34.
-    "a sync's own time": across(hand_made(2, link=LINK, barrier=4.0), None, [NAN, NAN, 3.0, NAN, NAN, NAN, NAN],
-                                sent=[(13, 25)], b=(29, 34), blame={"compute": 15.0, "transfer": 12.0, "sync": 7.0}),
+    "a sync's own time": across(
+        hand_made(2, link=LINK, barrier=4.0),
+        None,
+        [NAN, NAN, 3.0, NAN, NAN, NAN, NAN],
+        sent=[(13, 25)],
+        b=(29, 34),
+        blame={"compute": 15.0, "transfer": 12.0, "sync": 7.0},
+    ),
     # Calls of 4 us, known 2 us later. One of 1 us: known at 3, and the next, 1-5, at 7.
     "a launch's own time is no shorter way": chain(LATE, timed=(None, [1.0, NAN]), a=(3, 4), b=(7, 8)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("check", CASES.values(), ids=CASES)
@@ -95,13 +112,16 @@ def test_requests_in_flight_keep_their_host_times():
 # What is refused, and what comes back from files ---------------------------------------------------
 
 
-@pytest.mark.parametrize(("lead", "own", "message"), [
-    ([0.0, -1.0], None, "'lead' of an instruction must be finite and not negative, not -1.0"),
-    (None, [np.inf, 0.0], "'own' of an instruction must be finite and not negative, not inf"),
-    ([NAN, 0.0], None, "'lead' of an instruction must be finite and not negative, not nan"),
-    ([0.0], None, "column 'lead' must have one row per instruction"),
-    (None, [0.0, 1.0, 2.0], "column 'own' must have one row per instruction"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lead", "own", "message"),
+    [
+        ([0.0, -1.0], None, "'lead' of an instruction must be finite and not negative, not -1.0"),
+        (None, [np.inf, 0.0], "'own' of an instruction must be finite and not negative, not inf"),
+        ([NAN, 0.0], None, "'lead' of an instruction must be finite and not negative, not nan"),
+        ([0.0], None, "column 'lead' must have one row per instruction"),
+        (None, [0.0, 1.0, 2.0], "column 'own' must have one row per instruction"),
+    ],
+)
 def test_host_times_that_cannot_be(lead, own, message):
     with pytest.raises(ProgramError, match=message):
         timed(lead, own)

@@ -19,8 +19,10 @@ def test_seed_decides():
 
 def test_by_name():
     """Only b varies, and as it would if all did: factors are drawn in graph order for every operator; 0 is none."""
-    everyone, one, nobody = (side_by_side("a=2 b=2 c=2", hand_made(), jitter=jitter, rng=3).operator_times()
-                             for jitter in (0.2, {"b": 0.2}, 0.0))  # fmt: skip
+    everyone, one, nobody = (
+        side_by_side("a=2 b=2 c=2", hand_made(), jitter=jitter, rng=3).operator_times()
+        for jitter in (0.2, {"b": 0.2}, 0.0)
+    )
     assert len({(0, 2), *everyone.values()}) == 4
     assert one == nobody | {"b": everyone["b"]}
     assert set(nobody.values()) == {(0, 2)}
@@ -51,13 +53,16 @@ def test_placement_does_not_change_the_factors():
     assert_times(there, **here.operator_times())
 
 
-@pytest.mark.parametrize(("jitter", "rng", "message"), [
-    (-0.1, 1, "jitter of 'a' must be finite and not negative"),
-    (1e4, 1, "jitter of 'a' must be .* at most 1000"),
-    ({"a": float("nan")}, 1, "jitter of 'a' must be finite and not negative"),
-    ({"z": 0.1}, 1, "jitter names no operator: 'z'"),
-    (0.1, None, "pass `rng`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("jitter", "rng", "message"),
+    [
+        (-0.1, 1, "jitter of 'a' must be finite and not negative"),
+        (1e4, 1, "jitter of 'a' must be .* at most 1000"),
+        ({"a": float("nan")}, 1, "jitter of 'a' must be finite and not negative"),
+        ({"z": 0.1}, 1, "jitter names no operator: 'z'"),
+        (0.1, None, "pass `rng`"),
+    ],
+)
 def test_jitter_that_cannot_be(jitter, rng, message):
     with pytest.raises(SimulationError, match=message):
         side_by_side("a=1", hand_made(), jitter=jitter, rng=rng)

@@ -25,8 +25,9 @@ CASES = {
     # memory takes 1.1 times as long: a ends at 11, b has done 10 of 30. Compute beside compute 1.5 times: 15, and 20 us
     # more.
     "two halves fit": case("a=10%0.5 b=30%0.5", KEEN, a=(0, 10), b=(0, 30)),
-    "two halves of DRAM fit": case([grid("a", 5, 10.0, nbytes=5e3), grid("b", 5, 30.0, nbytes=15e3)], KEEN,
-                                   a=(0, 11), b=(0, 31)),
+    "two halves of DRAM fit": case(
+        [grid("a", 5, 10.0, nbytes=5e3), grid("b", 5, 30.0, nbytes=15e3)], KEEN, a=(0, 11), b=(0, 31)
+    ),
     "two halves of a grid fit": case(operators("a=10#5 b=30#5", flops=1.0), KEEN, a=(0, 15), b=(0, 35)),
     # 0.8 + 0.6 = 1.4: a's 10 us take 14, in which b does 10 of its 30; alone it needs 20 more: 34.
     "partial overload": case("a=10%0.8 b=30%0.6", a=(0, 14), b=(0, 34)),
@@ -38,8 +39,14 @@ CASES = {
     "pure latency": case("x=10 y=7 full=5%1 grid=5#10", x=(0, 10), y=(0, 7), full=(0, 10), grid=(0, 10)),
     "two devices": case("a=10%1 b=30%1", hand_made(2), "a b@1", a=(0, 10), b=(0, 30)),
     # Every kernel at its solo rate, whatever the loads and the room.
-    "without contention": case([*operators("a=10%1 b=30%1 c=7#1000"), grid("d", 1000, 8.0, nbytes=8e3)],
-                               hand_made(contention=False), a=(0, 10), b=(0, 30), c=(0, 7), d=(0, 8)),
+    "without contention": case(
+        [*operators("a=10%1 b=30%1 c=7#1000"), grid("d", 1000, 8.0, nbytes=8e3)],
+        hand_made(contention=False),
+        a=(0, 10),
+        b=(0, 30),
+        c=(0, 7),
+        d=(0, 8),
+    ),
     # Issue slots, with grids -----------------------------------------------------------------------
     # 16 warps keep an SM busy. 10 blocks of 512 threads load 10 x 1 / 10 = 1; two such kernels fit, load 2.
     # As with u = 1: 10 us end at 20, 30 us at 40.
@@ -58,48 +65,66 @@ CASES = {
     # 6,000 bytes in 10 us are 0.6 of 1,000 bytes per us; two load 1.2: 12 us.
     "DRAM": case(operators("a=10#5 b=10#5", nbytes=6e3), a=(0, 12), b=(0, 12)),
     # c moves no bytes and has FLOP: its part of the roofline at DRAM is 0. The others load DRAM 2: 20 us.
-    "compute does not feel DRAM": case([*operators("a=10#2 b=10#2", nbytes=1e4), grid("c", 2, 10.0, flops=1e3)],
-                                       a=(0, 20), b=(0, 20), c=(0, 10)),
+    "compute does not feel DRAM": case(
+        [*operators("a=10#2 b=10#2", nbytes=1e4), grid("c", 2, 10.0, flops=1e3)], a=(0, 20), b=(0, 20), c=(0, 10)
+    ),
     # c: 10,000 FLOP at 1,000 per us are 10 us, 5,000 bytes 5 us: its sensitivity to DRAM is 0.5.
     # DRAM load: a and b 0.75 each, c 0.5. At a pressure of 2.5 c is slowed by 1.25 to 0.4, a and b by 2.5 to 0.3 each:
     # all of DRAM. c ends at 12.5; a and b have done 5 of 10, the rest at a load of 1.5 takes 7.5: 20.
     "part of the roofline is the sensitivity": case(
         [*operators("a=10#2 b=10#2", nbytes=7.5e3), grid("c", 2, 10.0, flops=1e4, nbytes=5e3)],
-        a=(0, 20), b=(0, 20), c=(0, 12.5)),
+        a=(0, 20),
+        b=(0, 20),
+        c=(0, 12.5),
+    ),
     # a: 15 blocks, 10 us, 10,000 bytes: a full wave loads DRAM 1, a half one 0.5; so does b, of 3 blocks, over 10 us.
     # m = 10 for both; b's 3 blocks of 32 threads fit beside a only when threads are left: a has 1,024 per
     # SM, so b waits for a's last wave at 5: DRAM 0.5 + 1 = 1.5. a: 5 x 1.5 = 7.5: 12.5. b has done 5 of 10: 17.5.
-    "traffic of the blocks that are resident": case(operators("a=10#15 b=10#3x32", nbytes=1e4),
-                                                    a=(0, 12.5), b=(5, 17.5)),
+    "traffic of the blocks that are resident": case(
+        operators("a=10#15 b=10#3x32", nbytes=1e4), a=(0, 12.5), b=(5, 17.5)
+    ),
     # m could fill half of the issue slots with its 8 warps of 16 on each SM, takes a share of that; c fills all. m is
     # not slowed by that. With 0.5 of the half it leaves c 0.75: 10 us become 13.3.
-    **{f"bound by DRAM, with a share of {share}": case(
-        [grid("m", 10, 30.0, threads=256, nbytes=1e4), grid("c", 10, 10.0, threads=512, flops=1.0)],
-        hand_made(least_sm_share=share, saturating_warps=16.0), m=(0, 30), c=(0, end))
-       for share, end in ((0.0, 10.0), (0.5, 10 / 0.75))},
+    **{
+        f"bound by DRAM, with a share of {share}": case(
+            [grid("m", 10, 30.0, threads=256, nbytes=1e4), grid("c", 10, 10.0, threads=512, flops=1.0)],
+            hand_made(least_sm_share=share, saturating_warps=16.0),
+            m=(0, 30),
+            c=(0, end),
+        )
+        for share, end in ((0.0, 10.0), (0.5, 10 / 0.75))
+    },
     # Both move 0.6 of DRAM's bytes, in 0.6 of their time: at 1.2 of DRAM 0.6 x 1.2 < 1 slows nobody, but there is no
     # more than 1. At a pressure of 2 both are slowed by 0.6 x 2.
     "nobody is slowed at first": case(operators("a=10#2 b=10#2", flops=1e4, nbytes=6e3), a=(0, 12), b=(0, 12)),
     # Interference ----------------------------------------------------------------------------------
     # A kernel that saturates the issue slots alone (load 4) has no one to interfere with.
-    "interference needs company": case([grid("a", 40, 10.0, threads=256, flops=1.0)],
-                                       hand_made(interference=KAPPA, saturating_warps=4.0), a=(0, 10)),
+    "interference needs company": case(
+        [grid("a", 40, 10.0, threads=256, flops=1.0)], hand_made(interference=KAPPA, saturating_warps=4.0), a=(0, 10)
+    ),
     # Two compute kernels of load 1 each: D = 2, times 1.5: 30 us.
-    "interference of one class": case(operators("a=10#10x512 b=10#10x512", flops=1.0), KEEN_AND_BUSY,
-                                      a=(0, 30), b=(0, 30)),
+    "interference of one class": case(
+        operators("a=10#10x512 b=10#10x512", flops=1.0), KEEN_AND_BUSY, a=(0, 30), b=(0, 30)
+    ),
     # c: compute, load 1, 20 us. m: memory, DRAM 0.5, issue slots 10 x 0.1 x 0.1 = 0.1 (the least), 10 us.
     # The issue slots are saturated: m is not slowed by that and leaves c 0.9. c: D = 1.25 / 0.9. m feels DRAM only
     # (0.5) and the penalty: 1.5, ends at 15. c has done 15 x 0.9 / 1.25 = 10.8; the rest of 20 alone: 24.2.
     "interference between classes": case(
-        [grid("c", 10, 20.0, threads=512, flops=1.0), grid("m", 10, 10.0, threads=512, nbytes=5e3)], KEEN_AND_BUSY,
-        c=(0, 24.2), m=(0, 15)),
+        [grid("c", 10, 20.0, threads=512, flops=1.0), grid("m", 10, 10.0, threads=512, nbytes=5e3)],
+        KEEN_AND_BUSY,
+        c=(0, 24.2),
+        m=(0, 15),
+    ),
     # DRAM 0.6 + 0.6 = 1.2, times 1.1: 13.2 us.
     "interference of memory with memory": case(operators("a=10#5 b=10#5", nbytes=6e3), KEEN, a=(0, 13.2), b=(0, 13.2)),
     # Utilizations of 1 with a stated intensity have a class: D = 2 x 1.25 for compute, 2 x 1.5 for memory.
     # a (compute, 10 us) ends at 25; b (memory, 20 us) has done 25 / 3, the rest alone: 25 + 20 - 25 / 3.
     "interference takes the stated class": case(
-        operators("a=10%1", intensity="compute") + operators("b=20%1", intensity="memory"), KEEN,
-        a=(0, 25), b=(0, 45 - 25 / 3)),
+        operators("a=10%1", intensity="compute") + operators("b=20%1", intensity="memory"),
+        KEEN,
+        a=(0, 25),
+        b=(0, 45 - 25 / 3),
+    ),
     # Utilizations without an intensity have no class: D = 2 only.
     "no class, no interference": case("a=10%1 b=10%1", KEEN, a=(0, 20), b=(0, 20)),
     # Utilizations of 0.5 (load 1: not saturated) or 1 (load 2).
@@ -111,24 +136,34 @@ CASES = {
     # A kernel that starts beside others --------------------------------------------------------------
     # b starts in the same instant, behind a: it takes 2 us longer. What has no grid is no crowd, and is in none.
     "a crowd of two": case("a=10#5 b=10#5", CROWDED, a=(0, 10), b=(0, 12)),
-    "a crowd without grids": case("a=10%0.2 b=10%0.2 c=10#5x256 d=10", CROWDED, a=(0, 10), b=(0, 10), c=(0, 10),
-                                  d=(0, 10)),
+    "a crowd without grids": case(
+        "a=10%0.2 b=10%0.2 c=10#5x256 d=10", CROWDED, a=(0, 10), b=(0, 10), c=(0, 10), d=(0, 10)
+    ),
     # a leaves b 39 of 40 places: two waves, of 5 us and 1 us more each.
-    "a crowd of two waves": case("a=100#1x32 b=10#78x256", hand_made(crowd_latency=2.0, saturating_warps=128.0),
-                                 a=(0, 100), b=(0, 12)),
+    "a crowd of two waves": case(
+        "a=100#1x32 b=10#78x256", hand_made(crowd_latency=2.0, saturating_warps=128.0), a=(0, 100), b=(0, 12)
+    ),
     # b waits for a's slots and starts when a has ended; then c beside b.
     "one after the other is no crowd": case("a=10#10 b=10#8 c=10#2", CROWDED, a=(0, 10), b=(10, 20), c=(10, 22)),
     "a crowd of one stream": case("a=10#5 b=10#5", CROWDED, "a b", "ab", a=(0, 10), b=(10, 20)),
     # b's time without its latency of 1 is 3 us; with 2 us more, 5: 0-5, and its latency, in which c starts alone.
-    "a crowd and latencies": case("a=4#1 b=4#1 p=5 c=4#1", hand_made(crowd_latency=2.0, kernel_latency=1.0),
-                                  "a b/1 p/2 c/2", a=(0, 4), b=(0, 6), c=(5, 9)),
-    "without contention there is no crowd": case("a=10#5 b=10#5", hand_made(crowd_latency=2.0, contention=False),
-                                                 a=(0, 10), b=(0, 10)),
+    "a crowd and latencies": case(
+        "a=4#1 b=4#1 p=5 c=4#1",
+        hand_made(crowd_latency=2.0, kernel_latency=1.0),
+        "a b/1 p/2 c/2",
+        a=(0, 4),
+        b=(0, 6),
+        c=(5, 9),
+    ),
+    "without contention there is no crowd": case(
+        "a=10#5 b=10#5", hand_made(crowd_latency=2.0, contention=False), a=(0, 10), b=(0, 10)
+    ),
     # Blocks by SM ----------------------------------------------------------------------------------
     # Each reaches 0.9 of the FLOP rate with 8 of the 32 warps that keep an SM busy; by warps they would reach 2.7.
     # Together they take 2.7 times as long.
-    "three that each have a block on every SM": case(operators("a=10#10x256 b=10#10x256 c=10#10x256", flops=9e3),
-                                                     a=(0, 27), b=(0, 27), c=(0, 27)),
+    "three that each have a block on every SM": case(
+        operators("a=10#10x256 b=10#10x256 c=10#10x256", flops=9e3), a=(0, 27), b=(0, 27), c=(0, 27)
+    ),
     # 6 and 6 blocks on 10 SMs: on 2 of them two lie together, at 0.75 + 0.75: 15 us, where the mean load is 0.9.
     "two that meet on some SMs": case("a=10#6x768 b=10#6x768", hand_made(threads_per_sm=2048), a=(0, 15), b=(0, 15)),
     "two that do not meet": case("a=10#5x768 b=10#5x768", hand_made(threads_per_sm=2048), a=(0, 10), b=(0, 10)),
@@ -139,7 +174,7 @@ CASES = {
     # By these they would issue 0.6 / 1 + 0.8 / 1.5 = 17 / 15 of what there is: both take 17 / 15 times as long still. a
     # ends at 11.33; b has done 11.33 / 17 = 2 / 3 by then, and the rest alone.
     "fullest SMs that would issue too much": case("a=10#12x256 b=10#8x512", BUSY, a=(0, 34 / 3), b=(0, 44 / 3)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("check", CASES.values(), ids=CASES)

@@ -24,8 +24,17 @@ pytestmark = pytest.mark.chaos
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CASES = (
-    "forks", "forks_and_stays", "hangs", "exits", "allocates", "grows", "fails", "closes", "threads", "clock_set_back",
-)  # fmt: skip
+    "forks",
+    "forks_and_stays",
+    "hangs",
+    "exits",
+    "allocates",
+    "grows",
+    "fails",
+    "closes",
+    "threads",
+    "clock_set_back",
+)
 WAYS = ("processes", "dask", "dask apart")
 SEEDS = 6
 # of a scheduler apart, as a study sets it for its own: the usual ones let a worker be silent for five minutes
@@ -70,8 +79,9 @@ def started(arguments, mark, output, preexec_fn=no_rights, **options):
     paths = os.pathsep.join([str(ROOT), str(HERE)])
     environment = {**os.environ, **PATIENCE, "PYTHONPATH": paths, "CHAOS_MARK": mark}
     with output.open("ab") as file:
-        process = subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file, env=environment,
-                                   preexec_fn=preexec_fn, **options)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, *arguments], stdout=file, stderr=file, env=environment, preexec_fn=preexec_fn, **options
+        )
     everyone.append(process)
     return process
 
@@ -180,11 +190,16 @@ def round_of(seed, way, folder):
     counts = Counter(row["index"] for row in found)
     n_rows = SEEDS * (2 + len(CASES))
     return {
-        "seed": seed, "way": way, "events": dict(seen), "lost": n_rows - len(counts),
-        "twice": sum(n > 1 for n in counts.values()), "hung": status != 0, "left": len(left),
+        "seed": seed,
+        "way": way,
+        "events": dict(seen),
+        "lost": n_rows - len(counts),
+        "twice": sum(n > 1 for n in counts.values()),
+        "hung": status != 0,
+        "left": len(left),
         "seconds": round(seconds, 1),
         "statuses": dict(Counter(f"{row['scheduler']} {row['status']}" for row in found)),
-    }  # fmt: skip
+    }
 
 
 def test_whatever_dies_every_row_is_there_once(tmp_path):

@@ -123,8 +123,14 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
         "with pool_of('processes', 1) as pool:\n"
         "    Batches([1], print, pool, print, print).run()\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, timeout=120,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 1
     assert "StudyError: worker processes end as they start" in done.stderr
     assert "if __name__ == '__main__':" in done.stderr

@@ -137,9 +137,12 @@ def script(tmp_path, request):
     rows.touch()
     (tmp_path / "script.py").write_text(SCRIPT.replace("FUNCTION", request.param))
     process = subprocess.Popen(
-        [sys.executable, tmp_path / "script.py", rows], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        [sys.executable, tmp_path / "script.py", rows],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         env={**os.environ, "PYTHONPATH": PATHS},
-    )  # fmt: skip
+    )
     yield process, lambda: [tuple(map(int, line.split())) for line in rows.read_text().splitlines()]
     if process.poll() is None:
         process.kill()

@@ -72,10 +72,14 @@ def test_the_full_file(tmp_path):
     found = Study.from_file(written(tmp_path / "study.toml", FULL))
     assert len(found) == 672
     assert [(choice.label, dict(choice.options)) for choice in found.choices] == [
-        ("lios", {}), ("hios-lp w=2", {"w": 2}), ("hios-lp w=4", {"w": 4}), ("IOS r=none", {"r": None, "s": 8}),
-        ("IOS r=3", {"r": 3, "s": 8}), ("autograph rules=R2,R3", {"rules": ("R2", "R3")}),
+        ("lios", {}),
+        ("hios-lp w=2", {"w": 2}),
+        ("hios-lp w=4", {"w": 4}),
+        ("IOS r=none", {"r": None, "s": 8}),
+        ("IOS r=3", {"r": 3, "s": 8}),
+        ("autograph rules=R2,R3", {"rules": ("R2", "R3")}),
         ("autograph rules=()", {"rules": ()}),
-    ]  # fmt: skip
+    ]
 
 
 def test_equal_studies():

@@ -13,8 +13,16 @@ from simsched.show.study import charts_of, check_figures, default_figures, draw_
 
 def row(scheduler, seed=0, *, ops=100, gpus=2, status="ok", **more):
     """A row as a study writes it."""
-    found = {"status": status, "workload.kind": "layered", "workload.n_ops": ops, "cluster.gpus": gpus, "seed": seed,
-             "scheduler": scheduler, "ops": ops, "reason": None}  # fmt: skip
+    found = {
+        "status": status,
+        "workload.kind": "layered",
+        "workload.n_ops": ops,
+        "cluster.gpus": gpus,
+        "seed": seed,
+        "scheduler": scheduler,
+        "ops": ops,
+        "reason": None,
+    }
     if status == "ok":
         found |= {"makespan_us": 2000.0, "speedup": 2.0, "wall.search_s": 0.01 * ops}
     return found | more
@@ -37,11 +45,13 @@ def test_names_of_columns():
 
 def test_units_by_size():
     for column, largest, unit, label in (
-        ("makespan_us", 2500.0, 1e3, "makespan (ms)"), ("makespan_us", 25.0, 1.0, "makespan (us)"),
+        ("makespan_us", 2500.0, 1e3, "makespan (ms)"),
+        ("makespan_us", 25.0, 1.0, "makespan (us)"),
         ("p99_us", 3e6, 1e6, "makespan, 99th percentile (s)"),
         ("speedup", 3.0, 1.0, "speedup over one stream captured"),
-        ("peak_memory_bytes", 3 * 2.0**20, 2.0**20, "peak memory (MiB)"), ("search.dp_states", 3.0, 1.0, "dp states"),
-    ):  # fmt: skip
+        ("peak_memory_bytes", 3 * 2.0**20, 2.0**20, "peak memory (MiB)"),
+        ("search.dp_states", 3.0, 1.0, "dp states"),
+    ):
         assert in_units(column, largest) == (unit, label)
 
 
@@ -109,17 +119,28 @@ SUITABLE = {
     "names": ([row("lios", **{"workload.kind": kind}) for kind in "ab"], ["workload.kind"], "bar:speedup-kind"),
     "a number": (grid(), [N_OPS], "line:speedup-n_ops search-time:search-time"),
     # a line over each, for each value of the other, a map of both, and the search time
-    "two numbers": (grid(gpus=(2, 4, 8)), [N_OPS, GPUS, "option.w"], """
+    "two numbers": (
+        grid(gpus=(2, 4, 8)),
+        [N_OPS, GPUS, "option.w"],
+        """
         line:speedup-n_ops-gpus=2 line:speedup-n_ops-gpus=4 line:speedup-n_ops-gpus=8 line:speedup-gpus-n_ops=100
-        line:speedup-gpus-n_ops=200 heatmap:speedup-map search-time:search-time"""),
+        line:speedup-gpus-n_ops=200 heatmap:speedup-map search-time:search-time""",
+    ),
     # two sweeps that meet in one point: one line over each, at the value that the other keeps, and no map
-    "a cross": (grid(ops=(100, 200, 300), gpus=(2,)) + grid(ops=(100,), gpus=(4, 8, 16)), [N_OPS, GPUS],
-                "line:speedup-n_ops-gpus=2 line:speedup-gpus-n_ops=100 search-time:search-time"),
+    "a cross": (
+        grid(ops=(100, 200, 300), gpus=(2,)) + grid(ops=(100,), gpus=(4, 8, 16)),
+        [N_OPS, GPUS],
+        "line:speedup-n_ops-gpus=2 line:speedup-gpus-n_ops=100 search-time:search-time",
+    ),
     # of more than six settings one averages
-    "many settings": (grid(gpus=tuple(range(1, 8)), seeds=1), [N_OPS, GPUS], """
+    "many settings": (
+        grid(gpus=tuple(range(1, 8)), seeds=1),
+        [N_OPS, GPUS],
+        """
         line:speedup-n_ops line:speedup-gpus-n_ops=100 line:speedup-gpus-n_ops=200 heatmap:speedup-map
-        search-time:search-time"""),
-}  # fmt: skip
+        search-time:search-time""",
+    ),
+}
 
 
 @pytest.mark.parametrize(("rows", "swept", "names"), SUITABLE.values(), ids=SUITABLE)
@@ -212,8 +233,11 @@ def test_a_scheduler_without_a_result_is_logged(caplog):
     ("rows", "table", "message"),
     [
         ([], {}, "the study has no rows yet; run it first"),
-        ([row("lios", status="failed", speedup=None)], {"y": "speedup", "name": "b"},
-         "there is nothing to draw: 1 of 1 rows left out: 1 failed"),
+        (
+            [row("lios", status="failed", speedup=None)],
+            {"y": "speedup", "name": "b"},
+            "there is nothing to draw: 1 of 1 rows left out: 1 failed",
+        ),
         (grid(), {"y": "speed"}, r"unknown column 'speed'; known are: status, .*cluster\.gpus"),
         ([row("lios", **{f"column{i}": 0 for i in range(40)})], {"y": "column41"}, ".*closest of 51 known: column4"),
         (grid(**{"option.n_ops": 3}), {"y": "n_ops"}, r"'n_ops' may be workload\.n_ops or option\.n_ops: write the"),
@@ -222,7 +246,7 @@ def test_a_scheduler_without_a_result_is_logged(caplog):
         (grid(speedup=-1.0), {"logy": True}, "a logarithmic axis has no place for -1"),
         (grid(), {"y": "kind"}, "column workload.kind holds 'layered', which is no number"),
     ],
-)  # fmt: skip
+)
 def test_figures_that_cannot_be_drawn(rows, table, message, tmp_path):
     with pytest.raises(StudyError, match=f"^figure (1|'b'): {message}"):
         draw_study(rows, [{"kind": "bar"} | table], [], tmp_path)

@@ -142,9 +142,20 @@ def test_two_runs_in_one_folder(tmp_path):
 
 def test_rows_that_are_refused(done, tmp_path):
     """There are 12 rows, and rows 1, 5 and 9 are of lios. Of inf, nan and 1e301 there are no means and deviations."""
-    fields = ({"index": "1"}, {"index": -1}, {"index": True}, {"key": 1}, {"scheduler": None}, {"status": "good"},
-              {"makespan_us": "1"}, {"makespan_us": math.inf}, {"speedup": math.nan}, {"wall.row_s": [1]},
-              {"wall.row_s": 1e301}, {"reason": ...})  # fmt: skip
+    fields = (
+        {"index": "1"},
+        {"index": -1},
+        {"index": True},
+        {"key": 1},
+        {"scheduler": None},
+        {"status": "good"},
+        {"makespan_us": "1"},
+        {"makespan_us": math.inf},
+        {"speedup": math.nan},
+        {"wall.row_s": [1]},
+        {"wall.row_s": 1e301},
+        {"reason": ...},
+    )
     none = ["nonsense\n", "[1]\n", "[" * 100_000 + "\n", '{"index": 1}\n', *(changed(done, 1, **f) for f in fields)]
     signed = json.dumps({**json.loads(lines(done)[1]), "makespan_us": 9.0}) + "\n"
     other = changed(done, 1, makespan_us=9.0)
@@ -290,9 +301,10 @@ def test_kinds(tmp_path):
     graph.save(str(tmp_path / "net.json"))
     assert workloads.load_kind(str(tmp_path / "net.json"), seed=1) == graph
     for kind, parameter, message in (
-        ("layred", "seed", "unknown workload 'layred'"), ("layered", "rng", "has no parameter 'rng'"),
+        ("layred", "seed", "unknown workload 'layred'"),
+        ("layered", "rng", "has no parameter 'rng'"),
         (str(tmp_path / "net.json"), "batch", "has no parameter 'batch'; known are: none"),
-    ):  # fmt: skip
+    ):
         for check in (workloads.load_kind, workloads.check_kind):
             with pytest.raises((GraphError, UnknownNameError), match=message):
                 check(kind, **{parameter: 2})

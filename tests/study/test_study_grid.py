@@ -22,13 +22,25 @@ def test_order_of_rows():
     )
     rows = rows_of(whole)
     assert [
-        (tuple(row.workload.values()), row.instance, row.cluster["gpus"], row.cluster["device.launch"],
-         row.simulation["threads"], row.choice.label)
+        (
+            tuple(row.workload.values()),
+            row.instance,
+            row.cluster["gpus"],
+            row.cluster["device.launch"],
+            row.simulation["threads"],
+            row.choice.label,
+        )
         for row in rows
-    ] == [*product(
-        [("fork", 1, 5.0), ("fork", 1, 6.0), ("fork", 2, 5.0), ("fork", 2, 6.0), ("other",)], (0, 1), (1, 2),
-        (0.0, 1.0), ("device", "one"), ("lios", "hios-lp w=2", "hios-lp w=3"),
-    )]  # fmt: skip
+    ] == [
+        *product(
+            [("fork", 1, 5.0), ("fork", 1, 6.0), ("fork", 2, 5.0), ("fork", 2, 6.0), ("other",)],
+            (0, 1),
+            (1, 2),
+            (0.0, 1.0),
+            ("device", "one"),
+            ("lios", "hios-lp w=2", "hios-lp w=3"),
+        )
+    ]
     assert [row.index for row in rows] == list(range(len(whole)))
     assert len({row.unit for row in rows}) == 10
     assert [row.known for row in rows_of(study(), {1: "k"})] == [None, "k"]
@@ -38,8 +50,16 @@ def test_columns_of_a_row():
     workload, cluster = {"kind": "fork", "time": [[50, 150]]}, {"gpu": "a40", "device": {"launch": 0.0}}
     (row,) = rows_of(study({"scheduler": "ios", "r": "none"}, workload=workload, cluster=cluster))
     assert row.workload["time"] == (50, 150)
-    said = {"workload.kind": "fork", "workload.time": "50,150", "seed": 0, "cluster.gpu": "a40", "cluster.gpus": 1,
-            "cluster.device.launch": 0.0, "scheduler": "ios r=none", "option.r": None}  # fmt: skip
+    said = {
+        "workload.kind": "fork",
+        "workload.time": "50,150",
+        "seed": 0,
+        "cluster.gpu": "a40",
+        "cluster.gpus": 1,
+        "cluster.device.launch": 0.0,
+        "scheduler": "ios r=none",
+        "option.r": None,
+    }
     assert row.columns() == said | {f"simulation.{name}": value for name, value in SIMULATION_DEFAULTS.items()}
 
 

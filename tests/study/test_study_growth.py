@@ -141,15 +141,23 @@ def test_joined_options_and_nested_fields():
     one = of({"schedulers": [LP], "cluster": {"gpu": "a100", "device": {"launch": [0.0, 1.0]}}})
     other = of(
         {
-            "schedulers": [{"scheduler": "hios-lp", "w": [3, 4]}, {"scheduler": "ios", "label": "i", "r": ["none", 2]},
-                           {"scheduler": "autograph", "rules": [["R2", "R3"]]}],
+            "schedulers": [
+                {"scheduler": "hios-lp", "w": [3, 4]},
+                {"scheduler": "ios", "label": "i", "r": ["none", 2]},
+                {"scheduler": "autograph", "rules": [["R2", "R3"]]},
+            ],
             "cluster": {"gpu": "a100", "device": {"launch": [1.0, 2.0]}, "gpus": [1, 2]},
         }
-    )  # fmt: skip
+    )
     whole = joined([one, other])
     assert [choice.label for choice in whole.choices] == [
-        "hios-lp w=2", "hios-lp w=3", "hios-lp w=4", "i r=none", "i r=2", "autograph rules=R2,R3",
-    ]  # fmt: skip
+        "hios-lp w=2",
+        "hios-lp w=3",
+        "hios-lp w=4",
+        "i r=none",
+        "i r=2",
+        "autograph rules=R2,R3",
+    ]
     assert [choice.options for choice in whole.choices[3:]] == [(("r", None),), (("r", 2),), (("rules", ("R2", "R3")),)]
     found = [(point["device.launch"], point["gpus"]) for point in points(*whole.cluster)]
     assert found == [(0.0, 1), (1.0, 1), (1.0, 2), (2.0, 1), (2.0, 2)]
@@ -277,10 +285,14 @@ def test_what_belongs_to_code(tmp_path, monkeypatch):
     package = tmp_path / "own_package"
     (package / "inner").mkdir(parents=True)
     files = {
-        "__init__.py": "VALUE = 1", "inner/__init__.py": "", "unused.py": "", "deep.py": "", "last.py": "",
+        "__init__.py": "VALUE = 1",
+        "inner/__init__.py": "",
+        "unused.py": "",
+        "deep.py": "",
+        "last.py": "",
         "start.py": "from .inner import part\ndef first(graph, cluster, cost):\n from own_package import deep",
         "inner/part.py": "from .. import last",
-    }  # fmt: skip
+    }
     for name, text in files.items():
         (package / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)

@@ -13,13 +13,27 @@ from simsched.experiments.study.execution import pools
 from workloads import load_kind
 
 STATUSES = {
-    "disarms_and_sleeps": "timeout", "disarms_and_computes": "timeout", "disarms_and_sleeps_in_c": "timeout",
-    "blocks_signals": "timeout", "catches_everything": "timeout", "stops": "timeout", "stops_its_group": "timeout",
-    "stops_its_parent": "timeout", "stops_its_parent_and_returns": "ok", "forks_and_hangs": "timeout",
-    "forks_away": "timeout", "leaves_a_program": "ok", "leaves_a_program_and_hangs": "timeout",
-    "half_a_message": "failed", "closes_all": "failed", "replaces_files": "failed", "exits": "failed",
-    "replaces_itself": "failed", "raises_the_unspeakable": "failed", "raises_the_endless": "timeout",
-}  # fmt: skip
+    "disarms_and_sleeps": "timeout",
+    "disarms_and_computes": "timeout",
+    "disarms_and_sleeps_in_c": "timeout",
+    "blocks_signals": "timeout",
+    "catches_everything": "timeout",
+    "stops": "timeout",
+    "stops_its_group": "timeout",
+    "stops_its_parent": "timeout",
+    "stops_its_parent_and_returns": "ok",
+    "forks_and_hangs": "timeout",
+    "forks_away": "timeout",
+    "leaves_a_program": "ok",
+    "leaves_a_program_and_hangs": "timeout",
+    "half_a_message": "failed",
+    "closes_all": "failed",
+    "replaces_files": "failed",
+    "exits": "failed",
+    "replaces_itself": "failed",
+    "raises_the_unspeakable": "failed",
+    "raises_the_endless": "timeout",
+}
 
 
 @pytest.fixture
@@ -46,9 +60,12 @@ def test_every_row_of_a_hostile_scheduler_ends(executor, impatient, tmp_path):
     schedulers = [name for hostile_one in STATUSES for name in (f"hostile:{hostile_one}", None)]
     usual = ({"scheduler": "lios", "streams": 2 + i} for i in range(len(schedulers)))
     study = ss.Study(
-        "hostile", [name or next(usual) for name in schedulers], {"kind": "layered", "n_ops": 20, "n_layers": 4},
-        {"gpu": "a100"}, execution={"time_limit": 0.5, "memory_limit": 1_500_000_000},
-    )  # fmt: skip
+        "hostile",
+        [name or next(usual) for name in schedulers],
+        {"kind": "layered", "n_ops": 20, "n_layers": 4},
+        {"gpu": "a100"},
+        execution={"time_limit": 0.5, "memory_limit": 1_500_000_000},
+    )
     rows = ss.run_study(study, tmp_path / "rows", load=load_kind, executor=executor, workers=2).rows
     statuses = {row["scheduler"].removeprefix("hostile:"): row["status"] for row in rows}
     assert {name: statuses.pop(name) for name in STATUSES} == STATUSES

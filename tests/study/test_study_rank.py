@@ -21,10 +21,19 @@ COSTS = [(10, 20, 40), (10, 10, 20), (30, 15, 60), (10, 20, 20)]
 def rows_of(costs, column="makespan_us", names="abc", **more):
     """The rows of blocks; None is one without a result."""
     return [
-        {"unit": f"u{i}", "seed": i, "scheduler": name, "cluster.gpu": "a40", "workload.kind": ("odd", "even")[i % 2],
-         "status": "refused" if value is None else "ok", **({} if value is None else {column: float(value)}), **more}
-        for i, block in enumerate(costs) for name, value in zip(names, block, strict=True)
-    ]  # fmt: skip
+        {
+            "unit": f"u{i}",
+            "seed": i,
+            "scheduler": name,
+            "cluster.gpu": "a40",
+            "workload.kind": ("odd", "even")[i % 2],
+            "status": "refused" if value is None else "ok",
+            **({} if value is None else {column: float(value)}),
+            **more,
+        }
+        for i, block in enumerate(costs)
+        for name, value in zip(names, block, strict=True)
+    ]
 
 
 def ranked(costs=COSTS, names="abc", **options):
@@ -62,8 +71,10 @@ def test_tests():
     (group,) = ranked().groups
     p = [normal(1 / 3**0.5), normal(5 / 7**0.5), normal(3 / 3.375**0.5)]
     assert [(pair.first + pair.second, pair.wins, pair.losses, pair.ties) for pair in group.pairs] == [
-        ("ab", 2, 1, 1), ("ac", 4, 0, 0), ("bc", 3, 0, 1),
-    ]  # fmt: skip
+        ("ab", 2, 1, 1),
+        ("ac", 4, 0, 0),
+        ("bc", 3, 0, 1),
+    ]
     assert [pair.p for pair in group.pairs] == pytest.approx(p)
     assert [pair.p_holm for pair in group.pairs] == pytest.approx([p[0], 3 * p[1], 2 * p[2]])
     assert [row.p for row in group.rows] == [None, group.pairs[0].p_holm, group.pairs[1].p_holm]
@@ -147,8 +158,9 @@ def test_groups():
     """By the last part of a column, each with its own blocks: u0 and u2, u1 and u3."""
     found = ranked(by=["kind"])
     assert [(dict(group.by), group.complete) for group in found.groups] == [
-        ({"workload.kind": "odd"}, 2), ({"workload.kind": "even"}, 2),
-    ]  # fmt: skip
+        ({"workload.kind": "odd"}, 2),
+        ({"workload.kind": "even"}, 2),
+    ]
     assert [by_name(group)["a"].mean_rank for group in found.groups] == [1.5, 1.25]
     assert found.records()[0]["workload.kind"] == "odd"
     assert found.table().headings[:2] == ("kind", "scheduler")

@@ -15,9 +15,13 @@ from simsched.experiments.study.results import means
 from simsched.experiments.study.study import swept_columns
 
 STUDY = study(
-    "lios", {"scheduler": "lios", "streams": [1, 0]}, "study_cases:fails",
-    workload={"kind": "fork", "width": [2, 3], "time": 20.0}, seeds=2, simulation={"jitter": 0.01},
-)  # fmt: skip
+    "lios",
+    {"scheduler": "lios", "streams": [1, 0]},
+    "study_cases:fails",
+    workload={"kind": "fork", "width": [2, 3], "time": 20.0},
+    seeds=2,
+    simulation={"jitter": 0.01},
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +40,31 @@ def test_columns(results):
     """What the row is, what it is of, results, counts of searches, wall times, whatever row names them first."""
     names = list(results.columns)
     assert names[:24] == [
-        "key", "unit", "index", "status", "reason", "workload.kind", "workload.width", "workload.time", "seed",
-        "cluster.gpu", "cluster.overheads", "cluster.gpus", "simulation.engine", "simulation.jitter",
-        "simulation.threads", "simulation.transfers", "simulation.bound", "scheduler", "option.streams", "code",
-        "graph", "ops", "edges", "makespan_us",
-    ]  # fmt: skip
+        "key",
+        "unit",
+        "index",
+        "status",
+        "reason",
+        "workload.kind",
+        "workload.width",
+        "workload.time",
+        "seed",
+        "cluster.gpu",
+        "cluster.overheads",
+        "cluster.gpus",
+        "simulation.engine",
+        "simulation.jitter",
+        "simulation.threads",
+        "simulation.transfers",
+        "simulation.bound",
+        "scheduler",
+        "option.streams",
+        "code",
+        "graph",
+        "ops",
+        "edges",
+        "makespan_us",
+    ]
     assert sorted(names[-3:]) == ["wall.row_s", "wall.search_s", "wall.simulate_s"]
     assert len(set(names)) == len(names)
     plain, whole = (results.to_csv(deterministic=each).partition("\n")[0].split(",") for each in (True, False))
@@ -74,9 +98,12 @@ def test_means(results):
     rows = means(results.columns, results.rows)
     said = ("workload.width", "scheduler", "rows", "done", "failed")
     assert [tuple(row[name] for name in said) for row in rows[:5]] == [
-        (2, "lios", 2, 2, 0), (2, "lios streams=1", 2, 2, 0), (2, "lios streams=0", 2, 0, 2),
-        (2, "study_cases:fails", 2, 0, 2), (3, "lios", 2, 2, 0),
-    ]  # fmt: skip
+        (2, "lios", 2, 2, 0),
+        (2, "lios streams=1", 2, 2, 0),
+        (2, "lios streams=0", 2, 0, 2),
+        (2, "study_cases:fails", 2, 0, 2),
+        (3, "lios", 2, 2, 0),
+    ]
     a, b = (row["makespan_us"] for row in results.rows if row["scheduler"] == "lios" and row["workload.width"] == 2)
     mean, deviation = rows[0]["makespan_us"]
     assert mean == pytest.approx((a + b) / 2)
@@ -89,9 +116,11 @@ def test_status(results):
     """4 rows each; without the last row one is missing."""
     rows = Results(STUDY, results.rows[:-1]).counts()
     assert [list(row.values())[:7] for row in rows] == [
-        ["lios", 4, 0, 4, 0, 0, 0], ["lios streams=1", 4, 0, 4, 0, 0, 0], ["lios streams=0", 4, 0, 0, 4, 0, 0],
+        ["lios", 4, 0, 4, 0, 0, 0],
+        ["lios streams=1", 4, 0, 4, 0, 0, 0],
+        ["lios streams=0", 4, 0, 0, 4, 0, 0],
         ["study_cases:fails", 3, 1, 0, 0, 3, 0],
-    ]  # fmt: skip
+    ]
     assert list(rows[0])[:7] == ["scheduler", "rows", "missing", "ok", "refused", "failed", "timeout"]
     assert rows[0]["wall_s"] == sum(row["wall.row_s"] for row in results.rows if row["scheduler"] == "lios")
     assert rows[2]["reasons"] == ["lios: streams must be a whole number of at least 1, not 0"]
@@ -110,7 +139,8 @@ def test_columns_that_are_swept():
     assert swept_columns(STUDY) == ["workload.width"]
     several = study(
         workload=[{"kind": "fork", "width": 2}, {"kind": "fork"}, {"kind": "spoon", "width": 2}],
-        cluster={"gpu": "a100", "device": {"launch": [0.0, 1.0]}}, simulation={"jitter": [0.1, 0.2]},
-    )  # fmt: skip
+        cluster={"gpu": "a100", "device": {"launch": [0.0, 1.0]}},
+        simulation={"jitter": [0.1, 0.2]},
+    )
     swept = ["workload.kind", "workload.width", "cluster.device.launch", "simulation.jitter"]
     assert swept_columns(several) == swept

@@ -26,14 +26,32 @@ def test_a_row_by_hand():
     one, three = evaluated(study(seed=5))
     digest = graph_digest(fork("fork", seed=seed_of(5, 0, GRAPH)))
     cluster = target_digest(ss.Cluster.preset("a100").without_overheads())
-    same = {"status": "ok", "reason": None, "unit": one["unit"], "graph": digest, "bound_us": 30.0, "ops": 4,
-            "edges": 3, "devices": 1, "stages": None}  # fmt: skip
+    same = {
+        "status": "ok",
+        "reason": None,
+        "unit": one["unit"],
+        "graph": digest,
+        "bound_us": 30.0,
+        "ops": 4,
+        "edges": 3,
+        "devices": 1,
+        "stages": None,
+    }
     assert one.items() >= (same | {"index": 0, "makespan_us": 70.0, "speedup": 1.0, "over_bound": 70 / 30}).items()
-    assert three.items() >= {
-        **same, "index": 1, "makespan_us": 30.0, "speedup": 70 / 30, "over_bound": 1.0, "estimate_us": 30.0,
-        "estimate_speedup": 70 / 30, "streams": 3,
-        "key": row_key(rows_of(study(seed=5))[1], "1.0", digest, cluster),
-    }.items()  # fmt: skip
+    assert (
+        three.items()
+        >= {
+            **same,
+            "index": 1,
+            "makespan_us": 30.0,
+            "speedup": 70 / 30,
+            "over_bound": 1.0,
+            "estimate_us": 30.0,
+            "estimate_speedup": 70 / 30,
+            "streams": 3,
+            "key": row_key(rows_of(study(seed=5))[1], "1.0", digest, cluster),
+        }.items()
+    )
     assert {name for name in three if name.startswith("wall.")} == {"wall.row_s", "wall.search_s", "wall.simulate_s"}
     assert json.loads(json.dumps(three)) == three
     assert evaluated(study("greedy"))[0]["stages"] == 2  # a, then b, c and d
@@ -70,8 +88,9 @@ def test_samples():
 
 
 def test_jitter_without_samples_is_in_the_makespan():
-    first, again = ([row["makespan_us"] for row in evaluated(study(simulation={"jitter": 0.1}, seeds=n))]
-                    for n in (1, 2))  # fmt: skip
+    first, again = (
+        [row["makespan_us"] for row in evaluated(study(simulation={"jitter": 0.1}, seeds=n))] for n in (1, 2)
+    )
     assert first[1] != 30.0
     assert again[:2] == first
     assert again[3] != again[1]
@@ -90,10 +109,14 @@ def test_what_does_not_come_to_an_end():
     rows = evaluated(whole, time_limit=0.2)
     assert [row["status"] for row in rows] == ["failed", "failed", "failed", "failed", "timeout", "refused", "ok"]
     assert [row["reason"] for row in rows] == [
-        "ZeroDivisionError: cannot divide <object object at 0x...>", "SystemExit: 3", "Panic: all is lost",
-        "MemoryError", "took longer than the time limit of 0.2 s",
-        "lios: streams must be a whole number of at least 1, not 0", None,
-    ]  # fmt: skip
+        "ZeroDivisionError: cannot divide <object object at 0x...>",
+        "SystemExit: 3",
+        "Panic: all is lost",
+        "MemoryError",
+        "took longer than the time limit of 0.2 s",
+        "lios: streams must be a whole number of at least 1, not 0",
+        None,
+    ]
     assert all("makespan_us" not in row and row["ops"] == 4 and row["wall.row_s"] > 0 for row in rows[:6])
 
 
@@ -124,11 +147,16 @@ def test_every_part_of_the_content_is_in_the_key():
     """And nothing else, such as labels."""
     usual = {"simulation": {"jitter": 0.1}}
     others = [
-        study("lios", seed=1, **usual), study("lios", seeds=[1], **usual), study("heft", **usual),
-        study({"scheduler": "lios", "streams": 3}, **usual), study("lios", simulation={"jitter": 0.2}),
-        study("lios", simulation={"jitter": 0.1, "samples": 5}), study("lios", workload={"kind": "fork", "width": 2}),
-        study("lios", cluster={"gpu": "a40"}), study("lios", simulation={"jitter": 0.1, "threads": "one"}),
-    ]  # fmt: skip
+        study("lios", seed=1, **usual),
+        study("lios", seeds=[1], **usual),
+        study("heft", **usual),
+        study({"scheduler": "lios", "streams": 3}, **usual),
+        study("lios", simulation={"jitter": 0.2}),
+        study("lios", simulation={"jitter": 0.1, "samples": 5}),
+        study("lios", workload={"kind": "fork", "width": 2}),
+        study("lios", cluster={"gpu": "a40"}),
+        study("lios", simulation={"jitter": 0.1, "threads": "one"}),
+    ]
     keys = [evaluated(whole)[0]["key"] for i, whole in enumerate([study("lios", **usual), *others])]
     assert len(set(keys)) == len(keys)
     assert evaluated(study("lios", **usual), version="1.1")[0]["key"] not in keys
@@ -144,10 +172,19 @@ def test_digests_of_graphs():
     )
     assert graph_digest(by_columns) == graph_digest(by_rows)
     changes = [
-        {"name": "c"}, {"kind": "pool"}, {"time": 1.5}, {"flops": 1.0}, {"weight_nbytes": 1.0}, {"intensity": "memory"},
-        {"kernels": (ss.Kernel(3),)}, {"dtype": "fp16"}, {"block": "stem"}, {"attributes": {"stride": 2}},
-        {"output_shape": (1, 2)}, {"input_shapes": ((1, 2),)},
-    ]  # fmt: skip
+        {"name": "c"},
+        {"kind": "pool"},
+        {"time": 1.5},
+        {"flops": 1.0},
+        {"weight_nbytes": 1.0},
+        {"intensity": "memory"},
+        {"kernels": (ss.Kernel(3),)},
+        {"dtype": "fp16"},
+        {"block": "stem"},
+        {"attributes": {"stride": 2}},
+        {"output_shape": (1, 2)},
+        {"input_shapes": ((1, 2),)},
+    ]
     a, b = by_rows.operators
     others = [ss.OpGraph([made := replace(a, **change), b], [ss.Edge(made.name, "b", 8.0)]) for change in changes]
     others += [ss.OpGraph([a, b], [edge]) for edge in (ss.Edge("a", "b", 9.0), ss.Edge("a", "b", 8.0, 1.0))]

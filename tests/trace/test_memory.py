@@ -27,27 +27,58 @@ CASES = {
     "a chain": (outputs("a=100 b=30 c=7"), "ab bc", [kernel(0, 0, 2), kernel(1, 2, 5), kernel(2, 5, 9)], 130, 0),
     # b's input a (100) is free at 5, when c (90) starts: never 100 + 30 + 90, but 130 and then 120.
     "what ends makes room for what starts": (
-        outputs("a=100 b=30 c=90"), "ab bc", [kernel(0, 0, 2), kernel(1, 2, 5), kernel(2, 5, 9)], 130, 0),
+        outputs("a=100 b=30 c=90"),
+        "ab bc",
+        [kernel(0, 0, 2), kernel(1, 2, 5), kernel(2, 5, 9)],
+        130,
+        0,
+    ),
     # a (100) is read by b until 4 and by c until 8. b (10) and c (20) are outputs and stay: 130 from 4 to 8.
     "a fork holds its input to the last reader": (
-        outputs("a=100 b=10 c=20"), "ab ac", [kernel(0, 0, 2), kernel(1, 2, 4), kernel(2, 4, 8)], 130, 0),
+        outputs("a=100 b=10 c=20"),
+        "ab ac",
+        [kernel(0, 0, 2), kernel(1, 2, 4), kernel(2, 4, 8)],
+        130,
+        0,
+    ),
     # Without a shape the largest edge counts, once for all readers: a has 40 bytes, b and c none.
     "sizes from edges": (weights("abc"), "ab=40 ac=15", [kernel(0, 0, 2), kernel(1, 2, 4), kernel(2, 4, 8)], 40, 0),
     # Two operators of 1,000 bytes of weights on gpu0 and one on gpu1, all the time, beside a's 40 bytes.
-    "weights stay": (weights("abc", 1000.0), "ab=40", [kernel(0, 0, 2), kernel(1, 2, 4), kernel(2, 0, 1, device=1)],
-                     2040, 1000, "a b c@1"),
+    "weights stay": (
+        weights("abc", 1000.0),
+        "ab=40",
+        [kernel(0, 0, 2), kernel(1, 2, 4), kernel(2, 0, 1, device=1)],
+        2040,
+        1000,
+        "a b c@1",
+    ),
     # a (100) lives on gpu0 until its copy ends at 6, and from 3, when the copy starts, on gpu1 until b ends at 9.
     # x (30) starts on gpu0 at 5 and is an output: 130 there. b (8) starts on gpu1 at 6: 108 there.
     "a copy holds source and destination": (
-        outputs("a=100 b=8 x=30"), "ab=100",
-        [kernel(0, 0, 3), copy(0, 0, 3, 6), kernel(1, 6, 9, device=1), kernel(2, 5, 8)], 130, 108, "a b@1 x"),
+        outputs("a=100 b=8 x=30"),
+        "ab=100",
+        [kernel(0, 0, 3), copy(0, 0, 3, 6), kernel(1, 6, 9, device=1), kernel(2, 5, 8)],
+        130,
+        108,
+        "a b@1 x",
+    ),
     # b (20) has kernels over [2, 3] and [6, 8]: a (100) stays until 8 although b's first kernel ended at 3.
     "kernels of one operator hold one output": (
-        outputs("a=100 b=20"), "ab", [kernel(0, 0, 2), kernel(1, 2, 3), kernel(1, 6, 8)], 120, 0),
+        outputs("a=100 b=20"),
+        "ab",
+        [kernel(0, 0, 2), kernel(1, 2, 3), kernel(1, 6, 8)],
+        120,
+        0,
+    ),
     # b starts and ends at 2, as c does, which reads it: a (100) and c (5, the output) never meet b (50).
     "what takes no time": (
-        outputs("a=100 b=50 c=5"), "ab bc", [kernel(0, 0, 2), kernel(1, 2, 2), kernel(2, 2, 2)], 100, 0),
-}  # fmt: skip
+        outputs("a=100 b=50 c=5"),
+        "ab bc",
+        [kernel(0, 0, 2), kernel(1, 2, 2), kernel(2, 2, 2)],
+        100,
+        0,
+    ),
+}
 """Operators, edges, spans, the peaks of gpu0 and gpu1, and where the operators are."""
 
 

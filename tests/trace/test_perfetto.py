@@ -126,9 +126,18 @@ def test_slice_says_what_ran():
     (event,) = by_phase(made(graph, [(KERNEL, 0, 0, 0, 0, 1.0, 7.0, 0.5, 4.0, -1)]).to_perfetto())["X"]
     assert (event["name"], event["cat"], event["ts"], event["dur"]) == ("b", "kernel", 1.0, 6.0)
     assert event["args"] == {
-        "operator": "b", "kernel": 0, "kind": "conv", "flops": 8.0, "nbytes": 9.0, "block": "stem",
-        "start": 1.0, "duration": 6.0, "ready": 0.5, "solo": 4.0, "contention": 2.0,
-    }  # fmt: skip
+        "operator": "b",
+        "kernel": 0,
+        "kind": "conv",
+        "flops": 8.0,
+        "nbytes": 9.0,
+        "block": "stem",
+        "start": 1.0,
+        "duration": 6.0,
+        "ready": 0.5,
+        "solo": 4.0,
+        "contention": 2.0,
+    }
 
 
 THREE = small.made("a=1 b=1 c=1")
@@ -164,9 +173,12 @@ def test_names_of_tracks():
     """Two devices: a stream each, gpu0 one more for copies, and two issuing threads."""
     document = simulated(small.made("a=3 b=5", "ab=1e6"), "a b@1", Cluster.preset("a40", 2)).to_perfetto()
     assert list(tracks(document).values()) == [
-        ("gpu0", "stream 0"), ("gpu0", "copy stream 1 -> gpu1"), ("gpu1", "stream 0"),
-        ("host", "thread 0 -> gpu0"), ("host", "thread 1 -> gpu1"),
-    ]  # fmt: skip
+        ("gpu0", "stream 0"),
+        ("gpu0", "copy stream 1 -> gpu1"),
+        ("gpu1", "stream 0"),
+        ("host", "thread 0 -> gpu0"),
+        ("host", "thread 1 -> gpu1"),
+    ]
     indices = [e["args"]["sort_index"] for e in by_phase(document)["M"] if e["name"] == "process_sort_index"]
     assert indices == sorted(indices)
 
@@ -176,8 +188,9 @@ def test_counters():
     busy = Load(*np.array([[1, 0.5, 0, 0, 0], [2, 0.5, 0, 0, 0], [4, 0, 0, 0, 0]], float).T)
     document = made(small.made("a=9"), [kernel(0, 0, 9)], loads=[busy, IDLE]).to_perfetto()
     assert [(e["name"], e["pid"], e["ts"], e["args"]) for e in by_phase(document)["C"]] == [
-        ("SM", 1, 1.0, {"load": 0.5}), ("SM", 1, 4.0, {"load": 0.0}),
-    ]  # fmt: skip
+        ("SM", 1, 1.0, {"load": 0.5}),
+        ("SM", 1, 4.0, {"load": 0.0}),
+    ]
 
 
 def test_counters_close_at_the_makespan(run):

@@ -237,8 +237,13 @@ def test_a_second_backend_is_left_out_that_cannot_be_used_or_is_on_another_devic
 def script(folder, *words, **environment):
     """The script's command line and its environment."""
     here = {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "tests"), "WORK": str(folder / "work")}
-    return {"args": [str(ROOT / "validation/hardware/run_all.sh"), *words], "env": os.environ | here | environment,
-            "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}  # fmt: skip
+    return {
+        "args": [str(ROOT / "validation/hardware/run_all.sh"), *words],
+        "env": os.environ | here | environment,
+        "text": True,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
 
 
 def test_the_script_says_in_one_line_why_it_cannot_measure(tmp_path):

@@ -25,8 +25,10 @@ SUBJECT = "dag"
 def test_committed_measurements_are_predicted_within_their_bounds(folder):
     """Of graphs of up to 60 operators: larger ones take minutes to calibrate. They are small, and of a real device."""
     store, kept = Store(folder), read_json(folder / SUMMARY)
-    wanted = {name: [subject for subject, row in found["graphs"].items() if row["operators"] <= 60]
-              for name, found in kept["accuracy"].items()}  # fmt: skip
+    wanted = {
+        name: [subject for subject, row in found["graphs"].items() if row["operators"] <= 60]
+        for name, found in kept["accuracy"].items()
+    }
     assert exceeded(summarise(store, calibrations(store, wanted)), kept) == []
     assert max(path.stat().st_size for path in folder.iterdir()) < 2_000_000
     for environment in store.header["environment"].values():
@@ -98,8 +100,12 @@ def test_the_command_line_keeps_a_summary_and_is_held_to_it(surrogate, tmp_path,
     assert main([str(folder), "--recalibrate", "--json", str(kept)]) == 0
     assert learned == [["random-stages", "random-events", "random-graph"]]
     table = capsys.readouterr().out
-    for line in ("| synthetic | dag | 10 | ", "| 8 | synthetic | graph | ", "synthetic: x not checked: no kernel\n",
-                 "2 items are not measured; why is in campaign.json\n"):  # fmt: skip
+    for line in (
+        "| synthetic | dag | 10 | ",
+        "| 8 | synthetic | graph | ",
+        "synthetic: x not checked: no kernel\n",
+        "2 items are not measured; why is in campaign.json\n",
+    ):
         assert line in table
     figures = json.loads(kept.read_text())["accuracy"]["synthetic"]
     assert figures["recalibrated_error"] > 1.0 > figures["mean_error"]

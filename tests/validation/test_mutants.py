@@ -53,7 +53,7 @@ def staged(*rows):
         # y of gpu1 is launched before what it reads from, on the host of gpu0, has been
         ((("a", "y"),), staged(("y", 1, 0, 0), ("x", 1, 1, 1), ("b", 0, 0, 0), ("a", 0, 1, 1)), "stages", None),
     ],
-)  # fmt: skip
+)
 def test_by_hand(edges, rows, execution, expected):
     """The oracle's answer, and that of `check`, to which the same rows are offered."""
     names = list(dict.fromkeys(name for pair in edges for name in pair))

@@ -85,8 +85,9 @@ def test_every_claim_was_run_and_differences_are_explained():
         assert not each.missing or each.missing.startswith(("source not available: ", "not reproducible here: ")), key
 
 
-MEASURED = [pytest.param(key, marks=[pytest.mark.evidence] * bool(SLOW.match(key))) for key in CLAIMS
-            if CLAIMS[key].measure]  # fmt: skip
+MEASURED = [
+    pytest.param(key, marks=[pytest.mark.evidence] * bool(SLOW.match(key))) for key in CLAIMS if CLAIMS[key].measure
+]
 
 
 @pytest.mark.parametrize("key", MEASURED)
@@ -114,9 +115,13 @@ def test_published_values_are_those_that_texts_name():
     launched = published["autograph-table2-launch"].values()
     assert [round(min(launched), 2), round(max(launched), 2)] == [1.06, 1.26]
     for key, name, stated in (
-        ("5a-graph", "GoogLeNet", 1.68), ("5a-nimble", "GoogLeNet", 1.29), ("5b-gain", "DeepFM", 2.26),
-        ("2-gain", "batch 1", 4 / 3), ("8-graph", "batch 1", 1.41), ("9-nimble", "batch 4", 1.15),
-    ):  # fmt: skip
+        ("5a-graph", "GoogLeNet", 1.68),
+        ("5a-nimble", "GoogLeNet", 1.29),
+        ("5b-gain", "DeepFM", 2.26),
+        ("2-gain", "batch 1", 4 / 3),
+        ("8-graph", "batch 1", 1.41),
+        ("9-nimble", "batch 4", 1.15),
+    ):
         assert published[f"opara-fig{key}"][name] == pytest.approx(stated, rel=0.01)
 
 

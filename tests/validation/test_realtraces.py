@@ -20,11 +20,24 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TWINS = "set,size,grid,block_threads,registers,static_smem,k2_input_ready_us,k1_dur_us,k2_start_us,k2_dur_us,span_us\n"
 UNLIKE = "trace,kernel1,grid1,block1,reg1,smem1,dur1,kernel2,grid2,block2,reg2,smem2,dur2,ready2,start2\n"
 GROUP = {
-    "trace": "mine_a100", "kernel": "sgemm", "grid": [108, 1, 1], "block": [256, 1, 1], "registers": 32,
-    "shared_memory": 0, "corunner_type": "comm", "corunner": "ncclKernel", "corunner_grid": [108, 1, 1],
-    "corunner_block": [768, 1, 1], "corunner_registers": 32, "corunner_shared": 0, "solo_us": 10.0, "solo_n": 3,
-    "solo_cv": 0.01, "corun_us": 10.0, "corun_n": 3,
-}  # fmt: skip
+    "trace": "mine_a100",
+    "kernel": "sgemm",
+    "grid": [108, 1, 1],
+    "block": [256, 1, 1],
+    "registers": 32,
+    "shared_memory": 0,
+    "corunner_type": "comm",
+    "corunner": "ncclKernel",
+    "corunner_grid": [108, 1, 1],
+    "corunner_block": [768, 1, 1],
+    "corunner_registers": 32,
+    "corunner_shared": 0,
+    "solo_us": 10.0,
+    "solo_n": 3,
+    "solo_cv": 0.01,
+    "corun_us": 10.0,
+    "corun_n": 3,
+}
 ALONE = {"corunner_type": "mem", "corunner_grid": None, "corunner_block": None}
 
 
@@ -97,8 +110,12 @@ def test_a_group_that_shares_issue_slots(tmp_path):
     twice only, is not among those that repeat well.
     """
     rows = rows_of(tmp_path, "groups.json", json.dumps([GROUP, GROUP | {"solo_n": 2, "kernel": "copy"}]))
-    cases = {"all": 2, "3 runs or more, alone within 6%": 1, "compute-bound beside collectives": 1,
-             "memory-bound beside collectives": 1}  # fmt: skip
+    cases = {
+        "all": 2,
+        "3 runs or more, alone within 6%": 1,
+        "compute-bound beside collectives": 1,
+        "memory-bound beside collectives": 1,
+    }
     assert {of: row.cases for (_, of), row in rows.items()} == cases
     row = rows["slowdown of a kernel beside another", "compute-bound beside collectives"]
     assert row.ours["error"] == pytest.approx(10.0)
@@ -163,9 +180,12 @@ def test_copies_and_memsets(tmp_path):
     pinned = {"nbytes": 2 << 20}
     memset = {"nbytes": 12_440_000, "name": "Memset (Device)", "cat": "gpu_memset"}
     trace = trace_of(
-        (0.0, 10.0, 200.0, pinned), (20.0, 210.0, 1.0, {"nbytes": 8}), (30.0, 300.0, 10.0, memset),
-        (40.0, 400.0, 100.0, {}), (50.0, 420.0, 10.0, memset | {"stream": 8}),
-    )  # fmt: skip
+        (0.0, 10.0, 200.0, pinned),
+        (20.0, 210.0, 1.0, {"nbytes": 8}),
+        (30.0, 300.0, 10.0, memset),
+        (40.0, 400.0, 100.0, {}),
+        (50.0, 420.0, 10.0, memset | {"stream": 8}),
+    )
     rows = rows_of(tmp_path, "trace.json", trace.text())
     row = rows["copies from pinned memory", "trace (NVIDIA A100-SXM4-40GB)"]
     assert (row.cases, row.ours) == (1, {"pcie4": 24.0})

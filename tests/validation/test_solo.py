@@ -20,8 +20,20 @@ def test_names_say_works():
     assert (spec.kind, spec.dtype) == ("conv-nhwc-grouped", "fp16")
     pixels = 4 * 28 * 28
     expected = Work(
-        "convolution", "channels_last", 2.0 * pixels * 96 * 288, 4 * 64 * 56 * 56 * 2, 96 * 288 * 2, pixels * 96 * 2,
-        2, pixels, 48, 288, 9, 4 * 64 * 56 * 56, 4)  # fmt: skip
+        "convolution",
+        "channels_last",
+        2.0 * pixels * 96 * 288,
+        4 * 64 * 56 * 56 * 2,
+        96 * 288 * 2,
+        pixels * 96 * 2,
+        2,
+        pixels,
+        48,
+        288,
+        9,
+        4 * 64 * 56 * 56,
+        4,
+    )
     assert works_of(spec) == [expected]
     assert works_of(spec_of("embedding_bag/fp32/1000x64[7x5]"))[0].rows == 35
 

@@ -32,9 +32,14 @@ def test_a_chain_responds_in_proportion_to_shares():
     makespan = found.base_us
     latency = makespan - 60 - 30 - 5  # of all links on the way
     expected = {
-        "operators.speed": -90, "operators.conv.speed": -60, "operators.pool.speed": -30, "operator.a.speed": -60,
-        "operator.b.speed": -30, "link.bandwidth": -5, "link.latency": latency,
-    }  # fmt: skip
+        "operators.speed": -90,
+        "operators.conv.speed": -60,
+        "operators.pool.speed": -30,
+        "operator.a.speed": -60,
+        "operator.b.speed": -30,
+        "link.bandwidth": -5,
+        "link.latency": latency,
+    }
     for name, us in expected.items():
         assert of(found, name).elasticity == pytest.approx(us / makespan, rel=1e-4), name
     row = of(found, "operators.conv.speed")
@@ -47,9 +52,11 @@ def test_a_chain_responds_in_proportion_to_shares():
 
 @settings(max_examples=12)
 @given(
-    shape=shapes(max_ops=7), cluster=clusters(max_gpus=2), name=st.sampled_from(["heft", "greedy", "nimble"]),
+    shape=shapes(max_ops=7),
+    cluster=clusters(max_gpus=2),
+    name=st.sampled_from(["heft", "greedy", "nimble"]),
     seed=st.integers(0, 2**32),
-)  # fmt: skip
+)
 def test_what_takes_time_adds_up_to_one(shape, cluster, name, seed):
     """Makespans are homogeneous of degree 1 in all times: twice the times take twice as long, and Euler's rule holds.
 

@@ -107,12 +107,16 @@ def test_what_changes_of_a_plan_of_events_come_to():
     cluster = BARE.replace_devices(launch=1.0, record=20.0, wait=50.0, hop=3.0, graph_launch=100.0)
     found = tried(ss.Schedule(graph, rows, events="literal"), cluster)
     known = {
-        "capture it as a graph and launch that as a whole": 130.0, "leave out the waits that others imply": 92.0,
-        "make operators of kind conv twice as quick": 128.0, "make launches free": 130.0,
-        "make events free (record, wait, hop)": 31.0, "end the interference between kernels side by side": 133.0,
-        "let kernels side by side run as if alone": 133.0, "have twice the SMs": 133.0,
+        "capture it as a graph and launch that as a whole": 130.0,
+        "leave out the waits that others imply": 92.0,
+        "make operators of kind conv twice as quick": 128.0,
+        "make launches free": 130.0,
+        "make events free (record, wait, hop)": 31.0,
+        "end the interference between kernels side by side": 133.0,
+        "let kernels side by side run as if alone": 133.0,
+        "have twice the SMs": 133.0,
         "have twice the DRAM bandwidth": 133.0,
-    }  # fmt: skip
+    }
     assert {text: us for text, us in found.items() if not text.startswith("schedule")} == known
     assert "leave out the waits that others imply" not in tried(ss.Schedule(graph, rows), cluster)
 
@@ -146,8 +150,10 @@ def test_three_wishes_where_the_plan_can_do_nothing():
     graph = ss.OpGraph([ss.Operator("a", flops=18.0 * 0.75 * BARE.devices[0].peak_rate("fp32"))])
     found = explain(ss.schedule(graph, cluster, "sequential"), cluster)
     assert [(each.makespan_us, each.doable) for each in found.suggestions] == [
-        (pytest.approx(14.365), False), (pytest.approx(15.73), False), (pytest.approx(20.73), False),
-    ]  # fmt: skip
+        (pytest.approx(14.365), False),
+        (pytest.approx(15.73), False),
+        (pytest.approx(20.73), False),
+    ]
     moves = ss.OpGraph([ss.Operator("a", nbytes=0.75 * 1.555e6)])
     wider = tried(ss.schedule(moves, BARE, "sequential"), BARE)["have twice the DRAM bandwidth"]
     assert wider == pytest.approx(3.23)

@@ -47,8 +47,20 @@ def test_a_host_that_cannot_keep_up():
 @pytest.mark.parametrize(("gpu", "n_launches"), [("h100", 4), ("k80", 1)])
 def test_every_kernel_of_a_request_is_launched(gpu, n_launches):
     """A convolution of half precision, of which an H100 turns three tensors round: 900 us of host for each launch."""
-    work = Work("convolution", "strided", 1e6, 8e5, 3e5, 8e5, rows=3136, columns=128, inner=1152, window=9,
-                         elements=401408, images=4)  # fmt: skip
+    work = Work(
+        "convolution",
+        "strided",
+        1e6,
+        8e5,
+        3e5,
+        8e5,
+        rows=3136,
+        columns=128,
+        inner=1152,
+        window=9,
+        elements=401408,
+        images=4,
+    )
     plan = one_stream(ss.OpGraph([ss.Operator("conv", works=(work,), dtype="fp16")]))
     cluster = ss.Cluster.preset(gpu).without_overheads().replace_devices(launch=900.0)
     for k in (1, 2, 5):

@@ -52,8 +52,7 @@ def test_numbers_in_texts(value, is_absolute):
 
 
 def same_figures(one, other):
-    for name in ("makespan_before", "makespan", "difference", "direct", "rescheduling", "blame",
-                 "blame_before"):  # fmt: skip
+    for name in ("makespan_before", "makespan", "difference", "direct", "rescheduling", "blame", "blame_before"):
         mine = getattr(one, name)
         assert getattr(other, name) == (mine if mine is None else pytest.approx(mine, rel=1e-9, abs=1e-9))
 
@@ -137,14 +136,26 @@ QUICK = what_if(pair(), FREE).operators(speed=2.0)
 @pytest.mark.parametrize(
     ("asked", "parts"),
     [
-        (QUICK, ("pair [1] on a100: what if operators.speed*=2", "us before after difference", "2 times as fast",
-                 "makespan 15.0 7.5 -7.5", "compute 15.0 7.5 -7.5")),
-        (what_if(pair(), FREE, True).operators(speed=2.0).gpus(2),
-         ("makespan 15.0 7.5 7.5 -7.5", "-7.5 us by the changes, 0.0 us by re-scheduling")),
-        (what_if(pair(), A100).overhead(launch=1e3).device(sms=2.0),
-         ("ms before after difference", "note: 2 of 2 operators have a time but neither FLOP nor bytes")),
+        (
+            QUICK,
+            (
+                "pair [1] on a100: what if operators.speed*=2",
+                "us before after difference",
+                "2 times as fast",
+                "makespan 15.0 7.5 -7.5",
+                "compute 15.0 7.5 -7.5",
+            ),
+        ),
+        (
+            what_if(pair(), FREE, True).operators(speed=2.0).gpus(2),
+            ("makespan 15.0 7.5 7.5 -7.5", "-7.5 us by the changes, 0.0 us by re-scheduling"),
+        ),
+        (
+            what_if(pair(), A100).overhead(launch=1e3).device(sms=2.0),
+            ("ms before after difference", "note: 2 of 2 operators have a time but neither FLOP nor bytes"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_table(asked, parts):
     """Without overheads 15 us; at twice the speed 7.5 us, 7.5 us less; whoever plans anew has nothing to add."""
     text = " ".join(repr(asked.answer()).split())
@@ -169,10 +180,16 @@ def test_parameters_of_operators():
 def test_values_of_parameters():
     asked = what_if(pair(), Cluster.preset("a100", 2)).link(bandwidth=2.0).operators("b", speed=4.0)
     known = {
-        "link.bandwidth": 550e3, "overhead.launch": 6.0, "device.sms": 108.0, "device.peak": 108 * 64 * 2 * 1410.0,
-        "interference": 0.1, "operator.b.speed": 4.0, "operators.speed": None, "operators.[b].speed": 4.0,
+        "link.bandwidth": 550e3,
+        "overhead.launch": 6.0,
+        "device.sms": 108.0,
+        "device.peak": 108 * 64 * 2 * 1410.0,
+        "interference": 0.1,
+        "operator.b.speed": 4.0,
+        "operators.speed": None,
+        "operators.[b].speed": 4.0,
         "overhead": None,
-    }  # fmt: skip
+    }
     assert {name: value_of(asked, name) for name in known} == known
     assert value_of(what_if(pair(), A100), "link.latency") is None
     mixed = Cluster((A100.devices[0], Cluster.preset("v100", 2).devices[1]))

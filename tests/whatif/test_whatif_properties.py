@@ -51,9 +51,22 @@ def with_half_the_sms(plan, cluster):
 
 
 def on_h100s(plan, cluster):
-    names = ("model", "capability", "sms", "saturating_warps", "peak", "clock", "bandwidth", "memory", "l2",
-             "copy_engines", "shared_memory_per_sm", "shared_memory_per_block", "shared_memory_reserved",
-             "shared_memory_granularity")  # fmt: skip
+    names = (
+        "model",
+        "capability",
+        "sms",
+        "saturating_warps",
+        "peak",
+        "clock",
+        "bandwidth",
+        "memory",
+        "l2",
+        "copy_engines",
+        "shared_memory_per_sm",
+        "shared_memory_per_block",
+        "shared_memory_reserved",
+        "shared_memory_granularity",
+    )
     other = Cluster.preset("h100").devices[0]
     return on_devices(plan, cluster, **{name: getattr(other, name) for name in names})
 

@@ -168,14 +168,20 @@ GRID = made([Operator("a", flops=1e9, kernels=(Kernel(108),))])
         (what_if(FORK, FREE, True, scheduler="hios-lp").gpus(3), ""),
         (what_if(COPYING, PAIR).link(bandwidth=2.0), ""),
         (what_if(SPLIT, PAIR).link(bandwidth=2.0), EXACT),
-        (what_if(one_stream(FORK), PAIR).link(bandwidth=2.0),
-         f"{EXACT}; nothing is copied between devices: links make no difference"),
-        (what_if(one_stream(COPYING.graph), FREE).link(bandwidth=2.0),
-         "nothing is copied between devices: links make no difference"),
-        (what_if(GRID, FREE).device("h100"),
-         "kernels that were measured or given keep their grids and blocks, those of 1 of 1 operators"),
+        (
+            what_if(one_stream(FORK), PAIR).link(bandwidth=2.0),
+            f"{EXACT}; nothing is copied between devices: links make no difference",
+        ),
+        (
+            what_if(one_stream(COPYING.graph), FREE).link(bandwidth=2.0),
+            "nothing is copied between devices: links make no difference",
+        ),
+        (
+            what_if(GRID, FREE).device("h100"),
+            "kernels that were measured or given keep their grids and blocks, those of 1 of 1 operators",
+        ),
     ],
-)  # fmt: skip
+)
 def test_notes(asked, notes):
     assert "; ".join(asked.notes) == notes
 

@@ -48,7 +48,7 @@ REFUSED = {
         (lambda: a.operators("z", speed=2).makespan, "unknown operator 'z'; known are: a, b, c"),
         (lambda: a.fuse(["a", "b"]).operators("a", speed=2.0).makespan, "unknown operator 'a'"),
         (lambda: fuse(FORK, "ae"), "unknown operator 'e'; known are: a, b, c"),
-        (lambda: value_of(a, "sms"), "sms"),
+        (lambda: value_of(a, "smz"), "smz"),
         (lambda: value_of(a, "operator.z.speed"), "z"),
         (lambda: value_of(a, "operators.z.speed"), "z"),
         (lambda: parse_change("link.width=2"), "unknown parameter 'link.width'; closest of"),
@@ -87,12 +87,16 @@ REFUSED = {
         (lambda: a.rebuild(batch=2).makespan, "rebuild: pass `load`"),
         (lambda: rebuilt.rebuild(size=2).makespan, r"rebuild: load\(\) got an unexpected keyword argument 'size'"),
         (lambda: rebuilt.rebuild(blocks=1).makespan, "cannot be kept: the schedule of graph 'chain' is not one"),
-        (lambda: ss.what_if(FORK, FREE, load=lambda batch: batch).rebuild(batch=1).makespan,
-         "`load` returned int, not an OpGraph"),
+        (
+            lambda: ss.what_if(FORK, FREE, load=lambda batch: batch).rebuild(batch=1).makespan,
+            "`load` returned int, not an OpGraph",
+        ),
         (lambda: split.gpus(1).makespan, "the plan uses gpu1, which '1 of 2 x a100' does not have; ask with resched"),
         # c on gpu1 is launched before a on gpu0: no single thread can capture that
-        (lambda: ss.what_if(ss.Schedule(FORK, placements("c@1 a b")), PAIR).execution("graph").makespan,
-         r"cannot be kept: .*'c': it is launched before 'a'.*reschedule=True"),
+        (
+            lambda: ss.what_if(ss.Schedule(FORK, placements("c@1 a b")), PAIR).execution("graph").makespan,
+            r"cannot be kept: .*'c': it is launched before 'a'.*reschedule=True",
+        ),
         (lambda: merged.fuse(["b", "c"]).makespan, NOT_KEPT),
         (lambda: merged.fuse(["a", "b"]).makespan, NOT_KEPT),
         (lambda: merged.remove("a").makespan, NOT_KEPT),
@@ -118,7 +122,7 @@ REFUSED = {
         (lambda: ss.throughput(one_stream(chain(*[1.0] * 1000)), FREE, 4096), "too many: 3355 would do"),
         (lambda: ss.throughput(one_stream(chain(1.0)), FREE, 10**8), "in_flight must be at most 4,096"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("error", "ask", "message"), [(e, *row) for e, rows in REFUSED.items() for row in rows])

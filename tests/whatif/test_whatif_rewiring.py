@@ -49,11 +49,19 @@ def test_tensors_that_differ_stay_apart():
 def test_what_a_fused_operator_is():
     """Kernel and intensity of the longest member; without FLOP and bytes of one, times add up."""
     rows = [
-        Operator("x", "conv", time=5.0, flops=7.0, kernels=(Kernel(10, share=0.25), Kernel(20, share=0.75)),
-                 intensity="compute", weight_nbytes=3.0, block="stem"),
+        Operator(
+            "x",
+            "conv",
+            time=5.0,
+            flops=7.0,
+            kernels=(Kernel(10, share=0.25), Kernel(20, share=0.75)),
+            intensity="compute",
+            weight_nbytes=3.0,
+            block="stem",
+        ),
         Operator("y", "relu", time=1.0, kernels=(Kernel(99),), intensity="memory", output_shape=(1, 8)),
         Operator("x+y", "relu"),
-    ]  # fmt: skip
+    ]
     graph = made(rows, "xy")
     op = fuse(graph, "x", "y").graph["x+y'"]
     assert (op.kind, op.time, op.flops, op.weight_nbytes) == ("conv+relu", 6.0, 7.0, 3.0)

@@ -11,7 +11,7 @@ from small import edges
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph, Work
-from workloads.formats.fusion import fuse, without_io
+from workloads.fusion import fuse, without_io
 from workloads.models.network import Network
 
 
@@ -66,9 +66,14 @@ def test_works_of_a_unit():
     assert (unit.nbytes, unit.weight_nbytes) == (106.0, 64.0)
 
 
-@pytest.mark.parametrize(("kind", "flops", "weights", "bias"), [
-    ("conv", 2.0 * 8 * 27, 8 * 27, 8), ("conv", 2.0 * 8 * 27, 8 * 27 + 8, 0), ("conv_transpose", 1.0, 216, 8),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "flops", "weights", "bias"),
+    [
+        ("conv", 2.0 * 8 * 27, 8 * 27, 8),
+        ("conv", 2.0 * 8 * 27, 8 * 27 + 8, 0),
+        ("conv_transpose", 1.0, 216, 8),
+    ],
+)
 def test_a_normalisation_leaves_one_bias_per_channel(kind, flops, weights, bias):
     """Weights of 8 x 27, one output pixel: 8 values more if there was no bias; the norm's own 4 x 8 never count."""
     shape = (1, 8, 1, 1)
@@ -95,38 +100,44 @@ LINKS = {  # what may stand in a chain: kind, weights and so on; 8 channels of 4
 }
 
 
-@pytest.mark.parametrize(("kinds", "units"), [
-    ("conv relu relu", "conv0 relu2"),
-    ("conv relu norm", "conv0 norm2"),
-    ("conv norm relu", "conv0"),
-    ("add relu", "add0"),
-    ("mul sigmoid", "mul0"),
-    ("pool relu", "pool0 relu1"),
-    ("add norm", "add0 norm1"),
-    ("matmul norm relu", "matmul0 norm1 relu2"),  # no weights to fold it into
-    ("linear bias", "linear0"),
-    ("linear sum", "linear0 sum1"),
-    ("linear number", "linear0 number1"),
-    ("linear table", "linear0 table1"),
-    ("flatconv flatnorm relu", "flatconv0 flatnorm1 relu2"),  # without channels nothing but an activation
-    ("flatconv relu", "flatconv0"),
-    ("unknown unknownbias", "unknown0 unknownbias1"),
-    ("unknown relu", "unknown0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kinds", "units"),
+    [
+        ("conv relu relu", "conv0 relu2"),
+        ("conv relu norm", "conv0 norm2"),
+        ("conv norm relu", "conv0"),
+        ("add relu", "add0"),
+        ("mul sigmoid", "mul0"),
+        ("pool relu", "pool0 relu1"),
+        ("add norm", "add0 norm1"),
+        ("matmul norm relu", "matmul0 norm1 relu2"),  # no weights to fold it into
+        ("linear bias", "linear0"),
+        ("linear sum", "linear0 sum1"),
+        ("linear number", "linear0 number1"),
+        ("linear table", "linear0 table1"),
+        ("flatconv flatnorm relu", "flatconv0 flatnorm1 relu2"),  # without channels nothing but an activation
+        ("flatconv relu", "flatconv0"),
+        ("unknown unknownbias", "unknown0 unknownbias1"),
+        ("unknown relu", "unknown0"),
+    ],
+)
 def test_what_takes_in_what(kinds, units):
     links = [(f"{link}{i}", *LINKS.get(link, (link, {}))) for i, link in enumerate(kinds.split())]
     assert fuse(chain(*(op(name, kind, **more) for name, kind, more in links))).names == tuple(units.split())
 
 
-@pytest.mark.parametrize(("operators", "pairs", "units", "read"), [
-    ("c:conv r:relu s:add", "cr rs cs", "c r s", "cr rs cs"),  # a tensor that is read twice
-    ("c:conv s:mul r:relu", "cs cs sr", "c s", "cs cs"),  # by one operator, which takes its own
-    ("x:placeholder c:conv r:relu o:output", "xc cr ro co", "c r", "cr"),  # one that is returned
-    # each part is read from `a`; the size of `z` that was read, 0 bytes, is forgotten
-    ("a:pool z:pool p:view q:view s:view b:concat", "ap aq zs=0 sq=0 pb=2 qb=2", "a z b", "ab=2 ab=2"),
-    ("v:view a:pool", "va", "a", ""),  # a view of an input leaves no edge
-    ("a:pool b:pool j:view c:pool", "aj bj jc", "a b j c", "aj bj jc"),  # one of two joins them
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("operators", "pairs", "units", "read"),
+    [
+        ("c:conv r:relu s:add", "cr rs cs", "c r s", "cr rs cs"),  # a tensor that is read twice
+        ("c:conv s:mul r:relu", "cs cs sr", "c s", "cs cs"),  # by one operator, which takes its own
+        ("x:placeholder c:conv r:relu o:output", "xc cr ro co", "c r", "cr"),  # one that is returned
+        # each part is read from `a`; the size of `z` that was read, 0 bytes, is forgotten
+        ("a:pool z:pool p:view q:view s:view b:concat", "ap aq zs=0 sq=0 pb=2 qb=2", "a z b", "ab=2 ab=2"),
+        ("v:view a:pool", "va", "a", ""),  # a view of an input leaves no edge
+        ("a:pool b:pool j:view c:pool", "aj bj jc", "a b j c", "aj bj jc"),  # one of two joins them
+    ],
+)
 def test_what_is_left(operators, pairs, units, read):
     graph = OpGraph([op(*one.split(":")) for one in operators.split()], edges(pairs, nbytes=4.0))
     found = fuse(graph, io=False)

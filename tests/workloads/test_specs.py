@@ -17,7 +17,7 @@ def test_names():
     assert WORKLOADS["random:layered"] is random_layered
     assert ("inception_v3" in WORKLOADS, "vgg" in WORKLOADS) == (True, False)
     assert not hasattr(workloads, "nonsense")
-    assert len(WORKLOADS) == len(set(names())) == 34
+    assert len(WORKLOADS) == len(set(names())) == 35
 
 
 def test_load():
@@ -28,17 +28,26 @@ def test_load():
         load("inception_v3", bach=2)
 
 
-@pytest.mark.parametrize(("spec", "defaults", "expected"), [
-    ("inception_v3,batch=4,image_size=331,dtype=fp16", {}, inception_v3(batch=4, image_size=331, dtype="fp16")),
-    ("random:layered,n_ops=60,n_layers=8,n_edges=130,comm_ratio=.5,seed=2", {},
-     random_layered(60, 8, 130, comm_ratio=0.5, rng=2)),
-    (" random:layered , n_ops = 60 ", {}, random_layered(60, rng=0)),
-    ("random:layered,n_edges=none,time=1e2:2e2,utilization=none,min_transfer=5", {},
-     random_layered(rng=0, time=(100.0, 200.0), utilization=None, min_transfer=5.0)),
-    # the spec wins over the default, and a network has no use for a seed
-    ("random:layered,n_ops=40", {"n_ops": 50, "seed": 9}, random_layered(40, rng=9)),
-    ("inception_v3", {"batch": 2, "seed": 9}, inception_v3(batch=2)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "defaults", "expected"),
+    [
+        ("inception_v3,batch=4,image_size=331,dtype=fp16", {}, inception_v3(batch=4, image_size=331, dtype="fp16")),
+        (
+            "random:layered,n_ops=60,n_layers=8,n_edges=130,comm_ratio=.5,seed=2",
+            {},
+            random_layered(60, 8, 130, comm_ratio=0.5, rng=2),
+        ),
+        (" random:layered , n_ops = 60 ", {}, random_layered(60, rng=0)),
+        (
+            "random:layered,n_edges=none,time=1e2:2e2,utilization=none,min_transfer=5",
+            {},
+            random_layered(rng=0, time=(100.0, 200.0), utilization=None, min_transfer=5.0),
+        ),
+        # the spec wins over the default, and a network has no use for a seed
+        ("random:layered,n_ops=40", {"n_ops": 50, "seed": 9}, random_layered(40, rng=9)),
+        ("inception_v3", {"batch": 2, "seed": 9}, inception_v3(batch=2)),
+    ],
+)
 def test_specs(spec, defaults, expected):
     assert from_spec(spec, **defaults) == expected
 
@@ -55,7 +64,7 @@ def test_json_file(tmp_path):
 
 
 def test_unknown_workload():
-    message = "unknown workload 'inceptoin'; closest of 34 known: inception_v3, .*; or give a path that ends in .json, "
+    message = "unknown workload 'inceptoin'; closest of 35 known: inception_v3, .*; or give a path that ends in .json, "
     with pytest.raises(UnknownNameError, match=message):
         from_spec("inceptoin")
 
@@ -125,12 +134,15 @@ def test_what_is_wrong_is_named(name):
 
 
 @pytest.mark.parametrize("granularity", ["unit", "operator"])
-@pytest.mark.parametrize(("name", "parameters"), [
-    ("resnet50", {"batch": 3, "image_size": 100}),
-    ("t5_small_encoder", {"batch": 2, "sequence_length": 100}),
-    ("deepfm", {"batch": 100, "rows": 100, "factors": 100, "hidden": 100}),
-    ("rnntc_sru", {"layers": 2, "sequence_length": 2, "features": 100, "classes": 100}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("resnet50", {"batch": 3, "image_size": 100}),
+        ("t5_small_encoder", {"batch": 2, "sequence_length": 100}),
+        ("deepfm", {"batch": 100, "rows": 100, "factors": 100, "hidden": 100}),
+        ("rnntc_sru", {"layers": 2, "sequence_length": 2, "features": 100, "classes": 100}),
+    ],
+)
 def test_narrow_numbers_do_not_overflow(name, parameters, granularity):
     """100 of 8 bits times anything from 2 on would."""
     narrow = {key: np.int8(value) for key, value in parameters.items()}

@@ -30,8 +30,18 @@ Fitted = Mapping[str, Mapping[str, Calibration]]
 
 SUMMARY: Final = "summary.json"
 FIGURES: Final = (*OF_ROUNDS[:4], "recalibrated_error", *OF_ROUNDS[4:])
-_COLUMNS: Final = ("backend", "graph", "held out", "mean", "p90", "no contention", "uncalibrated", "recalibrated",
-                   "tau", "regret")  # fmt: skip
+_COLUMNS: Final = (
+    "backend",
+    "graph",
+    "held out",
+    "mean",
+    "p90",
+    "no contention",
+    "uncalibrated",
+    "recalibrated",
+    "tau",
+    "regret",
+)
 _PAIRED: Final = ("sequential_us", "parallel_us")
 _BOUNDED: Final = ("mean_error", "p90_error", "regret")
 _LEAST_BOUND: Final = 0.005
@@ -211,8 +221,11 @@ def tables(summary: Json) -> Iterator[str]:
         yield from (f"{name}: {kernel} not checked: {reason}" for kernel, reason in row["failed"].items())
     for title in ("hios_fig1", "opara_fig3"):
         yield ""
-        rows = [(row["pair"], name, row["execution"], *(f"{row[key]:.1f}" for key in _PAIRED), f"{row['ratio']:.3f}")
-                for name, found in summary[title].items() for row in found]  # fmt: skip
+        rows = [
+            (row["pair"], name, row["execution"], *(f"{row[key]:.1f}" for key in _PAIRED), f"{row['ratio']:.3f}")
+            for name, found in summary[title].items()
+            for row in found
+        ]
         times = ("sequential us", "parallel us", "parallel / sequential")
         yield from table((title, "backend", "execution", *times), rows)
     if summary["unmeasured"]:

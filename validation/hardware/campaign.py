@@ -220,9 +220,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare(store, {backend.name: environment for backend, environment in backends}, options.plan)
         sections = sections_of([Bench(backend, store, PLANS[options.plan]) for backend, _ in backends])
         Campaign(
-            store, sections, options.seconds - (time.monotonic() - begun), tell=tell, watched=True,
+            store,
+            sections,
+            options.seconds - (time.monotonic() - begun),
+            tell=tell,
+            watched=True,
             check=lambda: [pulse(backend) for backend, _ in backends],
-        ).run()  # fmt: skip
+        ).run()
     except SimschedError as error:
         sys.stderr.write(f"error: {error}\n")
         return AGAIN if isinstance(error, DeviceLostError) else UNUSABLE

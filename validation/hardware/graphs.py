@@ -105,10 +105,14 @@ KERNELS: Final[Mapping[str, Build]] = {
 """One operator each, in shapes that divide nothing evenly as well as in usual ones."""
 
 WHOLE: Final = (
-    "tiny_inception", "tiny_resnet", "tiny_transformer", "tiny_inception,granularity=operator",
-    "tiny_transformer,granularity=operator", "random:layered,n_ops=12,n_layers=4,n_edges=20,seed=5",
+    "tiny_inception",
+    "tiny_resnet",
+    "tiny_transformer",
+    "tiny_inception,granularity=operator",
+    "tiny_transformer,granularity=operator",
+    "random:layered,n_ops=12,n_layers=4,n_edges=20,seed=5",
     "random:inception-like,n_blocks=2,seed=1",
-)  # fmt: skip
+)
 """Small graphs whose values are compared under each kind of execution."""
 
 

@@ -22,8 +22,11 @@ from validation.hardware.store import Store
 Json = dict[str, Any]
 Measure = Callable[[], Json]
 RANDOM_HELD_OUT: Final = ("random-stages", "random-events", "random-graph")
-_OTHERWISE: Final = {"greedy/events": ("greedy", "events"), "greedy/graph": ("greedy", "graph"),
-                     "sequential/graph": ("sequential", "graph")}  # fmt: skip
+_OTHERWISE: Final = {
+    "greedy/events": ("greedy", "events"),
+    "greedy/graph": ("greedy", "graph"),
+    "sequential/graph": ("sequential", "graph"),
+}
 # Options with which schedulers leave the graph as it was profiled: of merged operators nothing was measured.
 _AS_IT_IS: Final[Mapping[str, Json]] = {"ios": {"strategy": "parallel"}, "autograph": {"rules": ()}}
 _SEARCH: Final = 4.0  # s that a scheduler may take
@@ -74,10 +77,16 @@ _SMALL: Final = ("tiny_inception", "random:layered,n_ops=14,n_layers=4,n_edges=2
 PLANS: Final[Mapping[str, Plan]] = {
     "full": Plan(graphs.subjects()),
     "small": Plan(
-        {name: (name, 1) for name in _SMALL}, kernels=("conv 3x3", "add 2"), whole=graphs.WHOLE[:1], hios_sizes=(8, 64),
-        opara_sizes=(28,), in_situ=3, schedulers=("sequential", "greedy", "heft", "hios-lp", "opara"), repeats=8,
+        {name: (name, 1) for name in _SMALL},
+        kernels=("conv 3x3", "add 2"),
+        whole=graphs.WHOLE[:1],
+        hios_sizes=(8, 64),
+        opara_sizes=(28,),
+        in_situ=3,
+        schedulers=("sequential", "greedy", "heft", "hios-lp", "opara"),
+        repeats=8,
     ),
-}  # fmt: skip
+}
 """By name; "small" is a trial of everything."""
 
 
@@ -139,8 +148,11 @@ def _of_graphs(bench: Bench) -> Iterator[Section]:
         return Section(name, share, {f"{name}/{key}" if key else name: measure for key, measure in items.items()})
 
     kernels = {kernel: partial(check, partial(graphs.kernel_graph, kernel), "events") for kernel in plan.kernels}
-    whole = {f"{spec}/{execution}": partial(check, partial(graphs.workload, spec, 1), execution)
-             for spec in plan.whole for execution in EXECUTIONS}  # fmt: skip
+    whole = {
+        f"{spec}/{execution}": partial(check, partial(graphs.workload, spec, 1), execution)
+        for spec in plan.whole
+        for execution in EXECUTIONS
+    }
     yield section("kernels", 1.5, kernels | whole)
     if plan.microbenchmarks:
         yield section("microbenchmarks", 2.0, {"": lambda: {"profile": bench.backend.microbenchmarks().to_dict()}})

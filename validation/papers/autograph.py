@@ -27,16 +27,22 @@ from validation.papers.claims import Measures, Run, Values
 
 GPU: Final = "rtx2080ti"
 NETWORKS: Final[Mapping[str, str]] = {
-    "Inception-v3": "inception_v3", "ResNet-50": "resnet50", "ResNeXt-50": "resnext50",
-    "NasNet-A": "autograph_nasnet_a", "NasNet-Mobile": "nasnet_mobile", "RNNTC-SRU": "rnntc_sru",
+    "Inception-v3": "inception_v3",
+    "ResNet-50": "resnet50",
+    "ResNeXt-50": "resnext50",
+    "NasNet-A": "autograph_nasnet_a",
+    "NasNet-Mobile": "nasnet_mobile",
+    "RNNTC-SRU": "rnntc_sru",
     "BERT": "autograph_bert",
-}  # fmt: skip
+}
 IOS, NIMBLE, TASO, OURS = "IOS", "Nimble", "TASO+Nimble", "Ours"
 _NOT_IN_IOS: Final = ("RNNTC-SRU", "BERT")
 _OBJECTIVES: Final[Mapping[str, str]] = {OURS: "mixed", TASO: "sum"}
 _KINDS: Final[Mapping[str, tuple[str, int]]] = {
-    "depthwise 3x3": ("R5", 3), "depthwise 5x5": ("R5", 5), "average pools": ("R7", 3)
-}  # fmt: skip  # pairs of these made one: rule, window
+    "depthwise 3x3": ("R5", 3),
+    "depthwise 5x5": ("R5", 5),
+    "average pools": ("R7", 3),
+}  # pairs of these made one: rule, window
 _GROUPED: Final = "ResNeXt-50"
 SLOW_GROUP_US: Final = 1e3 * (7.708 - 2.144) / (16 * 32)
 """Of 32 groups in 16 convolutions each: Nimble's printed ms on ResNeXt-50 beyond those on ResNet-50, as large."""

@@ -24,8 +24,13 @@ from simsched.base.errors import FormatError
 from validation.evidence import table
 
 PAPERS: Final[Mapping[str, str]] = {
-    "ios": "IOS", "lios": "LIOS", "hios": "HIOS", "opara": "Opara", "nimble": "Nimble", "autograph": "AutoGraph"
-}  # fmt: skip
+    "ios": "IOS",
+    "lios": "LIOS",
+    "hios": "HIOS",
+    "opara": "Opara",
+    "nimble": "Nimble",
+    "autograph": "AutoGraph",
+}
 """Titles of the papers by the names of their tables and modules."""
 
 Values = Mapping[str, float]

@@ -202,8 +202,11 @@ def released(number: int, places: Sequence[float], run: Run) -> Values:
 def repaired(run: Run) -> Values:
     """Return the speedups of one mapping, the released one of inter-MR, by evaluators with one repair and both."""
     repairs = {
-        "as released": "", "order of priority": " by priority", "ends of producers": " by operator", "both": " by both",
-    }  # fmt: skip
+        "as released": "",
+        "order of priority": " by priority",
+        "ends of producers": " by operator",
+        "both": " by both",
+    }
     found = with_spread(reported(run)[Setting()])
     return {name: found[f"inter-mr{repair}"] for name, repair in repairs.items()}
 
@@ -236,8 +239,10 @@ def figure_4(_run: Run) -> Values:
     graph = drawn_graph("4 2 2 3 1 4 2 2", "1-2 1-3 2-4 3-5 4-6 5-6:2 5-7 6-8 7-8", transfer=1.0)
     rank = longest_from(graph, graph.time, graph.edge_transfer)
     plan = ss.schedule(graph, ss.Cluster.preset("a40", 2), "inter-lp")
-    mappings = (["".join(v for v, on in zip("12345678", gpus, strict=True) if on == gpu) for gpu in "12"]
-                for gpus in product("12", repeat=len(graph)))  # fmt: skip
+    mappings = (
+        ["".join(v for v, on in zip("12345678", gpus, strict=True) if on == gpu) for gpu in "12"]
+        for gpus in product("12", repeat=len(graph))
+    )
     return {
         **{f"priority of {name}": float(us) for name, us in zip(graph.names, rank, strict=True)},
         "P1 alone": _on_devices(graph, "12468").latency,
@@ -271,10 +276,14 @@ def deadlock(_run: Run) -> Values:
     merged = _on_devices(graph, "12", "34").parallelize(2, lambda _: lambda _groups: 0.1)
     plan = ss.Schedule(
         graph,
-        [ss.Placement("v2", "gpu0", stream=1, group=1), ss.Placement("v1", "gpu0", stream=0),
-         ss.Placement("v3", "gpu1", stage=0), ss.Placement("v4", "gpu1", stage=1)],
+        [
+            ss.Placement("v2", "gpu0", stream=1, group=1),
+            ss.Placement("v1", "gpu0", stream=0),
+            ss.Placement("v3", "gpu1", stage=0),
+            ss.Placement("v4", "gpu1", stage=1),
+        ],
         execution="stages",
-    )  # fmt: skip
+    )
     try:
         plan.check(ss.Cluster.preset("a40", 2))
     except ScheduleError:
@@ -289,8 +298,9 @@ def deadlock(_run: Run) -> Values:
 # own: transfers="blocking", events="literal". The same schedules with copies ordered by events show what that costs.
 
 SIZES: Final[Mapping[str, tuple[int, ...]]] = {
-    "inception_v3": (299, 512, 1024, 2048), "nasnet_a_large": (331, 512, 1024, 2048)
-}  # fmt: skip
+    "inception_v3": (299, 512, 1024, 2048),
+    "nasnet_a_large": (331, 512, 1024, 2048),
+}
 """The networks' own image sizes, and larger ones."""
 _MEASURED_OVER_SIMULATED: Final = 22.95 / 12.95
 """NASNet-A, one operator after the other on a V100: as IOS measured it, over what the presets make of it."""
@@ -440,8 +450,14 @@ _PRINTED: Final[Mapping[tuple[int, str], Mapping[float, str]]] = {
 }
 """What the paper prints, by figure and scheduler and place on its axis, as tables show it."""
 _COLUMNS: Final = (
-    "setting", "scheduler", "printed", "released code", "ours", "independent", "ours by the released evaluator"
-)  # fmt: skip
+    "setting",
+    "scheduler",
+    "printed",
+    "released code",
+    "ours",
+    "independent",
+    "ours by the released evaluator",
+)
 _NOTE: Final = (
     "Speedups over one operator after the other, mean ± standard deviation of 30 random DAGs; IOS is at 1.11 in every "
     "row and column. *Independent* is a reimplementation of the printed algorithms under the same correct model. The "

@@ -23,8 +23,11 @@ from workloads.models.network import Network
 # Networks under schedules of IOS
 
 NETWORKS: Final = {
-    "inception_v3": "Inception-v3", "randwire": "RandWire", "nasnet_a_large": "NASNet-A", "squeezenet": "SqueezeNet"
-}  # fmt: skip
+    "inception_v3": "Inception-v3",
+    "randwire": "RandWire",
+    "nasnet_a_large": "NASNet-A",
+    "squeezenet": "SqueezeNet",
+}
 """Title of each."""
 ALL: Final = ("sequential", "greedy", "merge", "parallel", "both")
 """What Fig. 6 and 14 compare: two baselines, and IOS with three sets of stages."""
@@ -146,9 +149,17 @@ _MIXED: Final = range(1, 12)  # the blocks of Inception-v3 with more than one op
 def counted(graph: ss.OpGraph, endings: str) -> ss.Schedule:
     """Return a schedule of IOS over all stages of groups side by side, whose search is as large as can be."""
     return ss.schedule(
-        graph, device(V100), "ios", strategy="parallel", endings=endings, r=None, s=None, blocks="none",
-        max_transitions=50_000_000, stage_latency=StageFormula(),
-    )  # fmt: skip
+        graph,
+        device(V100),
+        "ios",
+        strategy="parallel",
+        endings=endings,
+        r=None,
+        s=None,
+        blocks="none",
+        max_transitions=50_000_000,
+        stage_latency=StageFormula(),
+    )
 
 
 @cache
@@ -178,9 +189,13 @@ def _largest(name: str, _run: Run) -> Values:
     n, d, transitions = len(found.graph), found.graph.width, found.search["transitions"]
     bound = ((n / d + 2) * (n / d + 1) / 2) ** d
     return {
-        "n": n, "d": d, "bound": rounded(bound, 4), "transitions": rounded(transitions, 2),
-        "schedules": rounded(found.search["feasible_schedules"], 2), "unrounded transitions": transitions,
-    }  # fmt: skip
+        "n": n,
+        "d": d,
+        "bound": rounded(bound, 4),
+        "transitions": rounded(transitions, 2),
+        "schedules": rounded(found.search["feasible_schedules"], 2),
+        "unrounded transitions": transitions,
+    }
 
 
 def _each(value: Callable[[str], float], names: tuple[str, ...] = tuple(NETWORKS)) -> Values:

@@ -22,8 +22,11 @@ from validation.papers.claims import Measures, Run, Values, drawn_graph
 GPU: Final = "rtx3080"
 _SMALL, _BASE = "SqueezeNet", "Inception-v3"
 NETWORKS: Final[Mapping[str, str]] = {
-    _SMALL: "squeezenet", _BASE: "inception_v3", "RandWire": "randwire", "NASNet-A": "nasnet_a_large"
-}  # fmt: skip
+    _SMALL: "squeezenet",
+    _BASE: "inception_v3",
+    "RandWire": "randwire",
+    "NASNet-A": "nasnet_a_large",
+}
 _STREAMS: Final = 8
 _FEWER_WARPS: Final = 4.0  # that fill an SM; the preset's prior is 24
 _DEARER: Final = 5.0

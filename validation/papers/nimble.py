@@ -10,9 +10,12 @@ import workloads
 from validation.papers.claims import Measures, Run, Values
 
 _NETWORKS: Final = {
-    "GoogLeNet": "googlenet", "Inception-v3": "inception_v3", "ResNet-50": "resnet50",
-    "SqueezeNet 1.1": "squeezenet1_1", "DenseNet-121": "densenet121",
-}  # fmt: skip
+    "GoogLeNet": "googlenet",
+    "Inception-v3": "inception_v3",
+    "ResNet-50": "resnet50",
+    "SqueezeNet 1.1": "squeezenet1_1",
+    "DenseNet-121": "densenet121",
+}
 _TURING: Final = "rtx2080super"
 
 

@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 _NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "host", "transfer")
 _TEXTS: Final = ("kind", "block", "intensity", "dtype")
-_STRUCTURES: Final = ("kernels", "works", "attributes", "input_shapes", "output_shape")
+_STRUCTURES: Final = ("kernels", "works", "collective", "attributes", "input_shapes", "output_shape")
 _KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
 _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}
@@ -228,8 +228,9 @@ def _parsed(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
     if ignored:
         _logger.warning(
             "%s: attributes that are ignored: %s; costs are read from time (us), flops, nbytes",
-            source, ", ".join(map(shown, ignored[:_MOST_LISTED])),
-        )  # fmt: skip
+            source,
+            ", ".join(map(shown, ignored[:_MOST_LISTED])),
+        )
     operators = [
         read(Operator, {"name": name, **_values(source, name, row, _OF_NODES)}, f"{source}: {shown(name)}")
         for name, row in reader.nodes.items()

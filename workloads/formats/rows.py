@@ -163,9 +163,16 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
     edges = [Edge(names[a], names[b]) for one, after in pairwise(members) for a in one for b in after]
     name = f"{_PAIR}{run.removeprefix(_PAIR)}" if is_pair else run
     graph = build(source, OpGraph, operators, edges, name)
-    plan = build(source, Schedule.from_columns, graph, range(len(rows)), [each.name for each in cluster.devices],
-                 device=[row.device for row in rows], stream=[row.stream for row in rows],
-                 scheduler=name)  # fmt: skip
+    plan = build(
+        source,
+        Schedule.from_columns,
+        graph,
+        range(len(rows)),
+        [each.name for each in cluster.devices],
+        device=[row.device for row in rows],
+        stream=[row.stream for row in rows],
+        scheduler=name,
+    )
     program = _issued(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
     launches = np.array([(row.begin_us - zero, row.end_us - zero) for row in rows])
     trace = build(source, measured_trace, program, cluster, launches)

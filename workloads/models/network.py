@@ -104,21 +104,37 @@ class Network(Builder):
         window, step, margin = _sliding(name, kernel, stride, padding)
         shape = (n, out_channels, *_window_output(name, x.shape, window, step, margin))
         attributes = {
-            "kernel": window, "stride": step, "padding": margin, "groups": groups, "out_channels": out_channels,
-        }  # fmt: skip
+            "kernel": window,
+            "stride": step,
+            "padding": margin,
+            "groups": groups,
+            "out_channels": out_channels,
+        }
         work = self.costs.conv(
-            shape, x.shape, window, groups=groups, bias=self.by_units if norm else bias,
-            adds_bias=bias and not norm and not self.by_units, layout=conv_layout(step, margin),
-        )  # fmt: skip
+            shape,
+            x.shape,
+            window,
+            groups=groups,
+            bias=self.by_units if norm else bias,
+            adds_bias=bias and not norm and not self.by_units,
+            layout=conv_layout(step, margin),
+        )
         return self._with_epilogue(name, "conv", [x], shape, work, attributes, activation, norm)
 
     def separable(self, name: str, x: Tensor, out_channels: int, kernel: int, *, stride: int = 1) -> Tensor:
         """Add a depthwise and a 1x1 convolution with batch normalisation, without activation."""
         channels, padding = x.shape[1], kernel // 2
         x = self.conv(
-            f"{name}.depth", x, channels, kernel, stride=stride, padding=padding, groups=channels, activation=None,
+            f"{name}.depth",
+            x,
+            channels,
+            kernel,
+            stride=stride,
+            padding=padding,
+            groups=channels,
+            activation=None,
             bias=False,
-        )  # fmt: skip
+        )
         return self.conv(f"{name}.point", x, out_channels, 1, activation=None, norm=True)
 
     def linear(
@@ -228,9 +244,15 @@ class Network(Builder):
         n = prod(indices.shape)
         work = self.costs.gather(n, features, indices=float(n * INDEX_NBYTES))
         return self.add_operator(
-            name, "embedding", [indices], shape, work, {"rows": rows, "features": features}, is_counted=True,
+            name,
+            "embedding",
+            [indices],
+            shape,
+            work,
+            {"rows": rows, "features": features},
+            is_counted=True,
             weight_nbytes=float(rows * features * self.costs.width),
-        )  # fmt: skip
+        )
 
     def view(self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "view") -> Tensor:
         """Return a tensor in another shape or order of axes, or after a dropout: nothing is computed or moved.

@@ -104,9 +104,15 @@ def randwire(
     wirings = draw_wirings(seed) if graphs is None else read_wirings(graphs)
     net.block = "stem"
     x = net.conv(
-        "stem.conv", net.images(batch, 3, image_size, least=SMALLEST_IMAGE), channels // 2, 3,
-        stride=2, padding=1, activation=None, norm=True,
-    )  # fmt: skip
+        "stem.conv",
+        net.images(batch, 3, image_size, least=SMALLEST_IMAGE),
+        channels // 2,
+        3,
+        stride=2,
+        padding=1,
+        activation=None,
+        norm=True,
+    )
     for i, wiring in enumerate(wirings):
         net.block = f"stage{i + 1}"
         x = _stage(net, net.block, x, wiring, channels << i)

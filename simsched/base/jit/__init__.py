@@ -8,6 +8,17 @@ from simsched.base.jit.pieces import piece, running_time
 from simsched.base.jit.tables import Column, CompileError, Row, Rows, Table, f8, i1, i4, i8, length, wrapped
 
 __all__ = [
-    "Column", "CompileError", "Row", "Rows", "Table", "f8", "i1", "i4", "i8", "length",
-    "piece", "running_time", "wrapped",
-]  # fmt: skip
+    "Column",
+    "CompileError",
+    "Row",
+    "Rows",
+    "Table",
+    "f8",
+    "i1",
+    "i4",
+    "i8",
+    "length",
+    "piece",
+    "running_time",
+    "wrapped",
+]

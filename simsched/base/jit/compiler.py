@@ -20,9 +20,15 @@ INT, FLOAT, BOOL, NONE = "i64", "double", "i1", "void"
 _STORED: Final = {"i1": "i8", "i4": "i32", "i8": INT, "f8": FLOAT}
 """How numbers of tables lie in memory."""
 _INT_OPS: Final = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
-    ast.LShift: "shl", ast.RShift: "ashr",
-}  # fmt: skip
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.LShift: "shl",
+    ast.RShift: "ashr",
+}
 _FLOAT_OPS: Final = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 _COMPARISONS: Final = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _ROUNDED: Final = {math.floor: "floor", math.ceil: "ceil"}
@@ -495,8 +501,10 @@ class _Function:
         kinds, result = self.signature(function)
         if node.keywords or len(node.args) != len(kinds):
             self._refuse(f"{function.__name__} takes {', '.join(kinds)}; give each of them, in this order")
-        given = [self._fitting(self._expr(each), kinds[name], f"{name!r}")
-                 for name, each in zip(kinds, node.args, strict=True)]  # fmt: skip
+        given = [
+            self._fitting(self._expr(each), kinds[name], f"{name!r}")
+            for name, each in zip(kinds, node.args, strict=True)
+        ]
         listed = ", ".join(f"{_llvm(value.kind)} {value.text}" for value in given)
         call = f'call {_llvm(result)} @"{symbol_of(function)}"({listed})'
         self.called[function] = None

@@ -1,4 +1,4 @@
-"""What-if: questions of a schedule with one thing or several different, and what follows from the answers."""
+"""What-if: questions about a schedule in a changed world, and analyses of the answers."""
 
 from simsched.experiments.whatif.better import BreakEven, Crossing, Robustness, breakeven, robust
 from simsched.experiments.whatif.changes import Change, absolute, parse_change
@@ -8,7 +8,26 @@ from simsched.experiments.whatif.throughput import Throughput, throughput
 from simsched.experiments.whatif.whatif import Elasticity, Sensitivity, Sweep, WhatIf, sensitivity, sweep, what_if
 
 __all__ = [
-    "Answer", "BreakEven", "Case", "Change", "Crossing", "Elasticity", "Explanation", "Robustness",
-    "Sensitivity", "Suggestion", "Sweep", "Throughput", "WhatIf", "absolute", "breakeven", "explain",
-    "parse_change", "robust", "sensitivity", "sweep", "throughput", "what_if",
-]  # fmt: skip
+    "Answer",
+    "BreakEven",
+    "Case",
+    "Change",
+    "Crossing",
+    "Elasticity",
+    "Explanation",
+    "Robustness",
+    "Sensitivity",
+    "Suggestion",
+    "Sweep",
+    "Throughput",
+    "WhatIf",
+    "absolute",
+    "breakeven",
+    "explain",
+    "parse_change",
+    "robust",
+    "sensitivity",
+    "sweep",
+    "throughput",
+    "what_if",
+]

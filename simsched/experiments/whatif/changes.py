@@ -13,35 +13,46 @@ from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link, device_named
 from simsched.model.cluster.device import OVERHEADS
+from simsched.model.costmodel import Rates
+from simsched.model.graph.collective import MOST_RANKS
 from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
 _EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
-    "gpus": Number(True, Range(1, MOST["gpus"])), "contention": Truth(),
+    "gpus": Number(True, Range(1, MOST["gpus"])),
+    "ranks": Number(True, Range(2, MOST_RANKS)),
+    "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
-}  # fmt: skip
-_AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
-_PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
+}
+_SMS: Final = Number(True, Range(1))
+_AS_THEY_ARE: Final = ("gpus", "ranks", *_NAMES, "contention", *_EDITS)
+RATES: Final = Rates._fields
+"""Factors of the terms of estimated times; at first each is 1."""
+_PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER", "stream.NUMBER.sms")
 _HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
-    "latency": ("us", US), "bandwidth": ("GB/s", GB_PER_S), "copy_rate": ("GB/s", GB_PER_S), "clock": ("MHz", MHZ),
-    "peak": ("TFLOP/s", TFLOP_PER_S), **dict.fromkeys(OVERHEADS, ("us", US)),
-}  # fmt: skip
+    "latency": ("us", US),
+    "bandwidth": ("GB/s", GB_PER_S),
+    "copy_rate": ("GB/s", GB_PER_S),
+    "clock": ("MHz", MHZ),
+    "peak": ("TFLOP/s", TFLOP_PER_S),
+    **dict.fromkeys(OVERHEADS, ("us", US)),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number of all devices or of all links, that takes factors and values of its own.
+    """A number of all devices or of all links, that takes factors and absolute values.
 
     Parameters
     ----------
     part
         `Device` or `Link`.
     fields
-        Those that are changed alike.
+        Fields that the parameter changes alike.
     """
 
     part: type[Device | Link]
@@ -49,18 +60,18 @@ class Parameter:
 
     @property
     def whole(self) -> bool:
-        """Whether it is rounded, to at least 1."""
+        """Whether the number is rounded, to at least 1."""
         return _HINTS[self.part][self.fields[0]] is int
 
     def values(self, cluster: Cluster) -> list[float | None]:
-        """Return what it is on each device or link; None where its fields differ."""
+        """Return the number of each device or link; None where its fields differ."""
         parts: Iterable[Any] = cluster.devices if self.part is Device else (link for _, _, link in cluster.links)
         return [common([_number_of(part, name) for name in self.fields]) for part in parts]
 
     def changed(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
-            return replace(cluster, links=tuple((a, b, self._changed(link, change)) for a, b, link in cluster.links))
+            return cluster.with_links(lambda link: self._changed(link, change))
         return replace(cluster, devices=tuple(self._changed(device, change) for device in cluster.devices))
 
     def _changed(self, part: Any, change: "Change") -> Any:
@@ -80,7 +91,7 @@ class Parameter:
 
 
 def _number_of(part: Any, name: str) -> float:
-    """Return a field of a device or a link; of several numbers the one that stands for all."""
+    """Return a field of a device or a link; for several numbers the one that represents them all."""
     value: Any = getattr(part, name)
     return float(max(map(max, value)) if name == "interference" else value["fp32"] if name == "peak" else value)
 
@@ -92,12 +103,45 @@ def common(values: Sequence[float | None]) -> float | None:
 
 PARAMETERS: Final[Mapping[str, Parameter]] = {
     **{f"link.{name}": Parameter(Link, (name,)) for name, kind in _HINTS[Link].items() if kind is float},
-    **{f"device.{name}": Parameter(Device, (name,)) for name, kind in _HINTS[Device].items()
-       if (kind in (int, float) or name == "peak") and name not in OVERHEADS},
+    **{
+        f"device.{name}": Parameter(Device, (name,))
+        for name, kind in _HINTS[Device].items()
+        if (kind in (int, float) or name == "peak") and name not in OVERHEADS
+    },
     "overhead": Parameter(Device, OVERHEADS),
     **{f"overhead.{name}": Parameter(Device, (name,)) for name in OVERHEADS},
     "interference": Parameter(Device, ("interference",)),
-}  # fmt: skip
+}
+
+
+def _short_names() -> dict[str, tuple[str, ...]]:
+    """Return the parameters that a last part of their name may mean: ``launch`` is ``overhead.launch``."""
+    meanings: dict[str, tuple[str, ...]] = {"n_gpus": ("gpus",)}
+    for name in PARAMETERS:
+        short = name.rpartition(".")[2]
+        if short not in PARAMETERS:
+            meanings[short] = (*meanings.get(short, ()), name)
+    return meanings
+
+
+SHORT_NAMES: Final[Mapping[str, tuple[str, ...]]] = _short_names()
+
+
+def full_name(parameter: str) -> str:
+    """Return the full name of a parameter, given that or its last part alone.
+
+    Raises
+    ------
+    WhatIfError
+        If several parameters end so.
+
+    >>> full_name("launch"), full_name("sms"), full_name("link.bandwidth"), full_name("n_gpus")
+    ('overhead.launch', 'device.sms', 'link.bandwidth', 'gpus')
+    """
+    meanings = SHORT_NAMES.get(parameter, (parameter,))
+    if len(meanings) > 1:
+        raise WhatIfError(f"{parameter!r} may be {' or '.join(meanings)}: give its full name")
+    return meanings[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +171,7 @@ class Change:
     parameter
         Such as ``"link.bandwidth"``; see `WhatIf.set`.
     value
-        A factor of what there is, or the value itself; names of operators for ``"fuse"`` and ``"remove"``.
+        A factor of the present value, or the value itself; names of operators for ``"fuse"`` and ``"remove"``.
     is_absolute
         Whether it is the value itself, in library units.
 
@@ -149,11 +193,11 @@ class Change:
 
     @property
     def given(self) -> Any:
-        """What `WhatIf.set` takes for it."""
+        """The value in the form that `WhatIf.set` takes."""
         return Absolute(self.value) if self.is_absolute and not is_taken_as_is(self.parameter) else self.value
 
     def of(self, value: float) -> float:
-        """Return what becomes of a number."""
+        """Return a number after the change."""
         number = float(self.value)
         return number if self.is_absolute or not number else value * number  # not inf x 0
 
@@ -164,25 +208,29 @@ def make_change(parameter: str, value: Any) -> Change:
     Raises
     ------
     UnknownNameError
-        If there is no such parameter, preset or execution.
+        If no parameter, preset or execution has this name.
     WhatIfError
         If the value does not suit it.
     """
     given = value.value if isinstance(value, Absolute) else value
+    parameter = full_name(parameter)
     if is_taken_as_is(parameter):
         names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
         if parameter == "device":
-            device_named(str(given), "gpu0")  # what is no preset, or no file of one, is refused at once
+            device_named(str(given), "gpu0")  # an unknown preset or an unreadable file is refused at once
             given = str(given)
         elif names and given not in names:
             raise UnknownNameError(parameter, str(given), names)
         try:
-            taken = _KINDS.get(parameter, Kind()).take((given,) if edits and isinstance(given, str) else given)
+            kind = _SMS if stream_of(parameter) is not None else _KINDS.get(parameter, Kind())
+            taken = kind.take((given,) if edits and isinstance(given, str) else given)
         except Refused as refused:
             raise WhatIfError(refused.says(parameter)) from None
         return Change(parameter, tuple(dict.fromkeys(taken)) if edits else taken, True)
     if not _takes_factors(parameter):
-        raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, "operators.speed", *_PATTERNS])
+        raise UnknownNameError(
+            "parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, *RATES, "operators.speed", *_PATTERNS]
+        )
     if not is_number(given) or not (isfinite(given) and given >= 0):
         raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {given!r}")
     if speed_of(parameter) is not None and given == 0:
@@ -191,12 +239,23 @@ def make_change(parameter: str, value: Any) -> Change:
 
 
 def is_taken_as_is(parameter: str) -> bool:
-    """Return whether a parameter takes its values as they are, never as factors."""
-    return parameter in _AS_THEY_ARE or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+    """Return whether a parameter takes plain values, never factors."""
+    is_named = parameter in _AS_THEY_ARE or stream_of(parameter) is not None
+    return is_named or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+
+
+def stream_of(parameter: str) -> int | None:
+    """Return the stream whose SMs a parameter is, None if it is another one.
+
+    >>> stream_of("stream.1.sms"), stream_of("device.sms")
+    (1, None)
+    """
+    found = re.fullmatch(r"stream\.([0-9]{1,9})\.sms", parameter)
+    return None if found is None else int(found[1])
 
 
 def _takes_factors(parameter: str) -> bool:
-    return parameter in PARAMETERS or speed_of(parameter) is not None
+    return parameter in PARAMETERS or parameter in RATES or speed_of(parameter) is not None
 
 
 def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
@@ -210,7 +269,7 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
 
 
 def parse_change(text: str) -> Change:
-    """Return the change that a text stands for: ``PARAMETER*=FACTOR`` or ``PARAMETER=VALUE``.
+    """Return the change that a text describes: ``PARAMETER*=FACTOR`` or ``PARAMETER=VALUE``.
 
     Parameters
     ----------
@@ -224,14 +283,14 @@ def parse_change(text: str) -> Change:
     WhatIfError
         If it is not of that form, the unit is not the parameter's, or the value does not suit it.
     UnknownNameError
-        If there is no such parameter.
+        If no parameter has this name.
 
     >>> parse_change("link.bandwidth=600GB/s")
     Change(parameter='link.bandwidth', value=600000.0, is_absolute=True)
     """
     parameter, equals, value = (part.strip() for part in text.partition("="))
     factor = parameter.endswith("*")
-    parameter = parameter.removesuffix("*").rstrip()
+    parameter = full_name(parameter.removesuffix("*").rstrip())
     if not equals or not parameter or not value:
         raise WhatIfError(f"{text!r}: expected PARAMETER*=FACTOR or PARAMETER=VALUE, such as link.bandwidth*=2")
     if is_taken_as_is(parameter):
@@ -239,7 +298,7 @@ def parse_change(text: str) -> Change:
             raise WhatIfError(f"{text!r}: {parameter} takes no factor; write {parameter}=VALUE")
         return make_change(parameter, value.split(",") if parameter in _EDITS else plain_value(value))
     if not _takes_factors(parameter):
-        return make_change(parameter, value)  # which says what is known
+        return make_change(parameter, value)  # its error lists the parameters
     unit, scale = _NO_UNIT if factor else unit_of(parameter)
     number = value.removesuffix(unit)
     try:
@@ -250,7 +309,7 @@ def parse_change(text: str) -> Change:
 
 
 def unit_of(parameter: str) -> tuple[str, float]:
-    """Return the unit of values of a parameter in texts, and what it is in library units; of some ("", 1)."""
+    """Return the unit of a parameter's values in texts, and its size in library units; ("", 1) without unit."""
     return _UNITS.get(PARAMETERS[parameter].fields[0], _NO_UNIT) if parameter in PARAMETERS else _NO_UNIT
 
 

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, KIB, MIB, TFLOP_PER_S, US
-from simsched.model.cluster.device import WARP, Device, Link
+from simsched.model.cluster.device import WARP, Device
+from simsched.model.cluster.link import Link
 
 
 class Prior(NamedTuple):
@@ -31,65 +32,103 @@ class Prior(NamedTuple):
 
 PRIORS: Final[Mapping[str, Prior]] = {
     "saturating_cycles": Prior(
-        6.0, 4.0, 6.5, "CUDA guides: 4 cycles from a multiply-add to the next that needs it, from 7.0 on; by a "
-        "cycle-level simulator 5.7 [5.3, 6.5]; fitted 5 to 7"),
+        6.0,
+        4.0,
+        6.5,
+        "CUDA guides: 4 cycles from a multiply-add to the next that needs it, from 7.0 on; by a "
+        "cycle-level simulator 5.7 [5.3, 6.5]; fitted 5 to 7",
+    ),
     "saturating_cycles_3.7": Prior(16.5, 7.3, 16.5, "CUDA guide: 11 cycles, 1.5 times that as above; 44 warps"),
     "start_factor": Prior(
-        1.0, 0.85, 1.4, "start and end of a kernel, over an H100's; means of families that it bounds there: 0.91-1.38"),
+        1.0, 0.85, 1.4, "start and end of a kernel, over an H100's; means of families that it bounds there: 0.91-1.38"
+    ),
     "chain_factor": Prior(
-        1.0, 0.8, 1.4, "sequence of a block, over an H100's; means of families that it bounds there: 0.98-1.19"),
+        1.0, 0.8, 1.4, "sequence of a block, over an H100's; means of families that it bounds there: 0.98-1.19"
+    ),
     "compute_factor": Prior(
-        1.0, 0.7, 1.3, "computing without tensor cores; means of families that it bounds on an H100: 0.70-1.11"),
+        1.0, 0.7, 1.3, "computing without tensor cores; means of families that it bounds on an H100: 0.70-1.11"
+    ),
     "tensor_factor": Prior(
-        1.0, 0.85, 1.3, "computing by tensor cores; means of families that it bounds on an H100: 0.98-1.19; linears of "
-        "language models on an A100 and another H100: 1.05, 1.08"),
-    "memory_factor": Prior(
-        1.0, 0.85, 1.2, "DRAM and L2; means of families that they bound on an H100: 0.89-1.17"),
+        1.0,
+        0.85,
+        1.3,
+        "computing by tensor cores; means of families that it bounds on an H100: 0.98-1.19; linears of "
+        "language models on an A100 and another H100: 1.05, 1.08",
+    ),
+    "memory_factor": Prior(1.0, 0.85, 1.2, "DRAM and L2; means of families that they bound on an H100: 0.89-1.17"),
     "operator": Prior(
-        1.0, 0.7, 1.4, "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
-        "that do the same: prior"),
+        1.0,
+        0.7,
+        1.4,
+        "what a library's kernel takes over its roofline at those efficiencies; alike for operators "
+        "that do the same: prior",
+    ),
     "launch": Prior(4.0, 3.0, 10.0, "us; medians of launch calls in published traces of seven devices"),
     "eager_launch": Prior(
-        19.0, 10.0, 40.0, "us for each kernel that PyTorch launches operator by operator: 38 networks with an H100, "
-        "tenths 11 and 33"),
+        19.0,
+        10.0,
+        40.0,
+        "us for each kernel that PyTorch launches operator by operator: 38 networks with an H100, tenths 11 and 33",
+    ),
     "launch_latency": Prior(6.0, 5.4, 21.0, "us; the same, on an idle device: 5.4 on an H100 to 21"),
     "record": Prior(1.0, 0.5, 2.0, "us; a published trace, twice either way: prior"),
     "wait": Prior(1.3, 0.65, 2.6, "us; a published trace, twice either way: prior"),
     "copy": Prior(4.5, 3.0, 10.0, "us; as a launch: prior"),
     "barrier": Prior(10.0, 5.0, 20.0, "us; twice either way: prior"),
     "barrier_many": Prior(
-        14.0, 7.0, 40.0, "us; an H100: 5.8 more than a barrier of one stream, up to 15; 57 to 84 in a script of 2 to 8 "
-        "streams"),
+        14.0,
+        7.0,
+        40.0,
+        "us; an H100: 5.8 more than a barrier of one stream, up to 15; 57 to 84 in a script of 2 to 8 streams",
+    ),
     "gap": Prior(0.9, 0.5, 2.3, "us; back to back on a stream in published traces: 0.06 to 2.25"),
     "hop": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
     "graph_launch": Prior(6.0, 3.0, 12.0, "us; twice either way: prior"),
     "graph_node": Prior(
-        0.3, 0.1, 0.9, "us over kernels' own times, start and end among them: an H100, median of 35 networks 0.25, "
-        "tenths 0.09 and 0.28; 0.9 over times without start and end"),
+        0.3,
+        0.1,
+        0.9,
+        "us over kernels' own times, start and end among them: an H100, median of 35 networks 0.25, "
+        "tenths 0.09 and 0.28; 0.9 over times without start and end",
+    ),
     "graph_issue": Prior(
-        0.4, 0.16, 0.5, "us; an H100: empty nodes every 0.16, small kernels every 0.33; networks and fans fit with "
-        "0.33 to 0.5"),
+        0.4,
+        0.16,
+        0.5,
+        "us; an H100: empty nodes every 0.16, small kernels every 0.33; networks and fans fit with 0.33 to 0.5",
+    ),
     "graph_join": Prior(
-        1.0, 0.0, 3.0, "us; an H100: 1.0 fits networks; one of them: 1.1 on two streams, 2 to 3 on four and eight"),
+        1.0, 0.0, 3.0, "us; an H100: 1.0 fits networks; one of them: 1.1 on two streams, 2 to 3 on four and eight"
+    ),
     "crowd_latency": Prior(
-        0.35, 0.2, 0.5, "us; 2,298 kernels in graphs on 8 streams of an H100: 0.35, and 29 % longer; 0.2 to 0.5 fit"),
+        0.35, 0.2, 0.5, "us; 2,298 kernels in graphs on 8 streams of an H100: 0.35, and 29 % longer; 0.2 to 0.5 fit"
+    ),
     "interference": Prior(
-        0.1, 0.0, 0.2, "beside anyone on an H100: 0.05 to 0.2 fit; long kernels on SMs of their own: 0.01 to 0.06"),
+        0.1, 0.0, 0.2, "beside anyone on an H100: 0.05 to 0.2 fit; long kernels on SMs of their own: 0.01 to 0.06"
+    ),
     "least_sm_share": Prior(0.1, 0.05, 0.2, "twice either way: prior"),
     "block_spread": Prior(
-        0.15, 0.08, 0.3, "equal blocks on an H100: 0.15 to 0.3; pairs of kernels fit with 0.08 to 0.2, on a GTX 950 "
-        "with 0.16"),
+        0.15,
+        0.08,
+        0.3,
+        "equal blocks on an H100: 0.15 to 0.3; pairs of kernels fit with 0.08 to 0.2, on a GTX 950 with 0.16",
+    ),
     "link.latency": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
     "link.bandwidth": Prior(1.0, 0.7, 1.1, "of a preset's link: prior, but see pcie3 and pcie4"),
     "pcie3": Prior(12.0, 6.2, 13.0, "GB/s; low: pinned host memory to a V100 in a published profiler trace"),
     "pcie4": Prior(24.0, 7.1, 26.0, "GB/s; low: pinned host memory to an A100 in a published profiler trace"),
-}  # fmt: skip
+}
 """Ratios unless a unit is named; `docs/model.md` says where each is used."""
 
 _LIMITS = (
-    "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_memory_per_sm",
-    "shared_memory_per_block", "shared_memory_reserved", "shared_memory_granularity",
-)  # fmt: skip
+    "threads_per_sm",
+    "blocks_per_sm",
+    "registers_per_sm",
+    "shared_memory_per_sm",
+    "shared_memory_per_block",
+    "shared_memory_reserved",
+    "shared_memory_granularity",
+)
 _CAPABILITY: Final[Mapping[str, tuple[int, ...]]] = {
     "3.7": (2048, 16, 131072, 112 * KIB, 48 * KIB, 0, 256),
     "7.0": (2048, 32, 65536, 96 * KIB, 96 * KIB, 0, 256),
@@ -116,10 +155,16 @@ _USUAL_HOST: Final = (4.0, 6.0)
 # the launch of a captured graph 5 (by PyTorch 10 to 12), and 0.25 to 0.3 between its kernels.
 _MEASURED: Final[Mapping[str, dict[str, Any]]] = {
     "9.0": {
-        "record": 0.3, "wait": 0.3, "hop": 0.1, "gap": 1.5, "barrier": 8.0, "barrier_many": 14.0,
-        "graph_launch": 5.0, "graph_node": 0.3,
+        "record": 0.3,
+        "wait": 0.3,
+        "hop": 0.1,
+        "gap": 1.5,
+        "barrier": 8.0,
+        "barrier_many": 14.0,
+        "graph_launch": 5.0,
+        "graph_node": 0.3,
     },
-}  # fmt: skip
+}
 
 
 def sheet(
@@ -148,13 +193,24 @@ def sheet(
     launch, latency = _HOST.get(cc, _USUAL_HOST)
     cycles = PRIORS.get(f"saturating_cycles_{cc}", PRIORS["saturating_cycles"]).value
     rates = {"fp32": sms * lanes * 2 * mhz} | {dtype: rate * TFLOP_PER_S for dtype, rate in tflops.items()}
-    return dict(zip(_LIMITS, limits, strict=True)) | {
-        "sms": sms, "clock": mhz, "peak": rates, "bandwidth": gb_per_s * GB_PER_S, "memory": memory, "l2": l2,
-        "copy_engines": engines, "launch": launch, "launch_latency": latency,
-        # a result of each lane is on its way for so many cycles; at most what an SM holds
-        "saturating_warps": float(min(cycles * lanes / WARP, limits[0] / WARP)),
-        "capability": cc,
-    } | _MEASURED.get(cc, {})  # fmt: skip
+    return (
+        dict(zip(_LIMITS, limits, strict=True))
+        | {
+            "sms": sms,
+            "clock": mhz,
+            "peak": rates,
+            "bandwidth": gb_per_s * GB_PER_S,
+            "memory": memory,
+            "l2": l2,
+            "copy_engines": engines,
+            "launch": launch,
+            "launch_latency": latency,
+            # a result of each lane is on its way for so many cycles; at most what an SM holds
+            "saturating_warps": float(min(cycles * lanes / WARP, limits[0] / WARP)),
+            "capability": cc,
+        }
+        | _MEASURED.get(cc, {})
+    )
 
 
 def _order(capability: str) -> tuple[int, ...]:
@@ -166,78 +222,193 @@ def _slice(whole: Mapping[str, Any], sms: int, eighths: int, engines: int) -> di
     """Return the fields of a slice of a GPU (MIG): some SMs, and some eighths of memory, bandwidth and L2."""
     part = eighths / 8
     return dict(whole) | {
-        "sms": sms, "peak": {dtype: rate * sms / whole["sms"] for dtype, rate in whole["peak"].items()},
-        "bandwidth": whole["bandwidth"] * part, "memory": whole["memory"] * part, "l2": whole["l2"] * part,
+        "sms": sms,
+        "peak": {dtype: rate * sms / whole["sms"] for dtype, rate in whole["peak"].items()},
+        "bandwidth": whole["bandwidth"] * part,
+        "memory": whole["memory"] * part,
+        "l2": whole["l2"] * part,
         "copy_engines": min(engines, whole["copy_engines"]),
-    }  # fmt: skip
+    }
 
 
 _WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     # One die of the two on a board. cc; 13 SMs, 240 GB/s: prior
-    "k80": sheet("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46)
-    | {"resident_kernels": 32},
+    "k80": sheet("3.7", 13, 192, 875, 240, 12 * GIB, 1.5 * MIB, 2, fp64=1.46) | {"resident_kernels": 32},
     # cc and SMs: trace; clock as locked by the IOS authors; bandwidth and tensor rate: datasheet, prior
     "v100": sheet("7.0", 80, 64, 1530, 900, 16 * GIB, 6 * MIB, 6, fp64=7.8, fp16=125),
     "v100s-pcie": sheet("7.0", 80, 64, 1597, 1134, 32 * GIB, 6 * MIB, 6, fp64=8.2, fp16=130),  # prior
     "rtx2080super": sheet("7.5", 48, 64, 1815, 496, 8 * GIB, 4 * MIB, 3, fp64=0.348, fp16=44.6, int8=178.4),  # prior
     "rtx2080ti": sheet("7.5", 68, 64, 1545, 616, 11 * GIB, 5.5 * MIB, 3, fp64=0.42, fp16=53.8, int8=215.2),  # prior
     # SMs, clock, bandwidth, L2: deviceQuery listing; 40 GB card; tensor rates: datasheet
-    "a100": sheet("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3,
-                 fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
+    "a100": sheet("8.0", 108, 64, 1410, 1555, 40 * GIB, 40 * MIB, 3, fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
     # product page; tensor rates: datasheet
-    "a40": sheet("8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2,
-                fp64=0.585, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3),
+    "a40": sheet(
+        "8.6", 84, 128, 1740, 696, 48 * GIB, 6 * MIB, 2, fp64=0.585, tf32=74.8, fp16=149.7, bf16=149.7, int8=299.3
+    ),
     # 10 GB card; prior; tensor rates with fp32 accumulation
-    "rtx3080": sheet("8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2,
-                    fp64=0.465, tf32=29.8, fp16=59.5, bf16=59.5, int8=238),
+    "rtx3080": sheet(
+        "8.6", 68, 128, 1710, 760, 10 * GIB, 5 * MIB, 2, fp64=0.465, tf32=29.8, fp16=59.5, bf16=59.5, int8=238
+    ),
     # SXM5; prior; tensor rates: datasheet without sparsity
-    "h100": sheet("9.0", 132, 128, 1980, 3352, 80 * GIB, 50 * MIB, 3,
-                 fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
+    "h100": sheet(
+        "9.0",
+        132,
+        128,
+        1980,
+        3352,
+        80 * GIB,
+        50 * MIB,
+        3,
+        fp64=33.5,
+        tf32=494.7,
+        fp16=989.4,
+        bf16=989.4,
+        fp8=1978.9,
+        int8=1978.9,
+    ),
     # From here to MI300X: clocks, bandwidth, memory, L2 and dense tensor rates of vendors' datasheets and architecture
     # whitepapers; none was measured here. Tensor rates of GeForce cards are those with fp32 accumulation
-    "h100-pcie": sheet("9.0", 114, 128, 1755, 2039, 80 * GIB, 50 * MIB, 3,
-                      fp64=25.6, tf32=378, fp16=756, bf16=756, fp8=1513, int8=1513),
-    "h100-nvl": sheet("9.0", 132, 128, 1785, 3938, 94 * GIB, 50 * MIB, 3,
-                     fp64=30.0, tf32=417.5, fp16=835, bf16=835, fp8=1670, int8=1670),
+    "h100-pcie": sheet(
+        "9.0", 114, 128, 1755, 2039, 80 * GIB, 50 * MIB, 3, fp64=25.6, tf32=378, fp16=756, bf16=756, fp8=1513, int8=1513
+    ),
+    "h100-nvl": sheet(
+        "9.0",
+        132,
+        128,
+        1785,
+        3938,
+        94 * GIB,
+        50 * MIB,
+        3,
+        fp64=30.0,
+        tf32=417.5,
+        fp16=835,
+        bf16=835,
+        fp8=1670,
+        int8=1670,
+    ),
     # HBM3e SXM; two dies that appear as one device
-    "b200": sheet("10.0", 148, 128, 1965, 7700, 180 * GIB, 126 * MIB, 3,
-                 fp64=37.0, tf32=1100, fp16=2250, bf16=2250, fp8=4500, int8=4500),
-    "rtx5090": sheet("12.0", 170, 128, 2407, 1792, 32 * GIB, 96 * MIB, 2,
-                    fp64=1.64, tf32=104.8, fp16=209.5, bf16=209.5, fp8=419, int8=838),
-    "l40s": sheet("8.9", 142, 128, 2520, 864, 48 * GIB, 96 * MIB, 2,
-                 fp64=1.43, tf32=183, fp16=362, bf16=362, fp8=733, int8=733),
-    "l4": sheet("8.9", 58, 128, 2040, 300, 24 * GIB, 48 * MIB, 2,
-               fp64=0.47, tf32=60, fp16=121, bf16=121, fp8=242, int8=242),
-    "rtx4090": sheet("8.9", 128, 128, 2520, 1008, 24 * GIB, 72 * MIB, 2,
-                    fp64=1.29, tf32=82.6, fp16=165.2, bf16=165.2, fp8=330.3, int8=660.6),
-    "a10": sheet("8.6", 72, 128, 1695, 600, 24 * GIB, 6 * MIB, 2,
-                fp64=0.49, tf32=62.5, fp16=125, bf16=125, int8=250),
-    "a100-80gb": sheet("8.0", 108, 64, 1410, 2039, 80 * GIB, 40 * MIB, 3,
-                      fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624),
+    "b200": sheet(
+        "10.0",
+        148,
+        128,
+        1965,
+        7700,
+        180 * GIB,
+        126 * MIB,
+        3,
+        fp64=37.0,
+        tf32=1100,
+        fp16=2250,
+        bf16=2250,
+        fp8=4500,
+        int8=4500,
+    ),
+    "rtx5090": sheet(
+        "12.0",
+        170,
+        128,
+        2407,
+        1792,
+        32 * GIB,
+        96 * MIB,
+        2,
+        fp64=1.64,
+        tf32=104.8,
+        fp16=209.5,
+        bf16=209.5,
+        fp8=419,
+        int8=838,
+    ),
+    "l40s": sheet(
+        "8.9", 142, 128, 2520, 864, 48 * GIB, 96 * MIB, 2, fp64=1.43, tf32=183, fp16=362, bf16=362, fp8=733, int8=733
+    ),
+    "l4": sheet(
+        "8.9", 58, 128, 2040, 300, 24 * GIB, 48 * MIB, 2, fp64=0.47, tf32=60, fp16=121, bf16=121, fp8=242, int8=242
+    ),
+    "rtx4090": sheet(
+        "8.9",
+        128,
+        128,
+        2520,
+        1008,
+        24 * GIB,
+        72 * MIB,
+        2,
+        fp64=1.29,
+        tf32=82.6,
+        fp16=165.2,
+        bf16=165.2,
+        fp8=330.3,
+        int8=660.6,
+    ),
+    "a10": sheet("8.6", 72, 128, 1695, 600, 24 * GIB, 6 * MIB, 2, fp64=0.49, tf32=62.5, fp16=125, bf16=125, int8=250),
+    "a100-80gb": sheet(
+        "8.0", 108, 64, 1410, 2039, 80 * GIB, 40 * MIB, 3, fp64=9.7, tf32=156, fp16=312, bf16=312, int8=624
+    ),
     "t4": sheet("7.5", 40, 64, 1590, 320, 16 * GIB, 4 * MIB, 3, fp64=0.25, fp16=65, int8=130),
     # Jetson AGX Orin 64 GB: memory is shared with the host
-    "orin": sheet("8.7", 16, 128, 1300, 204.8, 64 * GIB, 4 * MIB, 1,
-                 fp64=0.083, tf32=21.2, fp16=42.5, bf16=42.5, int8=85),
+    "orin": sheet(
+        "8.7", 16, 128, 1300, 204.8, 64 * GIB, 4 * MIB, 1, fp64=0.083, tf32=21.2, fp16=42.5, bf16=42.5, int8=85
+    ),
     # 304 compute units. It has no compute capability and no cuBLAS: kernels are chosen as for an A100, which nobody
     # checked. "L2" is its Infinity Cache
-    "mi300x": sheet("8.0", 304, 128, 2100, 5300, 192 * GIB, 256 * MIB, 2,
-                   fp64=81.7, tf32=653.7, fp16=1307.4, bf16=1307.4, fp8=2614.9, int8=2614.9)
+    "mi300x": sheet(
+        "8.0",
+        304,
+        128,
+        2100,
+        5300,
+        192 * GIB,
+        256 * MIB,
+        2,
+        fp64=81.7,
+        tf32=653.7,
+        fp16=1307.4,
+        bf16=1307.4,
+        fp8=2614.9,
+        int8=2614.9,
+    )
     | dict(zip(_LIMITS, _COMPUTE_UNIT, strict=True)),
     # SMs, clock, L2 as the driver of such a card reports them; bandwidth: datasheet
-    "h200": sheet("9.0", 132, 128, 1980, 4800, 141e9, 60 * MIB, 3,
-                 fp64=33.5, tf32=494.7, fp16=989.4, bf16=989.4, fp8=1978.9, int8=1978.9),
-}  # fmt: skip
+    "h200": sheet(
+        "9.0",
+        132,
+        128,
+        1980,
+        4800,
+        141e9,
+        60 * MIB,
+        3,
+        fp64=33.5,
+        tf32=494.7,
+        fp16=989.4,
+        bf16=989.4,
+        fp8=1978.9,
+        int8=1978.9,
+    ),
+}
 
 # Slices by profile of MIG: SMs, eighths of memory and L2, copy engines. Parts: NVIDIA's guide to MIG. SMs: a listing by
 # `nvidia-smi mig -lgip` of an H100; of an A100 sevenths of 98. Bandwidth by the parts of memory: prior
 _SLICES: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
     "a100": {
-        "1g.5gb": (14, 1, 1), "1g.10gb": (14, 2, 1), "2g.10gb": (28, 2, 2), "3g.20gb": (42, 4, 3),
-        "4g.20gb": (56, 4, 4), "7g.40gb": (98, 8, 7)},
+        "1g.5gb": (14, 1, 1),
+        "1g.10gb": (14, 2, 1),
+        "2g.10gb": (28, 2, 2),
+        "3g.20gb": (42, 4, 3),
+        "4g.20gb": (56, 4, 4),
+        "7g.40gb": (98, 8, 7),
+    },
     "h100": {
-        "1g.10gb": (16, 1, 1), "1g.20gb": (26, 2, 1), "2g.20gb": (32, 2, 2), "3g.40gb": (60, 4, 3),
-        "4g.40gb": (64, 4, 4), "7g.80gb": (132, 8, 7)},
-}  # fmt: skip
+        "1g.10gb": (16, 1, 1),
+        "1g.20gb": (26, 2, 1),
+        "2g.20gb": (32, 2, 2),
+        "3g.40gb": (60, 4, 3),
+        "4g.40gb": (64, 4, 4),
+        "7g.80gb": (132, 8, 7),
+    },
+}
 
 ALIASES: Final = {"h100-sxm": "h100"}
 """Other names of presets."""
@@ -252,32 +423,55 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 # How devices are wired: "pairs" bridges devices 2i and 2i+1 (the rest over the given bus), "mesh" links
-# every pair directly, "switch" links each device to a hub that never saturates.
+# every pair directly, "switch" links each device to a hub that never saturates. Start, step and efficiency of
+# collectives over nvlink3 and nvlink4 were fitted to all-reduces of A100 and H100 in Vidur's tables, whose ranks come
+# late at times (`validation/collectives.py`); those of others are priors.
 LINKS: Final[Mapping[str, tuple[str, Link]]] = {
     # A40 bridge, NVLink3 x4: 56.25 GB/s per direction (datasheet), about 52 reached (prior)
     "nvlink-bridge": ("pairs", Link(52 * GB_PER_S, 2 * US)),
     # V100 SXM2, two NVLink2 per pair: 47.9 GB/s measured on a Dell C4130
     "nvlink2": ("mesh", Link(47.9 * GB_PER_S, 2 * US)),
-    "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US)),  # A100, 12 links through NVSwitch: 300 peak; prior
-    "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US)),  # H100/H200, 18 links: 450 peak; prior
-    "nvlink5": ("switch", Link(800 * GB_PER_S, 2 * US)),  # B200, 18 links: 900 peak; prior
+    # A100, 12 links through NVSwitch: 300 peak; prior
+    "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US, start=41.2, step=2.08, efficiency=0.626)),
+    # H100/H200, 18 links: 450 peak; prior
+    "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US, start=24.9, step=0.63, efficiency=0.886, reduces=True)),
+    # B200, 18 links: 900 peak; prior
+    "nvlink5": ("switch", Link(800 * GB_PER_S, 2 * US, start=24.9, step=0.63, efficiency=0.886, reduces=True)),
     "infinity-fabric": ("mesh", Link(55 * GB_PER_S, 3 * US)),  # MI300X, a link to each of seven others: 64 peak; prior
     # x16: 15.75 and 31.5 peak, 11-13 of the former reached peer to peer; prior. Host memory is slower: `PRIORS`
-    "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US)),
-    "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US)),
-    "pcie5": ("switch", Link(54.3 * GB_PER_S, 4.1 * US)),  # x16: 63 peak; 54.3 and 4.1 us measured by p2pmark
-    "network": ("switch", Link(24 * GB_PER_S, 12 * US)),  # between nodes, 200 Gb/s InfiniBand: prior
+    "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US, step=5.0)),
+    "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US, step=5.0)),
+    "pcie5": ("switch", Link(54.3 * GB_PER_S, 4.1 * US, step=5.0)),  # x16: 63 peak; 54.3, 4.1 us measured by p2pmark
+    # between nodes, 200 Gb/s InfiniBand: prior
+    "network": ("switch", Link(24 * GB_PER_S, 12 * US, start=30.0, step=8.0)),
 }
 
 DEFAULT_LINK: Final[Mapping[str, str]] = {
-    "k80": "pcie3", "v100": "nvlink2", "v100s-pcie": "pcie3", "rtx2080super": "pcie3", "rtx2080ti": "pcie3",
-    "a100": "nvlink3", "a40": "nvlink-bridge", "rtx3080": "pcie4", "h100": "nvlink4", "h200": "nvlink4",
-    "h100-pcie": "pcie5", "h100-nvl": "pcie5", "b200": "nvlink5", "rtx5090": "pcie5", "l40s": "pcie4", "l4": "pcie4",
-    "rtx4090": "pcie4", "a10": "pcie4", "a100-80gb": "nvlink3", "t4": "pcie3", "orin": "pcie4",
+    "k80": "pcie3",
+    "v100": "nvlink2",
+    "v100s-pcie": "pcie3",
+    "rtx2080super": "pcie3",
+    "rtx2080ti": "pcie3",
+    "a100": "nvlink3",
+    "a40": "nvlink-bridge",
+    "rtx3080": "pcie4",
+    "h100": "nvlink4",
+    "h200": "nvlink4",
+    "h100-pcie": "pcie5",
+    "h100-nvl": "pcie5",
+    "b200": "nvlink5",
+    "rtx5090": "pcie5",
+    "l40s": "pcie4",
+    "l4": "pcie4",
+    "rtx4090": "pcie4",
+    "a10": "pcie4",
+    "a100-80gb": "nvlink3",
+    "t4": "pcie3",
+    "orin": "pcie4",
     "mi300x": "infinity-fabric",
     # slices reach each other only by way of the host
     **{f"{gpu}-{profile}": bus for gpu, bus in (("a100", "pcie4"), ("h100", "pcie5")) for profile in _SLICES[gpu]},
-}  # fmt: skip
+}
 BRIDGED_BUS: Final = "pcie4"
 """The bus between devices that no bridge joins."""
 

@@ -95,7 +95,7 @@ class Case(NamedTuple):
             Clock cycles of a block.
         nbytes, traffic
             Bytes that it moves, and those of them from and to DRAM; those of the work unless given.
-        """  # fmt: skip
+        """
         chip = self.chip
         block = chip.fitting(threads, registers, shared_memory)
         blocks = counted(max(1, parts(int(items), per_block)))
@@ -103,8 +103,16 @@ class Case(NamedTuple):
         nbytes = self.nbytes if nbytes is None else nbytes
         traffic = self.traffic() if traffic is None else traffic
         return Launch(
-            blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=flops, traffic=traffic,
-            tensor=False, start=start * chip.generation.starting, chained=waves * chain * chip.cycle,
+            blocks,
+            *block[:3],
+            efficiency=1.0,
+            chain=chain * chip.generation.slowness,
+            flops=flops,
+            traffic=traffic,
+            tensor=False,
+            start=start * chip.generation.starting,
+            chained=waves * chain * chip.cycle,
             compute=parts(blocks, chip.sms) * min(items, per_block) * lane_cycles / chip.lanes * chip.cycle,
-            memory=chip.moved(nbytes, traffic, efficiency), tail=0.0,
-        )  # fmt: skip
+            memory=chip.moved(nbytes, traffic, efficiency),
+            tail=0.0,
+        )

@@ -19,9 +19,16 @@ from simsched.model.libraries.recurrence import recurrence
 from simsched.model.libraries.rows import reduction, rows
 
 _FAMILIES: Final[Mapping[str, Callable[[Case], tuple[Launch, ...]]]] = {
-    "product": product, "convolution": convolution, "elementwise": elementwise, "batch_norm": batch_norm,
-    "rows": rows, "reduction": reduction, "gather": gather, "attention": attention, "recurrence": recurrence,
-}  # fmt: skip
+    "product": product,
+    "convolution": convolution,
+    "elementwise": elementwise,
+    "batch_norm": batch_norm,
+    "rows": rows,
+    "reduction": reduction,
+    "gather": gather,
+    "attention": attention,
+    "recurrence": recurrence,
+}
 _START: Final = 2.1
 _UNSHAPED_RATE: Final = 0.75
 _FULL_BLOCK_WARPS: Final = 4.0
@@ -79,20 +86,39 @@ def given(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Devic
     warps = kernel.blocks * parts(kernel.threads, WARP)
     part = min(1.0, warps / (_FULL_BLOCK_WARPS * chip.sms))
     return Launch(
-        kernel.blocks, kernel.threads, kernel.registers, kernel.shared_memory, efficiency=kernel.efficiency,
-        chain=kernel.chain, flops=flops, traffic=nbytes, tensor=tensor, start=_START * chip.generation.starting,
+        kernel.blocks,
+        kernel.threads,
+        kernel.registers,
+        kernel.shared_memory,
+        efficiency=kernel.efficiency,
+        chain=kernel.chain,
+        flops=flops,
+        traffic=nbytes,
+        tensor=tensor,
+        start=_START * chip.generation.starting,
         chained=waves * kernel.chain / chip.clock,
         compute=q * (flops / kernel.blocks) / (chip.rate(dtype) * min(1.0, engine.efficiency) * kernel.efficiency),
-        memory=nbytes / (chip.device.bandwidth * DRAM * part), tail=0.0,
-    )  # fmt: skip
+        memory=nbytes / (chip.device.bandwidth * DRAM * part),
+        tail=0.0,
+    )
 
 
 def unshaped(flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
     """Return the terms of an operator whose kernels are not known: it has 0 blocks."""
     chip = chip_of(device)
     return Launch(
-        0, 0, 0, 0, efficiency=1.0, chain=0.0, flops=flops, traffic=nbytes, tensor=chip.tensor(dtype),
-        start=_START * chip.generation.starting, chained=0.0,
+        0,
+        0,
+        0,
+        0,
+        efficiency=1.0,
+        chain=0.0,
+        flops=flops,
+        traffic=nbytes,
+        tensor=chip.tensor(dtype),
+        start=_START * chip.generation.starting,
+        chained=0.0,
         compute=flops / (chip.device.peak_rate(dtype) * _UNSHAPED_RATE),
-        memory=nbytes / (chip.device.bandwidth * DRAM), tail=0.0,
-    )  # fmt: skip
+        memory=nbytes / (chip.device.bandwidth * DRAM),
+        tail=0.0,
+    )

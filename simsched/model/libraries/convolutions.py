@@ -81,9 +81,17 @@ def _turn(case: Case, tiles: int, cycles: float, nbytes: float, traffic: float) 
     chip = case.chip
     found = case.kept(case.work.reads, case.work.writes)
     return case.streaming(
-        tiles, 1, 256, 36, _START, 0.0, shared_memory=2112, efficiency=_TURNED, nbytes=nbytes,
+        tiles,
+        1,
+        256,
+        36,
+        _START,
+        0.0,
+        shared_memory=2112,
+        efficiency=_TURNED,
+        nbytes=nbytes,
         traffic=traffic * (1 - found),
-    )._replace(compute=cycles * tiles / chip.sms * chip.cycle)  # fmt: skip
+    )._replace(compute=cycles * tiles / chip.sms * chip.cycle)
 
 
 def _depthwise(case: Case) -> Launch:

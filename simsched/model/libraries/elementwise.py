@@ -6,8 +6,14 @@ from simsched.model.libraries.launch import Launch
 _START = 1.25
 # clock cycles of a lane for each output (of a pool: for each element of its window)
 _CYCLES = {
-    "map": 0.0, "copy": 0.0, "activation": 16.0, "channels": 80.0, "upsample": 90.0, "permute": 230.0, "pool": 48.0,
-}  # fmt: skip
+    "map": 0.0,
+    "copy": 0.0,
+    "activation": 16.0,
+    "channels": 80.0,
+    "upsample": 90.0,
+    "permute": 230.0,
+    "pool": 48.0,
+}
 
 
 def elementwise(case: Case) -> tuple[Launch, ...]:
@@ -17,9 +23,16 @@ def elementwise(case: Case) -> tuple[Launch, ...]:
     per_block = 1024 if cycles <= 16 else 512
     return (
         case.streaming(
-            work.rows, per_block, 128, 32, _START, cycles, chain=300.0, flops=work.flops,
+            work.rows,
+            per_block,
+            128,
+            32,
+            _START,
+            cycles,
+            chain=300.0,
+            flops=work.flops,
         )._replace(tail=0.6 / 1.7 * case.latency),
-    )  # fmt: skip
+    )
 
 
 def batch_norm(case: Case) -> tuple[Launch, ...]:

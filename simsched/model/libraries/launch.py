@@ -59,6 +59,7 @@ def no_faster(launch: Launch, smaller: Launch) -> Launch:
     Libraries are faster beyond some sizes, where another kernel begins; a model of them must not promise that.
     """
     return launch._replace(
-        chain=max(launch.chain, smaller.chain), chained=max(launch.chained, smaller.chained),
+        chain=max(launch.chain, smaller.chain),
+        chained=max(launch.chained, smaller.chained),
         compute=max(launch.compute, smaller.compute),
-    )  # fmt: skip
+    )

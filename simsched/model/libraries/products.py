@@ -5,10 +5,11 @@ from math import inf
 from typing import Final, NamedTuple
 
 from simsched.base.numeric import sum_in_order
+from simsched.base.units import KIB
 from simsched.model.graph import DTYPE_NBYTES
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import DRAM, Block, Chip, counted, parts
-from simsched.model.libraries.generations import Engine
+from simsched.model.libraries.generations import Engine, Tile
 from simsched.model.libraries.launch import Launch
 
 _PART_LENGTHS: Final = {
@@ -83,6 +84,10 @@ class _Tiled(NamedTuple):
     adding: float
 
 
+_FEW_ROWS: Final = Tile(64, 16, 128, 96, 48 * KIB)
+"""Tile of the kernels for few rows that inference engines have before Hopper, whose libraries have some: prior."""
+
+
 def product(case: Case) -> tuple[Launch, ...]:
     """Return the kernels of a product, those that take the least time; in fp32 those of tf32 if the work allows it."""
     choices = [_kernels(case, case.dtype)]
@@ -95,7 +100,10 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     work, chip = case.work, case.chip
     tensor = chip.tensor(dtype)
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
-    launches = tiled(case, shape, chip.engine(dtype), dtype, split=True)
+    engine = chip.engine(dtype)
+    if work.rule == "engine" and tensor and min(tile.columns for tile in engine.tiles) > _FEW_ROWS.columns:
+        engine = engine._replace(tiles=(_FEW_ROWS, *engine.tiles))
+    launches = tiled(case, shape, engine, dtype, split=True)
     if work.rows > (_TENSOR_VECTOR_ROWS if tensor else _VECTOR_ROWS) or (tensor and dtype != "tf32"):
         return launches
     vector = _vector(case, shape)
@@ -141,12 +149,19 @@ def tiled(
         return (_by_threads(case, shape),)
     padded = 2.0 * best.choice.rows * best.choice.columns * best.blocks * best.length
     main = Launch(
-        counted(best.blocks), *best.choice.block[:3],
+        counted(best.blocks),
+        *best.choice.block[:3],
         efficiency=min(1.0, 2.0 * outputs * shape.inner / padded),
-        chain=best.length * best.cycles, flops=work.flops, traffic=traffic, tensor=tensor, start=engine.start,
-        chained=best.chained, compute=best.compute, memory=memory,
+        chain=best.length * best.cycles,
+        flops=work.flops,
+        traffic=traffic,
+        tensor=tensor,
+        start=engine.start,
+        chained=best.chained,
+        compute=best.compute,
+        memory=memory,
         tail=engine.fill * (best.waves - 1) + (_SPLIT if best.n_parts > 1 else 0.0) + latency,
-    )  # fmt: skip
+    )
     if best.n_parts == 1:
         return (main,)
     last = case.streaming(outputs, 512, 512, 32, _ADDING, 0.0, nbytes=0.0, traffic=0.0)
@@ -199,10 +214,19 @@ def _vector(case: Case, shape: Shape) -> Launch:
         compute = 2.0 * shape.batch * rows * shape.columns * shape.inner / (chip.device.peak["fp32"] * _VECTOR_RATE)
         chain = shape.inner * (_VECTOR_CYCLES[0] + _VECTOR_CYCLES[1] * rows) * (1.0 + case.missed)
     return Launch(
-        blocks, *block[:3], efficiency=1.0, chain=chain * chip.generation.slowness, flops=case.work.flops,
-        traffic=traffic, tensor=False, start=chip.generation.simt.start, chained=waves * chain * chip.cycle,
-        compute=compute, memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency,
-    )  # fmt: skip
+        blocks,
+        *block[:3],
+        efficiency=1.0,
+        chain=chain * chip.generation.slowness,
+        flops=case.work.flops,
+        traffic=traffic,
+        tensor=False,
+        start=chip.generation.simt.start,
+        chained=waves * chain * chip.cycle,
+        compute=compute,
+        memory=chip.moved(case.nbytes, traffic, DRAM),
+        tail=case.latency,
+    )
 
 
 def _by_threads(case: Case, shape: Shape) -> Launch:
@@ -213,8 +237,16 @@ def _by_threads(case: Case, shape: Shape) -> Launch:
     traffic = case.traffic()
     flops = parts(blocks, chip.sms) * 2.0 * block.threads * shape.inner  # of an SM
     return Launch(
-        blocks, *block[:3], efficiency=1.0, chain=0.0, flops=case.work.flops, traffic=traffic, tensor=False,
-        start=chip.generation.simt.start, chained=0.0,
+        blocks,
+        *block[:3],
+        efficiency=1.0,
+        chain=0.0,
+        flops=case.work.flops,
+        traffic=traffic,
+        tensor=False,
+        start=chip.generation.simt.start,
+        chained=0.0,
         compute=flops / (chip.rate("fp32") * _THREADS_RATE * chip.generation.reach),
-        memory=chip.moved(case.nbytes, traffic, DRAM), tail=case.latency,
-    )  # fmt: skip
+        memory=chip.moved(case.nbytes, traffic, DRAM),
+        tail=case.latency,
+    )

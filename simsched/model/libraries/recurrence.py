@@ -34,9 +34,19 @@ def recurrence(case: Case) -> tuple[Launch, ...]:
     flops = 2.0 * work.rows * work.batch * work.window * work.columns * work.columns
     rate = chip.rate(case.dtype) * chip.sms * _STEP_RATE * chip.generation.reach
     steps = Launch(
-        blocks, *block[:3], efficiency=1.0, chain=cycles * chip.generation.slowness, flops=flops, traffic=0.0,
-        tensor=tensor, start=0.0, chained=waves * cycles * chip.cycle, compute=flops / rate, memory=0.0, tail=0.0,
-    )  # fmt: skip
+        blocks,
+        *block[:3],
+        efficiency=1.0,
+        chain=cycles * chip.generation.slowness,
+        flops=flops,
+        traffic=0.0,
+        tensor=tensor,
+        start=0.0,
+        chained=waves * cycles * chip.cycle,
+        compute=flops / rate,
+        memory=0.0,
+        tail=0.0,
+    )
     inputs = max(0.0, work.flops - flops)
     first = tuple(launch._replace(flops=inputs if launch.flops else 0.0) for launch in first)
     return (*first, steps)

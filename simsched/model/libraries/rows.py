@@ -89,9 +89,17 @@ def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
     if work.family == "rows":
         traffic += (1.0 - chip.kept(work.reads * at_once / work.rows)) * work.reads
     launch = case.streaming(
-        work.rows, rule.rows, rule.threads, rule.registers, _START, 0.0, efficiency=_WRITTEN, chain=chain,
-        flops=work.flops, traffic=traffic,
-    )  # fmt: skip
+        work.rows,
+        rule.rows,
+        rule.threads,
+        rule.registers,
+        _START,
+        0.0,
+        efficiency=_WRITTEN,
+        chain=chain,
+        flops=work.flops,
+        traffic=traffic,
+    )
     blocks = parts(launch.blocks, chip.sms) * min(rule.rows, work.rows)
     cycles = columns * rule.lane_cycles + (_OUTPUT if work.family == "reduction" else 0.0)
     lanes = blocks * cycles / chip.lanes * chip.cycle

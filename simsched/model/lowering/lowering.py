@@ -55,12 +55,23 @@ class Lowering:
         (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
         self._threads = 1 if one_thread else len(self.devices)
         self._table = table = Candidate(
-            n_ops=n, n_edges=len(graph.src), n_devices=len(self.devices), one_thread=one_thread,
-            blocking=transfers == "blocking", minimal=events == "minimal", staged=execution == "stages",
-            src=_small(graph.src), dst=_small(graph.dst),
-            out_ptr=out_ptr, out_edge=_small(out_edge), in_ptr=in_ptr, in_edge=_small(in_edge),
-            bits=len(graph.src).bit_length(), room=room, clocks=np.empty(room, Clock.dtype),
-        )  # fmt: skip
+            n_ops=n,
+            n_edges=len(graph.src),
+            n_devices=len(self.devices),
+            one_thread=one_thread,
+            blocking=transfers == "blocking",
+            minimal=events == "minimal",
+            staged=execution == "stages",
+            src=_small(graph.src),
+            dst=_small(graph.dst),
+            out_ptr=out_ptr,
+            out_edge=_small(out_edge),
+            in_ptr=in_ptr,
+            in_edge=_small(in_edge),
+            bits=len(graph.src).bit_length(),
+            room=room,
+            clocks=np.empty(room, Clock.dtype),
+        )
         table["size"][:], table.n_sizes = _sizes(graph)
         self._launches = None if len(cluster.kinds) > 1 and has_choices(graph) else kernels_on(graph, cluster.kinds[0])
         self._has_host = execution != "graph" and bool(graph.host.any())
@@ -118,9 +129,21 @@ class Lowering:
         by_operator = np.empty(len(self.graph), np.int64)
         by_operator[table["op"]] = priority
         return Program(
-            self.graph, self.devices, self.execution, thread_ptr, action, place[0], place[1], place[2], copies,
-            table.n_op_events + n_copies, by_operator, lead, checked=True, launches=launches,
-        )  # fmt: skip
+            self.graph,
+            self.devices,
+            self.execution,
+            thread_ptr,
+            action,
+            place[0],
+            place[1],
+            place[2],
+            copies,
+            table.n_op_events + n_copies,
+            by_operator,
+            lead,
+            checked=True,
+            launches=launches,
+        )
 
     def _choose(self, op: npt.NDArray[np.int32], device: npt.NDArray[np.int32]) -> Launches:
         """Return the kernels that operators launch where a candidate places them; `plan` refuses what it misplaces."""

@@ -176,9 +176,13 @@ def _measured(replay: Replay) -> dict[str, Any]:
     """Return what a replay holds besides its program and cluster; times to a picosecond."""
     launches, copies = (times.round(_PICOSECONDS).tolist() for times in spans_of(replay.trace))
     return {
-        "name": replay.name, "latency": replay.latency, "max_relative_error": replay.max_relative_error,
-        "environment": replay.environment, "launches": launches, "copies": copies,
-    }  # fmt: skip
+        "name": replay.name,
+        "latency": replay.latency,
+        "max_relative_error": replay.max_relative_error,
+        "environment": replay.environment,
+        "launches": launches,
+        "copies": copies,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +392,15 @@ class Profile(Checked, Document):
         place = {key: i for parts in (graphs, clusters) for i, key in enumerate(parts)}
         runs = tuple(NumberedRun.of(run, place[id(run.program.graph)], place[id(run.cluster)]) for run in self.runs)
         return _ProfileFile(
-            provenance=self.provenance, device=self.device, operators=self.operators, graph=self.graph,
-            cluster=self.cluster, graphs=tuple(graphs.values()), clusters=tuple(clusters.values()), runs=runs,
-        )  # fmt: skip
+            provenance=self.provenance,
+            device=self.device,
+            operators=self.operators,
+            graph=self.graph,
+            cluster=self.cluster,
+            graphs=tuple(graphs.values()),
+            clusters=tuple(clusters.values()),
+            runs=runs,
+        )
 
     @classmethod
     def from_file(

@@ -21,9 +21,17 @@ from simsched.model.program import ACTIONS, Program
 KERNEL, COPY, WAIT, HOST = range(4)
 KINDS: Final = ("kernel", "copy", "wait", "host")
 _COLUMNS: Final = {
-    "kind": np.int8, "item": np.int64, "op": np.int64, "device": np.int64, "stream": np.int64,
-    "start": np.float64, "end": np.float64, "ready": np.float64, "solo": np.float64, "cause": np.int64,
-}  # fmt: skip
+    "kind": np.int8,
+    "item": np.int64,
+    "op": np.int64,
+    "device": np.int64,
+    "stream": np.int64,
+    "start": np.float64,
+    "end": np.float64,
+    "ready": np.float64,
+    "solo": np.float64,
+    "cause": np.int64,
+}
 Maker = Callable[[], tuple[Mapping[str, npt.NDArray[Any]], Sequence["Load"]]]
 SpanRow = tuple[int, int, int, int, int, float, float, float, float, int]
 

@@ -328,15 +328,20 @@ def autograph(
                 us, found = assess(variant, variant.draft.to_graph())
                 if us < best_us:
                     best, best_us, plan, improved = variant, us, found, True
-    return plan.like(scheduler="autograph", estimate=plan.estimate, rewriting=best.rewriting, search={
-        "candidates": search.candidates,
-        "rounds": done,
-        "subgraphs": search.parts,
-        "substitutions": {name: n for name in used if (n := sum(step.rule == name for step in best.steps))},
-        "measured": len(seen),
-        "cost": best.cost.mixed,
-        "start_us": start_us,
-        "best_us": best_us,
-        "stopped": deadline.reason,
-        "time_s": running_time() - begin,
-    })  # fmt: skip
+    return plan.like(
+        scheduler="autograph",
+        estimate=plan.estimate,
+        rewriting=best.rewriting,
+        search={
+            "candidates": search.candidates,
+            "rounds": done,
+            "subgraphs": search.parts,
+            "substitutions": {name: n for name in used if (n := sum(step.rule == name for step in best.steps))},
+            "measured": len(seen),
+            "cost": best.cost.mixed,
+            "start_us": start_us,
+            "best_us": best_us,
+            "stopped": deadline.reason,
+            "time_s": running_time() - begin,
+        },
+    )

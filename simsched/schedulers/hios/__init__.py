@@ -40,11 +40,20 @@ class Ranked(Instance):
         ops = np.zeros(n, kernels.Operator.dtype)
         ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
         return Mapping(
-            **numbers, released=released, n_ops=n, n_devices=len(self.devices), ops=ops, in_ptr=in_ptr, inputs=inputs,
-            out_ptr=out_ptr, outputs=outputs, time=np.ascontiguousarray(self.times[:, self.order]),
-            latency=self.latency, bandwidth=self.bandwidth,
+            **numbers,
+            released=released,
+            n_ops=n,
+            n_devices=len(self.devices),
+            ops=ops,
+            in_ptr=in_ptr,
+            inputs=inputs,
+            out_ptr=out_ptr,
+            outputs=outputs,
+            time=np.ascontiguousarray(self.times[:, self.order]),
+            latency=self.latency,
+            bandwidth=self.bandwidth,
             order=number if released else np.arange(n, dtype=np.int32),
-        )  # fmt: skip
+        )
 
 
 class Stages:
@@ -82,9 +91,16 @@ class Stages:
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
         self._windows = kernels.Windows(
-            n_ops=n, n_devices=len(last), stages=stages, ptr=ptr, source=src[edges].astype(np.int32), us=us[edges],
-            order=number.copy(), turns=number, last=last,  # order is topological, windows in turn by falling priority
-        )  # fmt: skip
+            n_ops=n,
+            n_devices=len(last),
+            stages=stages,
+            ptr=ptr,
+            source=src[edges].astype(np.int32),
+            us=us[edges],
+            order=number.copy(),
+            turns=number,
+            last=last,  # order is topological, windows in turn by falling priority
+        )
         kernels.run_alone(self._windows)
 
     @property
@@ -119,10 +135,18 @@ class Stages:
         opens = np.cumsum(is_first)  # stages up to an operator's own
         before = opens[np.searchsorted(on, np.arange(len(instance.devices)))[on]]  # of the device's first stage
         return Schedule.from_columns(
-            instance.graph, self._op[rows], [device.name for device in instance.cluster.devices],
-            device=np.array(instance.devices)[on[rows]], stream=group, stage=(opens - before)[rows], group=group,
-            execution="stages", estimate=self.latency, scheduler=scheduler, search=search,
-        )  # fmt: skip
+            instance.graph,
+            self._op[rows],
+            [device.name for device in instance.cluster.devices],
+            device=np.array(instance.devices)[on[rows]],
+            stream=group,
+            stage=(opens - before)[rows],
+            group=group,
+            execution="stages",
+            estimate=self.latency,
+            scheduler=scheduler,
+            search=search,
+        )
 
 
 def scheduled(

@@ -239,15 +239,28 @@ class Part:
         merge_ptr, merged = _joined([merge[::-1] for merge in self._merges])
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in self._readers)
         self._run = run = kernels.PartTable(
-            n_ops=n, n_words=(n + 63) // 64, n_states=1, single_root=single_root, most_ops=most,
-            most_groups=n if s is None else min(n, s), n_merges=len(self._merges),
-            states_room=room, cells_room=room, nodes_room=1 << (room - 1).bit_length(), written_room=room,
-            time=problem.times[ops], classes=self._classes.astype(np.int32),
-            fewer=np.array([0, *accumulate(fewer)], np.int32), reader_ptr=reader_ptr, readers=readers,
+            n_ops=n,
+            n_words=(n + 63) // 64,
+            n_states=1,
+            single_root=single_root,
+            most_ops=most,
+            most_groups=n if s is None else min(n, s),
+            n_merges=len(self._merges),
+            states_room=room,
+            cells_room=room,
+            nodes_room=1 << (room - 1).bit_length(),
+            written_room=room,
+            time=problem.times[ops],
+            classes=self._classes.astype(np.int32),
+            fewer=np.array([0, *accumulate(fewer)], np.int32),
+            reader_ptr=reader_ptr,
+            readers=readers,
             source_ptr=np.searchsorted(readers[by_reader], np.arange(n + 1)).astype(np.int32),
-            sources=producers[by_reader].astype(np.int32), merge_ptr=merge_ptr, merged=merged,
+            sources=producers[by_reader].astype(np.int32),
+            merge_ptr=merge_ptr,
+            merged=merged,
             merge_cost=np.array(merge_cost, np.float64),
-        )  # fmt: skip
+        )
         run["masks"][: run.n_words].view(np.uint8)[: (n + 7) // 8] = np.packbits(np.ones(n, bool), bitorder="little")
         run["groups"]["parent"] = kernels.NOT_TAKEN
         sinks = [i for i in reversed(range(n)) if not self._readers[i]]
@@ -337,9 +350,15 @@ class Part:
         if exact and schedules is not None:  # the closest number that is the same modulo 2^64
             schedules += (whole.count_modulo - schedules + 2**63) % 2**64 - 2**63
         return Solution(
-            tuple(reversed(stages)), run.n_states - 1, transitions, run.n_merged_endings, schedules, exact,
-            run.n_stages, reason,
-        )  # fmt: skip
+            tuple(reversed(stages)),
+            run.n_states - 1,
+            transitions,
+            run.n_merged_endings,
+            schedules,
+            exact,
+            run.n_stages,
+            reason,
+        )
 
     def _asked(self) -> Iterator[Groups]:
         """Yield the stages to ask the cost of."""
@@ -561,9 +580,17 @@ def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
     nowhere = np.zeros(len(graph), np.int64)
     estimate = require_finite("ios", sum_in_order(problem.latency(((graph.names[i],),)) for i in order.tolist()))
     return Schedule.from_columns(
-        graph, order, plan.devices, stream=nowhere, stage=np.arange(len(graph)), group=nowhere, execution="stages",
-        estimate=estimate, scheduler="ios", search={**plan.search, "merged": 0, "one_stream": True},
-    )  # fmt: skip
+        graph,
+        order,
+        plan.devices,
+        stream=nowhere,
+        stage=np.arange(len(graph)),
+        group=nowhere,
+        execution="stages",
+        estimate=estimate,
+        scheduler="ios",
+        search={**plan.search, "merged": 0, "one_stream": True},
+    )
 
 
 def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]], start: float) -> Schedule:
@@ -606,6 +633,15 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
         "time_s": running_time() - start,
     }
     return Schedule.from_columns(
-        rewritten, op, [device], stream=group, stage=stage, group=group,
-        execution="stages", estimate=estimate, scheduler="ios", search=search, rewriting=merging_of(sets),
-    )  # fmt: skip
+        rewritten,
+        op,
+        [device],
+        stream=group,
+        stage=stage,
+        group=group,
+        execution="stages",
+        estimate=estimate,
+        scheduler="ios",
+        search=search,
+        rewriting=merging_of(sets),
+    )

@@ -18,8 +18,18 @@ from simsched.schedulers.protocol import Deadline, Rng, Seconds, Tools
 from simsched.schedulers.search.walk import GUIDED, Walk
 
 FAST: Final = (
-    "sequential", "greedy", "lios", "heft", "peft", "etf", "hios-lp", "hios-mr", "inter-lp", "opara", "nimble",
-)  # fmt: skip
+    "sequential",
+    "greedy",
+    "lios",
+    "heft",
+    "peft",
+    "etf",
+    "hios-lp",
+    "hios-mr",
+    "inter-lp",
+    "opara",
+    "nimble",
+)
 """The schedulers of which a search takes the schedules unless it is told others."""
 
 
@@ -448,14 +458,18 @@ def search(
         spent += best.anneal(evaluations - spent, HOT, COLD, report)
         stopped = deadline.reason or ("nothing to change" if best.idle else None)
     plan, makespan = (best.schedule(), best.best) if best.best < start.makespan else (start.plan, start.makespan)
-    return plan.like(scheduler="search", estimate=makespan, search={
-        "evaluations": spent,
-        "start": best.name if best.best < start.makespan else start.name,
-        "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
-        "accepted": sum(arm.accepted for arm in arms),
-        "stopped": stopped,
-        "time_s": running_time() - began,
-    })  # fmt: skip
+    return plan.like(
+        scheduler="search",
+        estimate=makespan,
+        search={
+            "evaluations": spent,
+            "start": best.name if best.best < start.makespan else start.name,
+            "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
+            "accepted": sum(arm.accepted for arm in arms),
+            "stopped": stopped,
+            "time_s": running_time() - began,
+        },
+    )
 
 
 def _worth_a_trial(found: list[Start]) -> list[Start]:

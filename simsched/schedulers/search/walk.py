@@ -380,10 +380,21 @@ class Walk:
         readers["op"], readers["nbytes"] = graph.dst[outgoing], graph.edge_nbytes[outgoing]
         readers["us"] = np.nan_to_num(graph.edge_transfer[outgoing], nan=-1.0)
         self._table = table = Walked(
-            n_ops=n, n_devices=n_devices, n_streams=streams, candidate=rows, order=rows[0], place=rows[1],
-            device=rows[2], stream=rows[3], inputs=graph.src[incoming].astype(np.int32), readers=readers, costs=costs,
-            devices=devices, latency=latency, bandwidth=bandwidth,
-        )  # fmt: skip
+            n_ops=n,
+            n_devices=n_devices,
+            n_streams=streams,
+            candidate=rows,
+            order=rows[0],
+            place=rows[1],
+            device=rows[2],
+            stream=rows[3],
+            inputs=graph.src[incoming].astype(np.int32),
+            readers=readers,
+            costs=costs,
+            devices=devices,
+            latency=latency,
+            bandwidth=bandwidth,
+        )
         table["ops"]["first_input"], table["ops"]["first_reader"] = in_ptr, out_ptr
         self._moves = table["moves"]
         self._moves["below"] = np.linspace(0.0, 1.0, len(self._moves) + 1)[1:]

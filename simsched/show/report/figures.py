@@ -11,8 +11,16 @@ from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
 # of each shape of `simsched.show.chart`
 _HATCHES: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "6px,2px,2px,2px", "3px,6px")
-_MARKS: Final = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "triangle-left",
-                 "triangle-right")  # fmt: skip
+_MARKS: Final = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "cross",
+    "triangle-left",
+    "triangle-right",
+)
 _BAR, _ROOM = 26, 100  # pixels of a bar, and of what stands around bars
 _LINE: Final = 22  # characters on a line of a name
 _TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
@@ -36,11 +44,29 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     # a reference crosses the axis of the values, what is upright that of the places
     across = [("x" if chart.lying else "y", chart.reference, "dash")] if chart.reference and chart.kind != "map" else []
     across += [("x", at, "dot") for at in chart.upright]
-    shapes = [{"type": "line", f"{along}0": at, f"{along}1": at, f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper",
-               "line": {"width": 1, "dash": dash}}
-              for along, at, dash in across for other in "xy" if other != along]  # fmt: skip
-    legend = {"orientation": "h", "x": int(chart.lying), "xanchor": "auto", "y": 1.02, "yanchor": "bottom",
-              "font": {"size": 11}, "traceorder": "normal"}  # fmt: skip
+    shapes = [
+        {
+            "type": "line",
+            f"{along}0": at,
+            f"{along}1": at,
+            f"{other}0": 0,
+            f"{other}1": 1,
+            f"{other}ref": "paper",
+            "line": {"width": 1, "dash": dash},
+        }
+        for along, at, dash in across
+        for other in "xy"
+        if other != along
+    ]
+    legend = {
+        "orientation": "h",
+        "x": int(chart.lying),
+        "xanchor": "auto",
+        "y": 1.02,
+        "yanchor": "bottom",
+        "font": {"size": 11},
+        "traceorder": "normal",
+    }
     margin = {"l": 70, "r": _TOOLS, "t": 40 if chart.legend else 16, "b": 52} | layout.pop("margin", {})
     layout = {"shapes": shapes, "legend": legend, "showlegend": chart.legend, "margin": margin, **layout}
     title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))
@@ -58,14 +84,32 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         places = x if chart.numeric else _names(x)
         (label,), group = _names([chart.told(name)]), {"legendgroup": plain(str(name))}
         if low != high:
-            traces.append({"type": "scatter", "mode": "none", "x": [*places, *reversed(places)],
-                           "y": [*high, *reversed(low)], "fill": "toself", "fillcolor": f"{look.colour}2E",
-                           "hoverinfo": "skip", "showlegend": False, **group})  # fmt: skip
-        traces.append({"type": "scatter", "mode": "lines+markers" if len(x) <= MOST_MARKS else "lines",
-                       "x": places, "y": mean, "name": label,
-                       "line": {"color": look.colour, "dash": _DASHES[look.shape], "width": 2},
-                       "marker": {"symbol": _MARKS[look.shape], "size": 7},
-                       "hovertemplate": f"{label}: %{{y:.4g}} at %{{x}}<extra></extra>", **group})  # fmt: skip
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "none",
+                    "x": [*places, *reversed(places)],
+                    "y": [*high, *reversed(low)],
+                    "fill": "toself",
+                    "fillcolor": f"{look.colour}2E",
+                    "hoverinfo": "skip",
+                    "showlegend": False,
+                    **group,
+                }
+            )
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if len(x) <= MOST_MARKS else "lines",
+                "x": places,
+                "y": mean,
+                "name": label,
+                "line": {"color": look.colour, "dash": _DASHES[look.shape], "width": 2},
+                "marker": {"symbol": _MARKS[look.shape], "size": 7},
+                "hovertemplate": f"{label}: %{{y:.4g}} at %{{x}}<extra></extra>",
+                **group,
+            }
+        )
     axis = _axis(chart.x) if chart.numeric else {"type": "category", "title": {"text": plain(chart.x.label)}}
     if chart.ticks:
         axis |= {"tickvals": chart.ticks, "ticktext": [number(each) for each in chart.ticks]}
@@ -78,10 +122,15 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         places, starts, lengths, means, errors = zip(*chart.bars(name), strict=True)
         pattern = {"shape": _HATCHES[look.shape], "fgcolor": "rgba(0,0,0,0.4)", "fillmode": "overlay", "size": 7}
         trace: dict[str, Any] = {
-            "type": "bar", "orientation": "h", "y": _names([name if x is None else x for x in places]), "x": lengths,
-            "name": _names([name])[0], "marker": {"color": look.colour, "pattern": pattern}, "customdata": means,
+            "type": "bar",
+            "orientation": "h",
+            "y": _names([name if x is None else x for x in places]),
+            "x": lengths,
+            "name": _names([name])[0],
+            "marker": {"color": look.colour, "pattern": pattern},
+            "customdata": means,
             "hovertemplate": "%{y}: %{customdata:.4g}<extra></extra>",
-        }  # fmt: skip
+        }
         if any(starts):
             trace["base"] = starts
         if any(errors):
@@ -99,11 +148,19 @@ def _lying(chart: Chart) -> tuple[dict[str, Any], int]:
     n = len(chart.places if chart.grouped else chart.series) * max(1.0, 0.6 * several)
     mode = "group" if several > 1 else "overlay"
     return {
-        "yaxis": {"type": "category", "autorange": "reversed", "automargin": True, "ticklabelstandoff": 4,
-                  "title": {"text": plain(chart.x.label)}},
+        "yaxis": {
+            "type": "category",
+            "autorange": "reversed",
+            "automargin": True,
+            "ticklabelstandoff": 4,
+            "title": {"text": plain(chart.x.label)},
+        },
         "xaxis": _axis(chart.y) | ({"rangemode": "tozero"} if chart.kind in ("bar", "stack") else {}),
-        "bargap": 0.3, "barmode": mode, "boxmode": mode, "margin": {"l": 20},
-    }, round(_ROOM + _BAR * n)  # fmt: skip
+        "bargap": 0.3,
+        "barmode": mode,
+        "boxmode": mode,
+        "margin": {"l": 20},
+    }, round(_ROOM + _BAR * n)
 
 
 def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
@@ -115,13 +172,26 @@ def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
             within = np.abs(values - (low + high) / 2) <= 2 * (high - low)
             inside, beyond = values[within], np.sort(values[~within])
             label, at = _names([name, name if x is None else x])
-            traces.append({
-                "type": "box", "orientation": "h", "y": [at], "name": label, "legendgroup": label,
-                "offsetgroup": label, "showlegend": x == next(iter(chart.series[name])), "q1": [low],
-                "median": [middle], "q3": [high], "lowerfence": [float(inside.min())],
-                "upperfence": [float(inside.max())], "fillcolor": look.colour, "line": {"width": 1.2}, "meta": "ink",
-                "marker": {"size": 3, "color": look.colour},
-            })  # fmt: skip
+            traces.append(
+                {
+                    "type": "box",
+                    "orientation": "h",
+                    "y": [at],
+                    "name": label,
+                    "legendgroup": label,
+                    "offsetgroup": label,
+                    "showlegend": x == next(iter(chart.series[name])),
+                    "q1": [low],
+                    "median": [middle],
+                    "q3": [high],
+                    "lowerfence": [float(inside.min())],
+                    "upperfence": [float(inside.max())],
+                    "fillcolor": look.colour,
+                    "line": {"width": 1.2},
+                    "meta": "ink",
+                    "marker": {"size": 3, "color": look.colour},
+                }
+            )
             if len(beyond):  # Plotly draws no box at all of an empty list of points
                 traces[-1] |= {"x": [beyond.tolist()], "boxpoints": "outliers"}
     return traces, *_lying(chart)
@@ -137,10 +207,22 @@ def _map(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         values = [[None if each is None else float(np.log(each)) for each in row] for row in values]
         ticks, colours = np.log(ticks).tolist(), [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]]
     bar = {"thickness": 14, "outlinewidth": 0, "tickvals": ticks, "ticktext": [f"{each:.3g}" for each in chart.colours]}
-    trace = {"type": "heatmap", "x": _names(chart.places), "y": _names(rows), "z": values, "colorbar": bar,
-             "colorscale": colours, "zmin": ticks[0], "zmax": ticks[-1], "text": texts, "texttemplate": "%{text}",
-             "hoverongaps": False, "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>",
-             "xgap": 1, "ygap": 1}  # fmt: skip
+    trace = {
+        "type": "heatmap",
+        "x": _names(chart.places),
+        "y": _names(rows),
+        "z": values,
+        "colorbar": bar,
+        "colorscale": colours,
+        "zmin": ticks[0],
+        "zmax": ticks[-1],
+        "text": texts,
+        "texttemplate": "%{text}",
+        "hoverongaps": False,
+        "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>",
+        "xgap": 1,
+        "ygap": 1,
+    }
     layout = {f"{key}axis": {"title": {"text": plain(getattr(chart, key).label)}, "type": "category"} for key in "xy"}
     return [trace], layout, min(700, 130 + 40 * len(rows))
 
@@ -149,27 +231,64 @@ def _scatter(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     low, high = chart.diagonal
     corners = [0.9 * low, 0.9 * high, 1.1 * high, 1.1 * low]
     traces: list[dict[str, Any]] = [
-        {"type": "scatter", "mode": "none", "fill": "toself", "fillcolor": "rgba(128,128,128,0.14)",
-         "name": "within 10 %", "x": [low, high, high, low], "y": corners, "hoverinfo": "skip"},
-        {"type": "scatter", "mode": "lines", "x": [low, high], "y": [low, high], "hoverinfo": "skip", "meta": "ink",
-         "line": {"dash": "dash", "width": 1}, "name": "predicted = measured"},
-    ]  # fmt: skip
+        {
+            "type": "scatter",
+            "mode": "none",
+            "fill": "toself",
+            "fillcolor": "rgba(128,128,128,0.14)",
+            "name": "within 10 %",
+            "x": [low, high, high, low],
+            "y": corners,
+            "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [low, high],
+            "y": [low, high],
+            "hoverinfo": "skip",
+            "meta": "ink",
+            "line": {"dash": "dash", "width": 1},
+            "name": "predicted = measured",
+        },
+    ]
     for name, look in chart.looks.items():
         x, y, start, end = np.transpose(list(chart.series[name].values())).tolist()
         marks = [_MARKS[look.shape] + "-open" * (place in chart.hollow) for place in chart.series[name]]
-        error = {"type": "data", "symmetric": False, "color": look.colour, "width": 3,
-                 "array": [b - a for a, b in zip(x, end, strict=True)],
-                 "arrayminus": [a - b for a, b in zip(x, start, strict=True)]}  # fmt: skip
-        traces.append({"type": "scatter", "mode": "markers", "name": _names([name])[0], "x": x, "y": y,
-                       "text": _names(chart.series[name]), "error_x": error,
-                       "marker": {"color": look.colour, "size": 9, "symbol": marks, "line": {"width": 1}},
-                       "hovertemplate": "%{text}: predicted %{y:.4g}, measured %{x:.4g}<extra></extra>"})  # fmt: skip
+        error = {
+            "type": "data",
+            "symmetric": False,
+            "color": look.colour,
+            "width": 3,
+            "array": [b - a for a, b in zip(x, end, strict=True)],
+            "arrayminus": [a - b for a, b in zip(x, start, strict=True)],
+        }
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": _names([name])[0],
+                "x": x,
+                "y": y,
+                "text": _names(chart.series[name]),
+                "error_x": error,
+                "marker": {"color": look.colour, "size": 9, "symbol": marks, "line": {"width": 1}},
+                "hovertemplate": "%{text}: predicted %{y:.4g}, measured %{x:.4g}<extra></extra>",
+            }
+        )
     axes = {key: _axis(axis) | {"range": [low, high]} for key, axis in (("xaxis", chart.x), ("yaxis", chart.y))}
     return traces, axes, 460
 
 
-_DRAWN: Final = {"line": _lines, "bar": _bars, "box": _boxes, "map": _map, "tornado": _bars, "stack": _bars,
-                 "scatter": _scatter}  # fmt: skip
+_DRAWN: Final = {
+    "line": _lines,
+    "bar": _bars,
+    "box": _boxes,
+    "map": _map,
+    "tornado": _bars,
+    "stack": _bars,
+    "scatter": _scatter,
+}
 
 
 def _names(places: Any) -> list[str]:

@@ -41,9 +41,13 @@ MOST_SPANS: Final = 40_000
 """Spans of all Gantt charts of a comparison; the best schedule has one however many spans it has."""
 _MOST_CHARTS: Final = 4  # of a validation
 _HEADINGS: Final = {
-    "sweep": "Makespans", "sensitivity": "What the makespan depends on", "breakeven": "Break-even",
-    "explanation": "What bounds it", "robustness": "When times vary", "throughput": "Throughput",
-}  # fmt: skip
+    "sweep": "Makespans",
+    "sensitivity": "What the makespan depends on",
+    "breakeven": "Break-even",
+    "explanation": "What bounds it",
+    "robustness": "When times vary",
+    "throughput": "Throughput",
+}
 _NUMBER: Final = re.compile(r"([+-]?(?:\d[\d,]*)?\.?\d+(?:e[+-]?\d+)?) ?([A-Za-z]*)")
 _UNITS: Final = {"ms": MS, "s": SECOND, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _ESCAPES: Final = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\x7f\u2028\u2029"})
@@ -101,13 +105,21 @@ def write_report(
     # a text that became a script by mistake would not run
     allowed = " ".join(f"'sha256-{b64encode(sha256(s.encode()).digest()).decode()}'" for s in (own, drawing))
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
-    page = _piece(
-        "page", title=title or sections[0].title, subtitle=f"Made by simsched on {made}", policy_=policy,
-        style_=read_resource("report/page.css"), body_=body, own_=own,
-        links_="".join(_piece("link", name=f"s{i}", text=each.title) for i, each in enumerate(sections)),
-        # not run as the page is read: texts and tables are there before it is
-        later_=_piece("plotly", script_=drawing) if drawing else "",
-    ) + "\n"  # fmt: skip
+    page = (
+        _piece(
+            "page",
+            title=title or sections[0].title,
+            subtitle=f"Made by simsched on {made}",
+            policy_=policy,
+            style_=read_resource("report/page.css"),
+            body_=body,
+            own_=own,
+            links_="".join(_piece("link", name=f"s{i}", text=each.title) for i, each in enumerate(sections)),
+            # not run as the page is read: texts and tables are there before it is
+            later_=_piece("plotly", script_=drawing) if drawing else "",
+        )
+        + "\n"
+    )
     if path is not None:
         write_file(path, page)
     return page
@@ -152,8 +164,10 @@ def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
 def table(shown: Table, mark: str = "best") -> str:
     """Return a table that readers can sort; `mark` is what is said of the row that is set off."""
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
-    head = "".join(_piece("head", look_=look, heading=heading.replace("-\n", "").replace("\n", " "))
-                   for heading, look in zip(shown.headings, looks, strict=True))  # fmt: skip
+    head = "".join(
+        _piece("head", look_=look, heading=heading.replace("-\n", "").replace("\n", " "))
+        for heading, look in zip(shown.headings, looks, strict=True)
+    )
     body = ""
     for i, row in enumerate(shown.rows):
         best = i == shown.best
@@ -195,19 +209,26 @@ def gantt(title: str, trace: Trace, measured: Trace | None = None) -> str:
     legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(found["kinds"]) if k in used]
     legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
     return _piece(
-        "gantt", title=title, n=n, rows=len(found["rows"]),
+        "gantt",
+        title=title,
+        n=n,
+        rows=len(found["rows"]),
         swatches_="".join(_piece("swatch", text=said, colour=colour) for said, colour in legend),
         hosts_=_piece("hosts") if any(row["what"] == "host" for row in found["rows"]) else "",
-        note_=text("; ".join(found.pop("notes")), "note"), data_=json_text(found),
-    )  # fmt: skip
+        note_=text("; ".join(found.pop("notes")), "note"),
+        data_=json_text(found),
+    )
 
 
 def tabs(label: str, panels: Mapping[str, str]) -> str:
     """Return alternatives by name, of which one is seen at a time, and all are printed; the first is open."""
-    buttons = "".join(_piece("button", label=name, here=str(not i).lower(), focus=-1 if i else 0)
-                      for i, name in enumerate(panels))  # fmt: skip
-    parts = (_piece("panel", label=name, hidden_=" hidden" if i else "", inner_=inner)
-             for i, (name, inner) in enumerate(panels.items()))  # fmt: skip
+    buttons = "".join(
+        _piece("button", label=name, here=str(not i).lower(), focus=-1 if i else 0) for i, name in enumerate(panels)
+    )
+    parts = (
+        _piece("panel", label=name, hidden_=" hidden" if i else "", inner_=inner)
+        for i, (name, inner) in enumerate(panels.items())
+    )
     return _piece("tabs", label=label, buttons_=buttons, panels_="\n".join(parts))
 
 
@@ -312,11 +333,12 @@ def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
 def _advice(found: "advise.Advice") -> Sequence[Section]:
     """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
     deploy = Section(
-        f"What to deploy: {found.graph} on {found.cluster}", text(" ".join(found.verdict), "lead"),
+        f"What to deploy: {found.graph} on {found.cluster}",
+        text(" ".join(found.verdict), "lead"),
         table(found.table()._replace(note=joined(found.notes()))),
         table(table_of("What to type next", ("to", "type"), found.commands.items(), left=(0, 1))),
         pairs("What was assumed", found.assumed.items()),
-    )  # fmt: skip
+    )
     return (deploy, *(() if found.comparison is None else _comparison(found.comparison)))
 
 
@@ -356,8 +378,10 @@ def _answer(answer: "whatif.Answer") -> Sequence[Section]:
         f"{format_time(answer.makespan_before)}: {format_time(abs(answer.difference))} "
         f"{'less' if answer.difference < 0 else 'more'}, {answer.speedup:.3g} times as fast."
     )
-    about = [Section(f"Parameters {when}", _parameters(case.graph, case.cluster))
-             for when, case in (("before", answer.before), ("after", answer.after))]  # fmt: skip
+    about = [
+        Section(f"Parameters {when}", _parameters(case.graph, case.cluster))
+        for when, case in (("before", answer.before), ("after", answer.after))
+    ]
     first = Section(answer.title, text(lead, "lead"), table(answer.table(), "in all"), _blames(traces))
     return first, _runs(traces, "Before and after"), *about
 
@@ -375,9 +399,16 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
         chart = gantt("Simulated over measured", simulated, trace)
     said = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
     boxes = figure(boxes_of({replay.name: replay.latency}, "Latencies of the repeats"))
-    return (Section(f"{replay.name}: {trace.graph.name} measured", text(lead, "lead"),
-                    pairs("What was measured", said.items()), chart, boxes,
-                    _parameters(trace.graph, trace.cluster)),)  # fmt: skip
+    return (
+        Section(
+            f"{replay.name}: {trace.graph.name} measured",
+            text(lead, "lead"),
+            pairs("What was measured", said.items()),
+            chart,
+            boxes,
+            _parameters(trace.graph, trace.cluster),
+        ),
+    )
 
 
 def _study(results: "study.Results") -> Sequence[Section]:
@@ -387,8 +418,11 @@ def _study(results: "study.Results") -> Sequence[Section]:
 
     done = [row for row in results.rows if row["status"] == "ok"]
     lead = f"{len(results.rows):,} of {len(results):,} rows are there, {len(done):,} of them with a result."
-    facts = {key: value if isinstance(value, str) else json.dumps(value)
-             for key, value in results.study.to_dict().items() if value not in ((), [], {})}  # fmt: skip
+    facts = {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in results.study.to_dict().items()
+        if value not in ((), [], {})
+    }
     facts["time of all rows"] = format_time(sum(row.get("wall.row_s") or 0.0 for row in results.rows) * 1e6)
     facts |= {"folder": str(results.folder)} if results.folder is not None else {}
     about, status = Section("Parameters", pairs("The study", facts.items())), table(results.status())
@@ -405,8 +439,10 @@ def _study(results: "study.Results") -> Sequence[Section]:
         best = max(speedups, key=lambda name: fmean(speedups[name]))
         lead = f"{best} has the best mean speedup over all points, {fmean(speedups[best]):.2f}. {lead}"
     charts = charts_of(results.rows, results.study.figure, swept_columns(results.study))
-    figures = (figure(chart) if isinstance(chart, Chart) else text(f"{name} is not drawn: {chart}", "note")
-               for name, chart in charts)  # fmt: skip
+    figures = (
+        figure(chart) if isinstance(chart, Chart) else text(f"{name} is not drawn: {chart}", "note")
+        for name, chart in charts
+    )
     cells = [(*name, *map(number, (fmean(values), min(values), max(values)))) for name, values in said.items()]
     headings = ("scheduler", "figure", "mean", "least", "most")
     searched = table(table_of("What searches say, over all rows", headings, cells, left=(0, 1))) if cells else ""
@@ -424,25 +460,41 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
         f"{percent(last.mean_error)} on average; {percent(last.uncalibrated_error)} before calibration."
     )
     note = "bars: from the 10th to the 90th percentile of what was measured; hollow: a fit has seen it"
-    blocks = (text(" ".join((lead, *found.verdict())), "lead"), table(found.summary()), figure(chart_of(found)),
-              text(note, "note"), table(found.table(), "predicted fastest"))  # fmt: skip
-    made = sorted((row for row in last.schedules if row.scheduler in found.traces and not row.is_random),
-                  key=lambda row: row.predicted_us or 0.0)  # fmt: skip
-    panels = {row.scheduler: gantt(f"{row.scheduler}: simulated over measured", trace, replay.trace)
-              for row in made[:_MOST_CHARTS] for trace, replay in (found.traces[row.scheduler],)}  # fmt: skip
+    blocks = (
+        text(" ".join((lead, *found.verdict())), "lead"),
+        table(found.summary()),
+        figure(chart_of(found)),
+        text(note, "note"),
+        table(found.table(), "predicted fastest"),
+    )
+    made = sorted(
+        (row for row in last.schedules if row.scheduler in found.traces and not row.is_random),
+        key=lambda row: row.predicted_us or 0.0,
+    )
+    panels = {
+        row.scheduler: gantt(f"{row.scheduler}: simulated over measured", trace, replay.trace)
+        for row in made[:_MOST_CHARTS]
+        for trace, replay in (found.traces[row.scheduler],)
+    }
     charts = (Section("What ran when", tabs("Schedulers", panels)),) if panels else ()
     ran = {"device": found.device, "seed": str(found.seed)} | dict(found.environment)
     head, *fitted = found.calibration.table()
     fits = table(table_of("Fitted parameters, in us and bytes per us", head, fitted))
     graph = next(iter(found.traces.values()))[0].graph
-    about = Section("Parameters", pairs("What was measured on", ran.items()), fits,
-                    _parameters(graph, found.calibration.cluster))  # fmt: skip
+    about = Section(
+        "Parameters", pairs("What was measured on", ran.items()), fits, _parameters(graph, found.calibration.cluster)
+    )
     title = f"{found.graph} on {found.backend}: predicted against measured"
     return Section(title, *blocks), *charts, about
 
 
 # by the views of results: none of their packages is imported for nothing
 _MAKERS: Final[Mapping[str, Callable[[Any], Sequence[Section]]]] = {
-    "comparison": _comparison, "advice": _advice, "results": _study, "accuracy": _accuracy,
-    "duel": _duel, "whatif": lambda asked: _answer(asked.answer()), "answer": _answer,
-}  # fmt: skip
+    "comparison": _comparison,
+    "advice": _advice,
+    "results": _study,
+    "accuracy": _accuracy,
+    "duel": _duel,
+    "whatif": lambda asked: _answer(asked.answer()),
+    "answer": _answer,
+}
