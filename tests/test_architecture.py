@@ -52,8 +52,8 @@ HEAVY = {
 }
 # optional packages, and the modules that may import them
 OPTIONAL = {
-    "cupy": ("hwbackend.cupy",),
-    "cupyx": ("hwbackend.cupy",),
+    "cupy": ("hwbackend.cuda",),
+    "cupyx": ("hwbackend.cuda",),
     "ortools": ("simsched.optimum",),
     "dask": ("simsched.experiments.study.execution.pools",),
     "distributed": ("simsched.experiments.study.execution.pools",),
@@ -198,7 +198,7 @@ ABOVE, OTHERS = "in a room above", "do not know each other"
         ("simsched/simulator/device.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
         ("simsched/experiments/comparison.py", "def f():\n    import workloads.registry", "no model zoo"),
         ("simsched/experiments/comparison.py", "import hwbackend", "no model zoo"),
-        ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),
+        ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cuda*.py may"),
         ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py, workloads.formats.torch*.py may"),
     ],
 )
