@@ -16,9 +16,9 @@ from math import ceil, log2
 from typing import Final, NamedTuple
 
 from simsched.base.errors import ClusterError
-from simsched.model.cluster import Cluster, Device, Topology
+from simsched.model.cluster import Cluster, Device, Topology, widened
 from simsched.model.cluster.presets import DEFAULT_LINK
-from simsched.model.graph import ALGORITHMS, Collective
+from simsched.model.graph import ALGORITHMS, Collective, OpGraph
 
 _QUICK_START: Final = 5.0  # us: a kernel of an engine of its own that reads its peers' memory; prior, 3 to 10
 _SWITCHED: Final = 0.85  # part of the efficiency of links that switches reach which reduce; prior
@@ -99,6 +99,12 @@ def _sent(operation: str, algorithm: str, n: int) -> float:
         return (n - 1) / n
     sent = {"ring": 2 * (n - 1) / n, "tree": 2.0, "nvls": (n + 1) / n / _SWITCHED, "one_shot": float(n - 1)}
     return sent[algorithm]
+
+
+def of_one_rank(graph: OpGraph, cluster: Cluster) -> Cluster:
+    """Return the devices on which a graph is placed: where collectives are symmetric the first, for all ranks."""
+    is_symmetric = any(meeting.is_symmetric for meeting in graph.meetings)
+    return widened(cluster, 1) if is_symmetric else cluster
 
 
 def exchange_on(collective: Collective, device: Device) -> Exchange:
