@@ -10,7 +10,6 @@ carries is full, times the efficiency of its link.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import ceil, log2
 from typing import Final, NamedTuple
@@ -143,9 +142,9 @@ def exchange(collective: Collective, topology: Topology, ranks: Sequence[int]) -
         If no links join two of them, or they cannot do the algorithm that the collective names.
     """
     memo: dict[tuple[Collective, tuple[int, ...]], Exchange] = topology.__dict__.setdefault(_MEMO, {})
-    key = replace(collective, group=None), tuple(ranks)
+    key = collective, tuple(ranks)
     if key not in memo:
-        memo[key] = _quickest(key[0], topology, key[1])
+        memo[key] = _quickest(collective, topology, key[1])
     return memo[key]
 
 
