@@ -18,6 +18,7 @@ from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.cluster import widened
 from simsched.model.costmodel import Target, bare, upon, with_cluster
+from simsched.model.exchange import of_one_rank
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler
 from simsched.simulator import simulate
@@ -224,9 +225,10 @@ def advise(
     least makespan that with the fewest streams is taken; ablations of schedulers are left out. Only schedules of the
     operators as they are can be deployed: one that rewrites operators, merged convolutions say, is named where it is
     faster, and never recommended. Where more than a tenth of the time is of operators of unknown kinds, of which the
-    bytes alone are known, there is no advice, and `best` is the captured stream. One GPU is the first. Replicas have
-    the schedule that is best on one: with k requests in flight on n GPUs each has k / n, in whole requests. Ranges are
-    those of `compare`, in worlds common to all rows. Throughputs are those of `simsched.throughput`.
+    bytes alone are known, there is no advice, and `best` is the captured stream. One GPU is the first. A graph of one
+    rank, whose collectives are symmetric, has neither a split nor replicas. Replicas have the schedule that is best on
+    one: with k requests in flight on n GPUs each has k / n, in whole requests. Ranges are those of `compare`, in worlds
+    common to all rows. Throughputs are those of `simsched.throughput`.
 
     >>> import simsched as ss
     >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]
@@ -235,7 +237,7 @@ def advise(
     ('streams captured', 3)
     """
     graph, whole = upon(cluster, graph)
-    n = len(whole)
+    n = len(of_one_rank(graph, whole))
     if comparison is None:
         comparison = compare(graph, cluster, schedulers, cost)
     first = with_cluster(cluster, widened(whole, 1))
@@ -424,6 +426,9 @@ def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
     yield "number format", " and ".join(sorted({texts[code] or "fp32" for code in set(codes.tolist())}) or ["fp32"])
     made = next(((op.name, op.output_shape) for op in graph.operators if op.output_shape), None)
     yield "shapes", "not known" if made is None else f"as read: {made[0]} makes {' x '.join(map(str, made[1]))}"
+    ranks = [meeting.collective.ranks for meeting in graph.meetings if meeting.is_symmetric]
+    if ranks:
+        yield "ranks", f"{max(ranks)} that run this graph, each on a GPU of its own; one is simulated"
     device = bare(cluster).devices[0]
     yield "device", f"{device.model}, {device.sms} SMs"
     date = getattr(cluster, "provenance", {}).get("date", "")[:10] if cluster is not bare(cluster) else None

@@ -73,3 +73,18 @@ def test_ranks_of_no_collective_cannot_be_others():
     plain = ss.OpGraph([ss.Operator("a", time=1.0)])
     with pytest.raises(ss.SimschedError, match="ranks: graph 'graph' has no symmetric collective"):
         _ = ss.what_if(plain, EIGHT).set("ranks", 4).makespan
+
+
+def test_advice_on_a_graph_of_one_rank_has_no_replicas():
+    """All eight GPUs run the graph: there is nothing to split it over, and no room for a copy."""
+    found = ss.advise(GRAPH, EIGHT, schedulers=("nimble",))
+    assert [row.name for row in found.rows] == [
+        "eager",
+        "one stream",
+        "one stream captured",
+        "streams",
+        "streams captured",
+    ]
+    assert found.assumed["ranks"] == "8 that run this graph, each on a GPU of its own; one is simulated"
+    notes = ss.what_if(GRAPH, EIGHT, scheduler="sequential").link(bandwidth=2.0).notes
+    assert not any("links make no difference" in note for note in notes)
