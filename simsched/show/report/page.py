@@ -165,9 +165,7 @@ def table(shown: Table, mark: str = "best") -> str:
     """Return a table that readers can sort; `mark` is what is said of the row that is set off."""
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading in shown.headings]
-    head = "".join(
-        _piece("head", look_=look, heading=heading) for heading, look in zip(headings, looks, strict=True)
-    )
+    head = "".join(_piece("head", look_=look, heading=heading) for heading, look in zip(headings, looks, strict=True))
     body = ""
     for i, row in enumerate(shown.rows):
         best = i == shown.best
