@@ -201,10 +201,10 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     `kind`, `block`, `intensity`, `dtype` (texts), `kernels`, `works`, `attributes`, `input_shapes`,
     `output_shape` (JSON in a string) are read, of edges `nbytes` and `transfer`: in us, bytes and
     FLOP, with the meaning that they have in `Operator` and `Edge`. An empty text is no value. All
-    other attributes are ignored; a warning lists those that are no attributes of Graphviz, which may be costs under
+    other attributes are ignored; a warning lists those that Graphviz does not know, which may be costs under
     other names.
 
-    Operators stand in the order in which their nodes first appear, edges in the order in which they
+    Operators keep the order in which their nodes first appear, edges the order in which they
     are written. Where Graphviz keeps both characters of an escaped backslash we read one backslash,
     so that every name can be written. Subgraphs may be nested 100 deep, and edges between subgraphs
     may multiply to 10^6 more. O(text + edges).
@@ -221,7 +221,7 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
 
 
 def _parsed(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
-    """Return the graph that a text describes, and who read it."""
+    """Return the graph that a text describes, and the reader of it."""
     reader = _Reader(text, source)
     reader.run()
     ignored = [key for key in reader.ignored if key != "label"]
@@ -261,7 +261,7 @@ def _require_costs(source: str, reader: "_Reader", graph: OpGraph) -> None:
 def to_dot(graph: OpGraph) -> str:
     """Return a graph as text in the DOT language that `parse_dot` reads back as an equal graph.
 
-    Everything an operator and an edge has is written, as attributes in quotes; what is at its default
+    Every field of an operator and an edge is written, as attributes in quotes; a field at its default
     is left out. O(V + E).
 
     >>> from simsched.model.graph import Edge, Kernel, Operator
@@ -477,7 +477,7 @@ class _Reader:
         return found
 
     def _connect(self, sources: tuple[str, ...], targets: tuple[str, ...], row: Attributes) -> None:
-        self._n_multiplied += len(sources) * len(targets) - 1  # a short text may stand for very many
+        self._n_multiplied += len(sources) * len(targets) - 1  # a short text may describe very many
         if self._n_multiplied > _MOST_MULTIPLIED:
             self._fail(f"edges between subgraphs multiply to more than {_MOST_MULTIPLIED}")
         for src in sources:
@@ -497,7 +497,7 @@ class _Reader:
         return of_graph or key in _KNOWN
 
     def _attributes(self, *, of_graph: bool = False) -> Attributes:
-        """Read the attribute lists that stand here, if any, and return what of them is known."""
+        """Read the next attribute lists, if any, and return their known attributes."""
         found: Attributes = {}
         while self._kind == "[":
             while (pair := _PAIR.match(self._text, self._end)) is not None:

@@ -35,7 +35,7 @@ def read_native(path: str | os.PathLike[str]) -> Document:
 
 
 def read_native_graph(path: str | os.PathLike[str]) -> OpGraph:
-    """Read a graph, see `OpGraph.load`, or that of a duel."""
+    """Read a graph, see `OpGraph.load`, or the graph of a duel."""
     data = read_json(path)
     if isinstance(data, dict) and data.get("format") == _DUEL:
         return _graph_of_duel(data, path)

@@ -1,4 +1,4 @@
-"""Measured kernels as rows, whatever measured them: what a calibration can be made from."""
+"""Measured kernels as rows, from any profiler: input of a calibration."""
 
 import csv
 import os
@@ -27,7 +27,7 @@ _Whole = Annotated[int, Range(0, 2**31 - 1)]
 
 
 class _Row(NamedTuple):
-    """A row as it is read; `issued_us` may not be known."""
+    """A row of the file; `issued_us` may be missing."""
 
     kernel: str
     begin_us: Amount
@@ -52,15 +52,15 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     path
         A CSV file with a line of headings, or mappings with the same keys. Needed are ``kernel``, ``begin_us`` and
         ``end_us``. ``stream`` and ``device`` count from 0, which they are if they are missing. ``blocks``, ``threads``,
-        ``registers`` (32) and ``shared_memory`` (bytes a block) are the launch; ``flops`` and ``nbytes`` what it does;
-        ``issued_us`` when the host's call for it began. Rows of several programs are told apart by ``run``.
+        ``registers`` (32) and ``shared_memory`` (bytes a block) are the launch; ``flops`` and ``nbytes`` its work;
+        ``issued_us`` is the begin of the host's call for it. ``run`` separates the rows of several programs.
     cluster
-        What they ran on as far as it is known, or the name of a preset.
+        The devices that ran it as far as they are known, or the name of a preset.
 
     Returns
     -------
     Profile
-        With a replay for each run.
+        The profile, with a replay for each run.
 
     Raises
     ------
@@ -71,10 +71,10 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
 
     Notes
     -----
-    *What ran* is one operator for each row, on its stream, in the order of begins. One that begins when all before it
-    have ended is taken to have waited for them and, where rows do not say when it was issued, for a call that began a
-    launch's way to the device before. Others of which that is not said were issued together with the one before. So no
-    cost of the host is simulated, and none is fitted.
+    *The program* has one operator for each row, on its stream, in the order of begins. An operator that begins after
+    the ends of all earlier ones waited for them and, where rows lack the time of the call, for a call that began
+    earlier by the way of a launch to the device. Other operators without that time were issued together with the
+    previous one. So no cost of the host is simulated, and none is fitted.
 
     *Sharing.* Where kernels overlap, and each of those also ran alone in the same run, the run is named ``pair/...``:
     parameters are fitted to it. Any other is a run of a graph in place, from which times of operators are fitted.
@@ -118,7 +118,7 @@ def _lines(path: str | os.PathLike[str], source: str) -> list[dict[str, Any]]:
 
 
 def _row(given: Mapping[str, Any], where: str) -> _Row:
-    """Return a row: what is left out or empty is at its default, what has another heading is passed over."""
+    """Return a row: a missing or empty cell has the default, an unknown heading is ignored."""
     if not isinstance(given, Mapping):
         raise FormatError(f"{where} must have keys, such as kernel, begin_us, end_us")
     known = {key: given[key] for key in _Row._fields if given.get(key) not in (None, "")}
@@ -129,7 +129,7 @@ def _row(given: Mapping[str, Any], where: str) -> _Row:
 
 
 def _value(key: str, given: Any) -> Any:
-    """Return what a cell holds as the number that it is to be; what is none as it stands, to be refused."""
+    """Return the number in a cell; the unchanged text if it is not a number, which is refused later."""
     if key in ("kernel", "run"):
         return str(given)
     try:

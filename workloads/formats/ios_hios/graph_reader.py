@@ -21,11 +21,11 @@ _Margin = Annotated[int, Range(0, LARGEST)]
 _Shape = tuple[_Size, _Size, _Size]
 Stages = list[list[list[str]]]
 Terms = Sequence[Sequence[Tensor]]
-"""What a node reads: tensors to be added within a term, the terms one behind the other."""
+"""Inputs of a node: tensors to be added within a term, and terms to be concatenated."""
 
 
 class Block(NamedTuple):
-    """A block as it stands in a file: its operators, exit last, and its `stages`, not looked into."""
+    """A block of a file: its operators, exit last, and its `stages`, unchecked."""
 
     where: str
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class GraphReader:
     source
         How errors name it.
     batch, dtype
-        What the file does not record; see `workloads.formats.ios_hios.ios.read_ios`.
+        Batch size and number format, which the file lacks; see `workloads.formats.ios_hios.ios.read_ios`.
     ranked
         Whether it is a file of HIOS, whose operators have a rank and whose values have seven entries.
 
@@ -120,7 +120,7 @@ class GraphReader:
         return name
 
     def _compound(self, row: Record) -> Tensor:
-        """Add the parts of a `sequential`, of which only the first reads what is outside."""
+        """Add the parts of a `sequential`, of which only the first reads values from outside."""
         parts: dict[str, Tensor] = {}
         nodes = row.records("nodes")
         if not nodes:
@@ -135,7 +135,7 @@ class GraphReader:
         return found
 
     def _node(self, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
-        """Add what one node of the file does, reading tensors of `scope`."""
+        """Add the operator of one node of the file, which reads tensors of `scope`."""
         kind = row.take("type", str)
         if kind not in _MAKERS or (kind == "mpi_sr" and not self._ranked):
             known = ", ".join(key for key in ("sequential", *_MAKERS) if key != "mpi_sr")
@@ -147,7 +147,7 @@ class GraphReader:
         return found
 
     def _terms(self, row: Record, scope: Mapping[str, Tensor]) -> Terms:
-        """Return what a node reads: the sum of the values of each term, the terms one behind the other."""
+        """Return the inputs of a node: the sum of the values of each term, in the order of the terms."""
         terms = row.take("inputs", list)
         if not terms or not all(isinstance(term, list) and term for term in terms):
             raise FormatError(f"{row.where}: field 'inputs' must be a list of lists of values, none empty")
@@ -202,7 +202,7 @@ def _check_shape(row: Record, found: Tensor) -> None:
 
 
 def _combined(net: Network, terms: Terms, kind: str = "add") -> Tensor:
-    """Add the sums (or products) and the concatenation that stand in front of an operator, if there are any."""
+    """Add the sums (or products) and the concatenation in front of an operator, if there are any."""
     several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(terms) if len(xs) > 1}
     each = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
     return each[0] if len(each) == 1 else net.concat("inputs", each)

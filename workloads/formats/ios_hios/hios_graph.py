@@ -29,7 +29,7 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
         The file.
     floor
         Least time of a transfer in us. HIOS raises those below 0.1 ms when it reads a file:
-        100.0 gives its graphs, 0.0 what the file says.
+        100.0 gives its graphs, 0.0 the stated times.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
 
     Notes
     -----
-    HIOS multiplies transfers by p / 0.8 besides, p being its ratio of communication to computation; files
+    HIOS also multiplies transfers by p / 0.8, p being its ratio of communication to computation; files
     made for p = 0.8 stay as they are. O(size of the file).
     """
     lines = Lines(read_text(path), str(path), "a graph of HIOS")

@@ -16,7 +16,7 @@ _MOST_REASON_SHOWN: Final = 200
 
 
 def prepared(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
-    """Return a model of operator set 7 or later without functions of its own; it is itself if it is one.
+    """Return a model of operator set 7 or later with its functions inlined; a model without any is returned unchanged.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def _converted(model: "onnx.ModelProto", source: str, version: int) -> "onnx.Mod
 
 
 def _inlined(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
-    """Return the model with its functions in place of their calls; unchanged where onnx cannot do that."""
+    """Return the model with its functions inlined; unchanged where onnx cannot do that."""
     from onnx import inliner
 
     try:

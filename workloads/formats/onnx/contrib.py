@@ -1,6 +1,6 @@
 """Operators that are not ONNX's own, but that ONNX Runtime and TensorRT fuse and exporters write.
 
-ONNX knows no shapes of them, so each has two functions: the shapes that it writes, and what it costs. `CONTRIB` lists
+ONNX does not infer their shapes, so each has two functions: the shapes of its outputs, and its cost. `CONTRIB` lists
 them by name, of the domains `DOMAINS`, and of ONNX's own where exporters leave the domain out.
 """
 
@@ -19,7 +19,7 @@ from workloads.formats.onnx.tensors import Shape, Step
 DOMAINS: Final = ("", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "trt", "TRT", "trt.plugins")
 
 _OTHERS: Final = ("Attention", "Gelu", "RotaryEmbedding", "QuantizeLinear", "DequantizeLinear")
-"""Names of which ONNX has operators of its own."""
+"""Names that ONNX has its own operators for."""
 
 Shapes = Sequence[Shape | None]
 Written = list[tuple[int, Shape | None]]
@@ -82,7 +82,7 @@ def _activation(kind: str, *, adds: int = 0) -> Contrib:
 
 
 def _mapped(kind: str, flops: int) -> Contrib:
-    """Return how an operator of so many FLOP per element of output is read, whose inputs are brought to one shape."""
+    """Return the rule of an operator with some FLOP per element of output, whose inputs are broadcast to one shape."""
 
     def shapes(step: Step) -> Shapes:
         given = [x.shape for x in step.given if x.shape is not None and x.shape]
@@ -174,7 +174,7 @@ def _matrices(step: Step, costs: Costs, shape: Shape, inner: int, second: int) -
 
 
 def _transposable(step: Step) -> tuple[Shape, int]:
-    """Return what a product writes of which either side may be transposed, and the size that is summed over."""
+    """Return the shape of a product, either side of which may be transposed, and the size that is summed over."""
     a, b = step.shape_in(0), step.shape_in(1)
     if step.attributes.get("transA", 0) and len(a) > 1:
         a = (*a[:-2], a[-1], a[-2])
@@ -191,7 +191,7 @@ def _fused_matmul(step: Step, costs: Costs) -> Cost:
 
 
 def _packed_matmul(step: Step, costs: Costs) -> Cost:
-    """Multiply by a matrix that is kept in a few bits a number: it computes in the format of what it multiplies."""
+    """Return the cost of a product with a matrix of a few bits a number, in the format of the other matrix."""
     return _matrices(step, costs, step.shape_out(), step.attributes["K"], 1)
 
 
@@ -215,7 +215,7 @@ class _Heads(NamedTuple):
         return (self.batch, self.queries, self.heads * self.value_size)
 
     def kept(self, value: bool) -> Shape:
-        """Return the shape of the keys, or values, that are there afterwards."""
+        """Return the shape of the keys, or values, after the new ones are added."""
         return (self.batch, self.kv_heads, self.keys, self.value_size if value else self.size)
 
 
@@ -277,7 +277,7 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
         query = step.nbytes(*(x for x in (step.input(i) for i in range(3)) if x is not None))
         others = step.nbytes(*(x for x in step.read if len(x.shape or ()) == 4 and x not in step.inputs[:8]))
         written = float(prod(found.written) * costs.width) + (new if len(step.written) > 1 else 0)
-        # of the past all keys and values are read, and of what is kept only the new ones are written
+        # all keys and values of the past are read, and only the new ones are written
         counted = replace(work, reads=query + past + others, writes=written)
         return Cost("attention", (counted,), {"heads": found.heads}, is_counted=True)
 
@@ -345,7 +345,7 @@ def _quantized_concat(step: Step, costs: Costs) -> Cost:
 
 
 def _quantized_concat_shapes(step: Step) -> Shapes:
-    parts = [step.shape_in(i) for i in range(2, len(step.inputs), 3)]  # each with a scale and a zero behind it
+    parts = [step.shape_in(i) for i in range(2, len(step.inputs), 3)]  # a scale and a zero follow each part
     axis = step.attributes["axis"] % len(parts[0])
     return [(*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :])]
 
@@ -400,7 +400,7 @@ CONTRIB: Final[Mapping[str, Contrib]] = MappingProxyType(
         "TRT_INT8DequantizeLinear": _quantizes("dequantize"),
     }
 )
-"""By name; those of ONNX Runtime, and the quantisation of TensorRT."""
+"""Rules by the name of the operator, of ONNX Runtime and of the quantisation of TensorRT."""
 
 CONTRIB_PRODUCTS: Final = frozenset(name for name, known in CONTRIB.items() if known.computes)
-"""Those of them of which the arithmetic takes the time."""
+"""The operators of `CONTRIB` whose time is arithmetic."""

@@ -2,9 +2,9 @@
 
 ONNX got an operator for these late (layer normalisation with set 17, GELU with 20, attention with 23, SiLU with 24).
 Before, an exporter writes the formula. PyTorch, from which the formula comes, launches one kernel for each, and so do
-ONNX Runtime and TensorRT: to price the formula piece by piece charges kernels that nobody launches.
+ONNX Runtime and TensorRT: costs of the formula piece by piece would include kernels that are never launched.
 
-A formula is only recognised where nothing else reads what its steps write, except what the last of them writes.
+A formula is only recognised where no other operator reads the results of its steps, except of the last one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ class _Formula:
     members
         Their places.
     whole
-        The operator in their place. It stands where the last of them stood.
+        The operator that replaces the steps, at the place of the last one.
     """
 
     members: frozenset[int]
@@ -44,7 +44,7 @@ class _Formula:
 
     @property
     def last(self) -> int:
-        """The place of the step whose output others read."""
+        """The place of the step whose output other steps read."""
         return max(self.members)
 
 
@@ -61,7 +61,7 @@ class _Steps:
             self._readers.setdefault(id(tensor), []).append(len(steps))
 
     def readers(self, tensor: Tensor) -> list[int]:
-        """Return the places of the steps that read a tensor, each as often as it reads; a result is read behind all."""
+        """Return the places of the steps that read a tensor, once per read; a result counts as read after all steps."""
         return self._readers.get(id(tensor), [])
 
     def written(self, place: int) -> Tensor | None:
@@ -70,13 +70,13 @@ class _Steps:
         return outputs[0] if len(outputs) == 1 else None
 
     def follower(self, place: int) -> int | None:
-        """Return the place of the step that alone reads what a step writes, None if there is no such step."""
+        """Return the place of the only step that reads a step's outputs, None if there is no such step."""
         output = self.written(place)
         readers = [] if output is None else self.readers(output)
         return readers[0] if len(set(readers)) == 1 and readers[0] < len(self.steps) else None
 
     def is_closed(self, members: frozenset[int]) -> bool:
-        """Say whether no step outside reads what the members write, but for the last of them."""
+        """Return whether no step outside reads the outputs of the members, except of the last one."""
         last = max(members)
         outputs = [(place, self.written(place)) for place in members]
         return all(
@@ -86,14 +86,14 @@ class _Steps:
 
 
 def join_formulas(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step]:
-    """Return the steps with each known formula made one step; the producers of tensors are numbered anew.
+    """Return the steps with each known formula replaced by one step; the producers of tensors are renumbered.
 
     Parameters
     ----------
     steps
         In the order of the model; `Tensor.producer` is a place among them.
     results
-        What the model returns.
+        Tensors that the model returns.
 
     Notes
     -----
@@ -131,7 +131,7 @@ def _whole(graph: _Steps, last: int, op_type: str, inputs: Sequence[Tensor | Non
 
 
 def _variable(step: Step) -> Tensor | None:
-    """Return the only input of a step that is no constant, None if there are several, or none."""
+    """Return the only input of a step that is not constant, None if there are several, or none."""
     read = {id(x): x for x in step.read}
     return next(iter(read.values())) if len(read) == 1 else None
 
@@ -223,7 +223,7 @@ def _product(graph: _Steps, place: int) -> tuple[Tensor, Tensor] | None:
 
 
 def _unscaled(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
-    """Return the tensor that was scaled to make another one, and the steps that did so; only views stand between."""
+    """Return the tensor that was scaled to make another one, and the steps that did so, with views between them."""
     scaling: list[int] = []
     passed: list[int] = []
     source, current = tensor, tensor
@@ -256,9 +256,9 @@ def _by_heads(tensor: Tensor, shape: Shape) -> Tensor:
 def _between(
     graph: _Steps, start: Tensor, last: int, types: Sequence[str]
 ) -> tuple[frozenset[int], tuple[Tensor, ...]] | None:
-    """Return the steps that make what a step writes from one tensor, and the constants that they read.
+    """Return the steps that compute a step's output from one tensor, and the constants that they read.
 
-    None if another tensor is read on the way, or a step of another type stands there.
+    None if another tensor is read on the way, or a step of another type is among them.
     """
     members: set[int] = set()
     constants: dict[int, Tensor] = {}
@@ -294,7 +294,7 @@ def _before(graph: _Steps, place: int, types: Sequence[str]) -> Iterator[Tensor]
 
 
 def _after(graph: _Steps, place: int, types: Sequence[str]) -> Iterator[int]:
-    """Yield the steps of some types that alone read what the one before wrote."""
+    """Yield the steps of some types each of which alone reads the output of the previous one."""
     following = graph.follower(place)
     for _ in range(_MOST_STEPS):
         if following is None or graph.steps[following].domain or graph.steps[following].op_type not in types:
@@ -388,4 +388,4 @@ def _is_mean_of_last(step: Step) -> bool:
 _FORMULAS: Final[Mapping[str, Callable[[_Steps, int], _Formula | None]]] = MappingProxyType(
     {"Softmax": _attention, "Erf": _gelu, "Tanh": _gelu, "Sigmoid": _silu, "Sqrt": _layer_norm}
 )
-"""What looks for a formula, by the type of the step that gives it away."""
+"""Functions that look for a formula, by the type of the step that identifies it."""

@@ -1,4 +1,4 @@
-"""What ONNX itself says of an operator: the shapes it writes, and the numbers it makes of small constants."""
+"""ONNX's own inference of an operator: the shapes of its outputs, and results of small constants."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -61,8 +61,8 @@ EVALUATED: Final = (
     "Unsqueeze",
     "Where",
 )
-"""What shapes, axes and pads are computed with. The result has as many numbers as inference says, or (NonZero) no
-more than a few times those of its input. `ScatterND` and the like are not here: no exporter needs them for a shape."""
+"""Operators that compute shapes, axes and pads. The result has as many numbers as inference states, or (NonZero) at
+most a few times those of its input. `ScatterND` and similar ones are missing: no exporter needs them for a shape."""
 
 
 def infer(
@@ -134,7 +134,7 @@ def _sizes_of(found: "onnx.TypeProto | None") -> tuple[int, Shape | None]:
 
 
 def evaluate(node: "onnx.NodeProto", inputs: Sequence[Tensor | None], version: int) -> Array | None:
-    """Return what an operator of `EVALUATED` makes of small constants, None where that is not known."""
+    """Return the result of an operator of `EVALUATED` for small constants, None where it is unknown."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
@@ -142,11 +142,11 @@ def evaluate(node: "onnx.NodeProto", inputs: Sequence[Tensor | None], version: i
     numbers = {name: array for name, x in given.items() if (array := x.numbers()) is not None}
     if len(numbers) < len(given):
         return None
-    if node.op_type == "Squeeze":  # exporters give an axis that is no list
+    if node.op_type == "Squeeze":  # exporters give a number as the axis, not a list
         numbers = {name: np.atleast_1d(array) for name, array in numbers.items()}
     graph = helper.make_graph([node], "constants", [], [])  # of a node alone the version would not count
     try:
         with np.errstate(all="ignore"):
             return np.asarray(ReferenceEvaluator(graph, opsets={"": version}).run(node.output[:1], numbers)[0])
-    except Exception:  # of many kinds: the shapes do not fit together, and who reads the result says so
+    except Exception:  # of many kinds: the shapes do not fit together, and the reader of the result reports that
         return None

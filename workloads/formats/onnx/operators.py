@@ -1,13 +1,13 @@
-"""What each operator of ONNX costs and how `workloads.models.network.Network` would call it.
+"""Costs of each operator of ONNX, with the kinds of `workloads.models.network.Network`.
 
 Bytes
-    Inputs, weights and outputs, each moved once, in their own number formats; what only moves data reads as much
-    as it writes. A constant input is weights, and a tensor of no axes just a number.
+    Inputs, weights and outputs, each moved once, in their own number formats; an operator that only moves data reads
+    as much as it writes. A constant input is weights, and a tensor of no axes just a number.
 Views
     As in PyTorch a transposition, a part, an expansion and a new shape copy nothing: they have no work. A new shape of
-    what does not lie one after the other is a copy.
+    a tensor that is not contiguous is a copy.
 Format
-    That of the first output; a product computes in that of its first input.
+    The format of the first output; a product computes in the format of its first input.
 """
 
 import re
@@ -104,7 +104,7 @@ _MAPS: Final = (
     "Where",
     "Xor",
 )
-"""What is computed element by element, with the FLOP of `ELEMENT_FLOPS`."""
+"""Operators that compute element by element, with the FLOP of `ELEMENT_FLOPS`."""
 _TRANSCENDENTAL: Final = (
     "Acos",
     "Acosh",
@@ -127,7 +127,7 @@ _TRANSCENDENTAL: Final = (
     "Tan",
 )
 _NARY: Final = ("Max", "Mean", "Min", "Sum")  # these take one FLOP less than they have inputs, but at least one
-_READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # of other copies only what is written is read
+_READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # other copies read only the part that they write
 _PERMUTING: Final = ("DepthToSpace", "ReverseSequence", "SpaceToDepth", "Transpose")
 _RESIZE_FLOPS: Final = {"linear": 8, "cubic": 32}
 _NAMES: Final = {
@@ -178,7 +178,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
     weights = (x for x in step.given if x.constant and x.shape)
     weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
-    reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # what is read twice moves once
+    reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # a tensor read twice moves once
     works = cost.works
     if not cost.is_counted:
         works = counted(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
@@ -202,7 +202,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
 
 
 def kind_of(op_type: str) -> str:
-    """Return the kind for an operator type without a name of its own here.
+    """Return the kind for an operator type without an own name here.
 
     >>> kind_of("ReduceMean"), kind_of("LSTM"), kind_of("ReduceL2"), kind_of("Sum")
     ('reduce_mean', 'lstm', 'reduce_l2', 'add')
@@ -304,7 +304,7 @@ def _resize(step: Step, costs: Costs) -> Cost:
 
 
 def _copy(step: Step, costs: Costs) -> Cost:
-    """Move data: what is written is read, and no more; where, and which part, are numbers and not weights."""
+    """Return the cost of moving data: as much is read as is written; places and parts are numbers and not weights."""
     if _leaves_all_in_place(step):
         return _view(step, costs)
     if step.op_type in _LAID:
@@ -326,7 +326,7 @@ def _part_read(step: Step, written: float) -> float:
 
 
 def _moving(step: Step, work: Work, read: float, written: float, kind: str = "", **attributes: Any) -> Cost:
-    """Return the cost of a move of so many bytes, of which those of a constant are weights that stay on the device."""
+    """Return the cost of a move of so many bytes; the bytes of a constant are weights that stay on the device."""
     source = step.given[0]
     if len(step.written) > 1:
         attributes["output_shapes"] = [out.shape for out in step.written]
@@ -360,7 +360,7 @@ def _gather(step: Step, costs: Costs) -> Cost:
 
 
 def _scatter(step: Step, costs: Costs) -> Cost:
-    """Write rows, or single elements, in place: what is not written is not read."""
+    """Return the cost of writing rows, or single elements, in place: the other elements are not read."""
     x, updates = step.shape_in(0), step.input(1 if step.op_type == "TensorScatter" else 2)
     numbers = step.input(2 if step.op_type == "TensorScatter" else 1)
     if updates is None or updates.shape is None:
@@ -414,7 +414,7 @@ def _seen(step: Step, kind: str) -> Cost:
 _LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(
     {"Transpose": transposed, "Slice": sliced, "Expand": expanded, "Split": strides_in}
 )
-"""What only lays a tensor otherwise: strides of what it writes, None if it has to be copied."""
+"""Functions of operators that only change strides: strides of the output, None if it has to be copied."""
 
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
@@ -449,4 +449,4 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
     | dict(PRODUCTS)
     | {STACK: lambda _step, _costs: Cost("view")}  # each round of a loop writes its part
 )
-"""What is supported, by ONNX's name."""
+"""Rules of the supported operators, by ONNX's name."""

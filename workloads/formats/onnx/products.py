@@ -13,15 +13,15 @@ from workloads.formats.onnx.tensors import Shape, Step, Tensor, n_stored
 from workloads.formats.onnx.views import reshaped
 
 _RECURRENT: Final = ("LSTM", "GRU", "RNN")
-_WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand stands behind scales and zeros
+_WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand follows scales and zeros
 _BIAS_AT: Final = {"QLinearConv": 8, "DeformConv": 3, "ConvInteger": 4}
 
 
 def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str, Any]:
-    """Return what describes a sliding window, as `Network` records it.
+    """Return the attributes of a sliding window, as `Network` records it.
 
     `padding` is one size per axis, or ONNX's list of all beginnings and then all ends if these differ, or for a
-    transposed convolution "same_upper" and "same_lower"; `dilation` stands there only if it is not 1.
+    transposed convolution "same_upper" and "same_lower"; `dilation` is left out if it is 1.
     """
     once = (1,) * len(window)
     stride, dilation = step.attributes.get("strides", once), step.attributes.get("dilations", once)
@@ -136,7 +136,7 @@ def _einsum(step: Step, costs: Costs) -> Cost:
 
 
 def _letters(step: Step, term: str, shape: Shape) -> tuple[str, ...]:
-    """Return the index of each axis; an ellipsis stands for indices counted from the last."""
+    """Return the index of each axis; an ellipsis means indices counted from the last."""
     try:
         return axes_of(term, len(shape))
     except ValueError as error:

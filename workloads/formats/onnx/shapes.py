@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _STANDARD: Final = ("", "ai.onnx")  # the names of ONNX's own operator set
 _RANDOM: Final = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-_OF_SHAPES: Final = ("Shape", "Size")  # what these write does not depend on numbers
+_OF_SHAPES: Final = ("Shape", "Size")  # operators whose output does not depend on numbers
 _LARGEST_SIZE: Final = 2**31 - 1
 _MOST_STEPS: Final = 100_000  # that rounds of loops may make
 _BOOLEAN: Final = 9
@@ -60,7 +60,7 @@ class ShapeReader:
     shapes
         Shapes given by the caller, by the name of an input or of a tensor that inference cannot size.
     formats
-        What its elements count.
+        Bytes and number formats of its elements.
     source
         How errors name the model.
 
@@ -71,12 +71,12 @@ class ShapeReader:
     results
         Tensors that the graph returns.
     remarks
-        What was assumed of branches and loops, a line each.
+        Assumptions about branches and loops, a line each.
 
     Raises
     ------
     FormatError
-        If the graph is not what it should be; the message names the node or the tensor.
+        If the graph is not valid; the message names the node or the tensor.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ShapeReader:
     ) -> None:
         self._source = source
         self._path = ""  # of the body that is being read
-        self._guards: tuple[Tensor, ...] = ()  # what decides whether it runs
+        self._guards: tuple[Tensor, ...] = ()  # tensors that decide whether it runs
         self._first = 0  # step of it
         self.remarks: list[str] = []
         self._formats = formats
@@ -114,7 +114,7 @@ class ShapeReader:
         self.results = [self._tensor(info.name, f"{source}: output") for info in self._graph.output]
 
     def _opsets(self, model: "onnx.ModelProto") -> dict[str, int]:
-        """Return the version of each operator set, that of ONNX's own as ""."""
+        """Return the version of each operator set; ONNX's own has the name ""."""
         from onnx import defs
 
         found = {"" if one.domain in _STANDARD else one.domain: one.version for one in model.opset_import}
@@ -131,7 +131,7 @@ class ShapeReader:
         return checked_shape(self._source, name, found, least=0)
 
     def _put(self, tensor: Tensor) -> None:
-        if not tensor.name or not isinstance(tensor.name, str):  # protobuf gives what is not UTF-8 as bytes
+        if not tensor.name or not isinstance(tensor.name, str):  # protobuf returns bytes for a name that is not UTF-8
             raise FormatError(f"{self._source}: the name of a tensor is {shown(tensor.name)}, not a text")
         self._name(tensor.name, tensor)
 
@@ -164,7 +164,7 @@ class ShapeReader:
                     remedies[info.name] = example
                     continue
                 shape = checked_shape(self._source, info.name, _fixed(sizes), least=0)
-            # what has no elements depends on nothing, such as a cache that is empty
+            # a tensor without elements depends on nothing, such as an empty cache
             empty = shape is not None and 0 in shape
             self._put(Tensor(info.name, info.type.tensor_type.elem_type, shape, constant=empty))
         if questions:
@@ -175,7 +175,7 @@ class ShapeReader:
         return infos
 
     def _bind_symbols(self, info: "onnx.ValueInfoProto") -> None:
-        """Take from a given shape what the names of its sizes stand for."""
+        """Set the named sizes of an input from a given shape."""
         given, declared = self._given.get(info.name), info.type.tensor_type
         if given is None or not declared.HasField("shape"):
             return
@@ -244,7 +244,7 @@ class ShapeReader:
         return tensor is not None and tensor.producer is not None and tensor.producer >= self._first
 
     def _read_bodies(self, where: str, node: "onnx.NodeProto", name: str, inputs: Sequence[Tensor | None]) -> bool:
-        """Read the bodies of a branch or a loop in place of it; say whether it is one."""
+        """Read the bodies of a branch or a loop, which replace it; return whether the node is one."""
         graphs = {one.name: one.g for one in node.attribute if one.HasField("g")}
         results: Sequence[Tensor]
         try:
@@ -352,7 +352,7 @@ class ShapeReader:
         return tensor
 
     def _stacked(self, where: str, name: str, k: int, parts: Sequence[Tensor]) -> Tensor:
-        """Return what the rounds of a loop write one after the other, which is no work of its own."""
+        """Return the stacked outputs of the rounds of a loop, which cost nothing by themselves."""
         title = f"{name}.{k}"
         shape = None if not parts or parts[0].shape is None else (len(parts), *parts[0].shape)
         constant = all(part.constant for part in parts)
@@ -390,7 +390,7 @@ class ShapeReader:
 
     @contextmanager
     def _guarded(self, *guards: Tensor) -> Iterator[None]:
-        """Have what a body begins with wait for tensors that decide whether it runs."""
+        """Let the first steps of a body wait for tensors that decide whether it runs."""
         outer = self._guards, self._first
         if guards:
             self._guards, self._first = (*outer[0], *(x for x in guards if not x.constant)), len(self.steps)
@@ -400,7 +400,7 @@ class ShapeReader:
     def _put_outputs(
         self, where: str, node: "onnx.NodeProto", step: Step, inferred: Sequence[tuple[int, Shape | None]]
     ) -> None:
-        """Put what a node writes, and the step that it is unless that is known already."""
+        """Put the outputs of a node, and its step unless they are constants."""
         usual = next((x.elem for x in step.given if x.elem), FLOAT)
         step.outputs = tuple(
             self._output(out, *found, usual) if out else None for out, found in zip(node.output, inferred, strict=True)
@@ -413,7 +413,7 @@ class ShapeReader:
         for out in step.written:
             if out.shape is not None:
                 out.shape = checked_shape(where, out.name, out.shape, least=0)
-            # what has no elements depends on nothing: a cache that is empty, a part of length 0
+            # a tensor without elements depends on nothing: an empty cache, a part of length 0
             out.constant = constant or (out.shape is not None and 0 in out.shape)
             out.producer = None if out.constant else len(self.steps)
             self._put(out)
@@ -444,7 +444,7 @@ class ShapeReader:
         return Tensor(name, elem if elem or shape is None else usual, shape)
 
     def _fold(self, where: str, node: "onnx.NodeProto", step: Step) -> None:
-        """Work out a constant if it is small, and note what its weights take if they are kept quantised."""
+        """Compute a constant if it is small, and note the bytes of its weights if they are quantised."""
         if not step.outputs or (out := step.outputs[0]) is None:
             return
         if node.op_type == "DequantizeLinear" and all(x.shape is not None for x in step.given):
@@ -473,7 +473,7 @@ def _with_short_domain(node: "onnx.NodeProto") -> "onnx.NodeProto":
 
 
 class _Branch(NamedTuple):
-    """A body that may run: its steps, what it returns, and its FLOP and bytes."""
+    """A body that may run: its steps, its results, and its FLOP and bytes."""
 
     title: str
     steps: list[Step]

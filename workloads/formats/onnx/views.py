@@ -1,4 +1,4 @@
-"""Views of ONNX's tensors: what PyTorch would not copy, and how elements lie then.
+"""Views of ONNX's tensors: operators that PyTorch does without a copy, and the strides of their outputs.
 
 A transposition, a part cut out, an expansion and most changes of shape only change strides: how many elements lie from
 one to the next along each axis. Whoever reads such a tensor pays for it; reshaping one may have to copy it.
@@ -13,7 +13,7 @@ from workloads.formats.onnx.tensors import Shape, Step, Tensor
 
 
 def dense(shape: Sequence[int]) -> Shape:
-    """Return the strides of a tensor whose elements lie one after the other.
+    """Return the strides of a contiguous tensor.
 
     >>> dense((2, 3, 4))
     (12, 4, 1)
@@ -38,14 +38,14 @@ def lay(tensor: Tensor | None, strides: Sequence[int] | None) -> None:
 
 
 def transposed(step: Step) -> Shape:
-    """Return the strides of what a transposition writes."""
+    """Return the strides of a transposition's output."""
     strides = strides_in(step)
     order = step.attributes.get("perm", range(len(strides))[::-1])
     return tuple(strides[axis] for axis in order)
 
 
 def expanded(step: Step) -> Shape | None:
-    """Return the strides of what an expansion writes: 0 along an axis on which elements are repeated."""
+    """Return the strides of an expansion's output: 0 along an axis on which elements are repeated."""
     out = step.shape_out()
     shape = step.formats.shape_of(step.where, step.given[0])
     lead = len(out) - len(shape)
@@ -55,7 +55,7 @@ def expanded(step: Step) -> Shape | None:
 
 
 def sliced(step: Step) -> Shape | None:
-    """Return the strides of what a slice writes; None if its steps are not known or go backwards."""
+    """Return the strides of a slice's output; None if its steps are unknown or negative."""
     strides = list(strides_in(step))
     steps, axes = step.input(4), step.input(3)
     if steps is None:
@@ -70,7 +70,7 @@ def sliced(step: Step) -> Shape | None:
 
 
 def selected(step: Step, axis: int) -> Shape:
-    """Return the strides of what is left of a tensor at one place of an axis."""
+    """Return the strides of a tensor without an axis, at one place of that axis."""
     strides = strides_in(step)
     return strides[:axis] + strides[axis + 1 :]
 

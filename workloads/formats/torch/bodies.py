@@ -1,7 +1,7 @@
 """Operators of higher order of PyTorch, such as `torch.cond` and regions of autocast: their bodies in the graph.
 
-A body that runs once stands in place of its call. Of branches the costlier one stands there, unless the condition is
-known; a loop stands there as often as it runs, if constants say how often, and else once. `BODIES` lists them.
+A body that runs once replaces its call. Of branches the costlier one replaces the call, unless the condition is
+known; the body of a loop occurs as often as it runs, if constants state that, and else once. `BODIES` lists them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,12 +58,12 @@ class Flat:
     graph_module
         The module itself where it has none.
     regions
-        By the name of a node the regions of autocast that it is in.
+        Name of a node -> the regions of autocast around it.
     guards
-        By the name of a node of a body that may not run, the names of the nodes that it waits for all the same: that
-        whose value decides, and those that the other body reads.
+        Name of a node of a body that may not run -> the names of the nodes that it waits for in spite of that: the
+        node that decides, and the nodes that the other body reads.
     remarks
-        What was assumed, a line each.
+        Assumptions, a line each.
     """
 
     graph_module: Any
@@ -86,7 +86,7 @@ def flattened(
     constants
         Tensors whose values are known, by the name of their placeholder.
     price
-        What a body costs, a graph module, on such arguments.
+        Returns the cost of a body, a graph module, on given arguments.
 
     Raises
     ------
@@ -133,7 +133,7 @@ class _Builder:
         return self.graph.node_copy(node)
 
     def copied(self, module: Any, path: str, arguments: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
-        """Copy the nodes of a module, with arguments for its placeholders; return what its output node returns."""
+        """Copy the nodes of a module, with arguments for its placeholders; return the results of its output node."""
         from torch.fx.node import map_arg
 
         env: dict[Any, Any] = {}
@@ -171,7 +171,7 @@ class _Builder:
         return copy
 
     def _called(self, body: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
-        """Return what the call of a body returns, whose nodes are copied."""
+        """Return the results of a call of a body, whose nodes are copied."""
         if body == "cond":
             return self._branch(node, *args, regions=regions)
         if body == "while_loop":
@@ -193,7 +193,7 @@ class _Builder:
     def _guarded(
         self, guards: Sequence[Any], body: "_Body", operands: Sequence[Any], regions: tuple[Autocast, ...]
     ) -> Any:
-        """Copy a body that waits for nodes, one of which says whether it runs."""
+        """Copy a body that waits for nodes, one of which decides whether it runs."""
         outer = self.guard, self.inside
         waited = tuple(dict.fromkeys(x for x in guards if hasattr(x, "all_input_nodes")))
         self.guard, self.inside = (*outer[0], *waited), set()
@@ -250,7 +250,7 @@ class _Builder:
         return [*carried, *stacked]
 
     def _n_rounds(self, test: Any, body: Any, carried: list[Any], more: list[Any]) -> int | None:
-        """Return how often a loop runs, None if what its condition reads is not known before."""
+        """Return the number of rounds of a loop, None if its condition reads unknown values."""
         values, fixed = [self._known(x, {}) for x in carried], [self._known(x, {}) for x in more]
         for n in range(_MOST_ROUNDS):
             goes_on = self._evaluated(test, [*values, *fixed])
@@ -265,7 +265,7 @@ class _Builder:
         return None
 
     def _evaluated(self, module: Any, arguments: Sequence[Any]) -> Any:
-        """Return what a body makes of arguments of which some are known, each result known or not."""
+        """Return the results of a body, known ones or not, for arguments of which some are known."""
         known: dict[Any, Any] = {}
         given = iter(arguments)
         for node in module.graph.nodes:
@@ -299,26 +299,26 @@ class _Builder:
             return _constant(_attribute(node.graph.owning_module or self.root, node.target))
         if node.op != "call_function" or _body_of(node) is not None:
             return _UNKNOWN
-        if any(_writes(user) for user in node.users):  # what it holds depends on when it is read
+        if any(_writes(user) for user in node.users):  # its value depends on when it is read
             return _UNKNOWN
         inputs = {read: self._known(read, known) for read in node.all_input_nodes}
         if any(x is _UNKNOWN for x in inputs.values()):
             return _UNKNOWN
         try:
             return node.target(*map_arg(node.args, inputs.__getitem__), **map_arg(node.kwargs, inputs.__getitem__))
-        except Exception:  # of many kinds, from the operators: what cannot be computed is not known
+        except Exception:  # of many kinds, from the operators: a value that cannot be computed is unknown
             return _UNKNOWN
 
 
 class _Body(NamedTuple):
-    """A graph module that an operator calls, and the path to it from the module at the top, with a dot behind."""
+    """A graph module that an operator calls, and the path to it from the module at the top, with a dot at the end."""
 
     module: Any
     path: str
 
 
 def _mapped(value: Any, env: Mapping[Any, Any]) -> Any:
-    """Return a nest of arguments with what nodes became, which may be a nest or a body itself."""
+    """Return a nest of arguments with the replacements of nodes, which may be a nest or a body."""
     if isinstance(value, list | tuple):
         return [_mapped(part, env) for part in value]
     return env[value] if hasattr(value, "all_input_nodes") else value
@@ -329,7 +329,7 @@ def _picks(node: Any) -> bool:
 
 
 def _writes(node: Any) -> bool:
-    """Say whether a node may write over what it reads; `detach_` does not."""
+    """Return whether a node may write over its arguments; `detach_` does not."""
     name = str(getattr(getattr(node.target, "overloadpacket", node.target), "__name__", node.target))
     return name.endswith("_") and not name.endswith("__") and key_of(name) not in VIEWS
 
@@ -343,7 +343,7 @@ def _is_small(shape: Sequence[Any]) -> bool:
 
 
 def _constant(value: Any) -> Any:
-    """Return a copy of a tensor that is no parameter and has few numbers: conditions may write over it."""
+    """Return a copy of a tensor that is not a parameter and has few numbers: conditions may write over it."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 

@@ -1,4 +1,4 @@
-"""What a call of PyTorch costs: kind, works and attributes, as `workloads.models.network.Network` has them."""
+"""Costs of calls of PyTorch: kind, works and attributes, as `workloads.models.network.Network` has them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ _SCANS: Final = ("cumsum", "cumprod", "normalize")
 
 
 def cost_of(call: Call, costs: Costs) -> Cost | None:
-    """Return what a call costs, or None if the operation is not known."""
+    """Return the cost of a call, or None if the operation is unknown."""
     rule = RULES.get(call.key)
     if rule is None and call.key.removeprefix("foreach") in ELEMENTWISE:  # one kernel for many tensors
         return Cost(call.key, (costs.elementwise((sum(x.n for x in call.outputs),), flops=1),))
@@ -55,7 +55,7 @@ def _view(call: Call, costs: Costs) -> Cost:
 
 
 def _move(call: Call, costs: Costs) -> Cost:
-    """Make a copy, which reads no more than it writes; a cast to what is there already is none."""
+    """Return the cost of a copy, which reads no more than it writes; a cast to the same format is not a copy."""
     read, out = call.operands[0] if call.operands else call.output, call.output
     if call.in_place and len(call.operands) > 1:
         read = call.operands[1]  # `copy_` writes to the first
@@ -156,7 +156,7 @@ def _batch_norm(call: Call, costs: Costs) -> Cost:
 
 
 def _reduce(call: Call, costs: Costs) -> Cost:
-    """Make one FLOP of each element that is read; the maximum of two tensors is no reduction."""
+    """Return one FLOP per element that is read; the maximum of two tensors is not a reduction."""
     if call.key in ELEMENTWISE and len(call.operands) != 1:
         return _elementwise(call, costs)
     read, out = call.operands[0], call.output
@@ -225,12 +225,12 @@ def _product(call: Call, costs: Costs) -> Cost:
 
 
 def _scaled(call: Call, costs: Costs) -> Cost:
-    """Make a product whose scales stand behind its two matrices."""
+    """Return the cost of a product whose scales follow its two matrices in the arguments."""
     return _product(replace(call, operands=call.operands[:2]), costs)
 
 
 def _packed(call: Call, costs: Costs) -> Cost:
-    """Make a product with a matrix of whole numbers, kept as they are packed, in the format of what it multiplies."""
+    """Return the cost of a product with a matrix of packed whole numbers, in the format of the other matrix."""
     rows, columns = call.output.n // call.output.shape[-1], call.output.shape[-1]
     return Cost("linear", (costs.linear(rows, call.operands[0].shape[-1], columns, bias=False),))
 
@@ -301,7 +301,7 @@ def _multihead(call: Call, costs: Costs) -> Cost:
 
 
 def _in_a_row(works: Sequence[Work], costs: Costs) -> tuple[Work, ...]:
-    """Return works of which each but the last writes something that is read by a later one: products and attention."""
+    """Return works of which each except the last is read by a later one: products and attention."""
     found, waiting = [], 0.0
     for i, work in enumerate(works):
         reads = waiting if work.family == "attention" or i == len(works) - 1 else 0.0

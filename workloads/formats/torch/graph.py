@@ -1,6 +1,6 @@
 """From the calls in a graph of torch.fx to an `OpGraph`: names, kinds, costs, edges.
 
-Nothing here imports PyTorch: a node, a module and a tensor are what they are given as.
+Nothing here imports PyTorch: nodes, modules and tensors come in as arguments.
 """
 
 import logging
@@ -38,7 +38,7 @@ _FORMATS: Final = {
     "float8_e5m2fnuz": "fp8",
 }
 _OWN: Final = ("torch", "_operator", "operator", "math", "builtins")
-"""Packages whose functions have the names that rules go by."""
+"""Packages whose functions have the names that rules use."""
 _MODULE_SETTINGS: Final = (
     "stride",
     "padding",
@@ -75,7 +75,7 @@ def graph_of(
     nodes
         In an order in which they can run.
     run
-        What each node makes and touches. Of tensors only shapes, formats and storages are read.
+        Results and effects of each node. Of tensors only shapes, formats and storages are read.
     weights
         The nodes that are parameters, buffers or constants, with their tensors. Those that a node writes to are none.
     modules
@@ -119,7 +119,7 @@ class _Importer:
     operators: list[Operator] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
-    made: dict[Any, tuple[Operand, ...]] = field(default_factory=dict)  # what each node makes, weights too
+    made: dict[Any, tuple[Operand, ...]] = field(default_factory=dict)  # results of each node, also weights
 
     def __post_init__(self) -> None:
         self.values = self.run.values
@@ -127,7 +127,7 @@ class _Importer:
         self.names: set[str] = set()
         written = self.run.written
         constant: set[int] = set()  # storages
-        self.silent: set[Any] = set()  # nodes that are no operators: weights, and what stands for memory
+        self.silent: set[Any] = set()  # nodes that are not operators: weights, and nodes of memory
         for node, value in self.given_weights.items():
             operands = self._operands(node, value, True)
             if node in self.state or any(x.place is not None and x.place[0] in written for x in operands):
@@ -139,7 +139,7 @@ class _Importer:
         self.constant = frozenset(constant)
 
     def read(self, node: Any) -> None:
-        """Add what a node stands for."""
+        """Add the operator of a node."""
         if node in self.silent:
             return
         outputs = tuple(x for x in self._made_by(node) if x.n)
@@ -241,7 +241,7 @@ class _Importer:
         )
 
     def _cost(self, node: Any, call: Call, costs: Costs) -> "Cost | _Composite":
-        """Return what a call costs; one that does not look as expected is looked into, or else counts as unknown."""
+        """Return the cost of a call; an unexpected call is looked into, or else counts as unknown."""
         try:
             known = cost_of(call, costs)
         except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError):
@@ -258,7 +258,7 @@ class _Importer:
         return unknown(call, costs)
 
     def _has_more(self, node: Any, call: Call, inner: Sequence[Inner]) -> bool:
-        """Say whether more runs in a node than its rule knows: casts of autocast, copies of what lies scattered."""
+        """Return whether more runs in a node than its rule knows: casts of autocast, copies of scattered elements."""
         if node.name in self.run.regions and any(map(_casts, inner)):
             return True
         return call.key == "matmul" and any(key_of(_function_name(one.target)) == "clone" for one in inner)
@@ -329,7 +329,7 @@ class _Importer:
         return effect is not None and bool(effect.writes)
 
     def _reads(self, producers: Iterable[Any], node: Any, outputs: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """Return the tensors that a node reads of others; `getitem` reads of several only what it returns."""
+        """Return the tensors that a node reads of others; `getitem` reads only the tensor that it returns."""
         found: list[Operand] = []
         for producer in producers:
             made = self._made_by(producer)
@@ -338,7 +338,7 @@ class _Importer:
         return tuple(found)
 
     def _made_by(self, node: Any) -> tuple[Operand, ...]:
-        """Return the tensors that a node makes, or the weights that it stands for."""
+        """Return the tensors that a node makes, or the weights that it names."""
         if node not in self.made:  # of a split all parts read it
             self.made[node] = self._operands(node, self.values.get(node), False)
         return self.made[node]
@@ -368,7 +368,7 @@ class _Importer:
 
 
 def _read_by(arguments: Any) -> list[Any]:
-    """Return the nodes among arguments, each as often as it stands there."""
+    """Return the nodes among arguments, each as often as it occurs."""
     return _found(arguments, lambda value: hasattr(value, "all_input_nodes"))
 
 
@@ -393,7 +393,7 @@ def _strides(tensor: Any) -> Sequence[int]:
 
 
 def _function_name(target: Any) -> str:
-    """Return the name of a function, of an overload of ATen that of the operation."""
+    """Return the name of a function; an overload of ATen has the name of its operation."""
     packet = getattr(target, "overloadpacket", target)
     return str(getattr(packet, "__name__", None) or type(packet).__name__)
 
@@ -409,7 +409,7 @@ def _nbytes(operands: Iterable[Operand]) -> float:
 
 
 class _Composite(NamedTuple):
-    """What a node costs that was looked into: with all bytes, and the number format of most of its FLOP."""
+    """The cost of a node that was looked into: with all bytes, and the number format of most of its FLOP."""
 
     cost: Cost
     dtype: str
@@ -418,7 +418,7 @@ class _Composite(NamedTuple):
 
 
 def _format(call: Call) -> str:
-    """Return the number format that a call computes in: a product that of what it multiplies."""
+    """Return the number format that a call computes in; a product computes in the format of its factors."""
     if call.key in PRODUCTS:
         multiplied = next((x.dtype for x in call.operands[-2 if call.key != "scaledmm" else 0 :] if x.dtype), None)
         if multiplied is not None:
@@ -427,7 +427,7 @@ def _format(call: Call) -> str:
 
 
 def _once(operands: Iterable[Operand]) -> list[Operand]:
-    """Return tensors without those that stand there already: the same part of the same memory moves once."""
+    """Return tensors without repetitions: the same part of the same memory moves once."""
     kept: dict[Any, Operand] = {}
     for i, x in enumerate(operands):
         kept.setdefault(i if x.place is None else (x.place, x.shape, x.strides), x)
@@ -435,7 +435,7 @@ def _once(operands: Iterable[Operand]) -> list[Operand]:
 
 
 def _bytes_alone(nbytes: float) -> Operand:
-    """Return a tensor that stands for bytes of which no more is known, as if they were numbers of 4 bytes."""
+    """Return a tensor for bytes of unknown meaning, as if they were numbers of 4 bytes."""
     return Operand((max(1, int(nbytes) // 4),), 4, None, (1,), False)
 
 
@@ -454,7 +454,7 @@ def _is_itself(node: Any, inner: Sequence[Inner]) -> bool:
 
 
 def _key_of_function(target: Any) -> str:
-    """Return the key of a function or method; that of one that is not PyTorch's own has its package in front."""
+    """Return the key of a function or method; a function of another package has the package as a prefix."""
     if isinstance(target, str):
         return key_of(target)
     name = _function_name(target)
