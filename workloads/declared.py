@@ -1,4 +1,4 @@
-"""A workload is one function: its signature says its parameters, their defaults and what they may be."""
+"""A workload is one function: its signature states its parameters, their defaults and their limits."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -22,15 +22,15 @@ def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Co
     Parameters
     ----------
     shared
-        Made of the name of the function and of the shared parameters, which follow those of the function as
+        Class that is made from the name of the function and the shared parameters, which follow the function's own as
         keywords: `workloads.random_dags.weights.Weights`, or `workloads.models.network.Network`. The function
-        gets it in front of its own parameters.
+        receives the instance in front of its own parameters.
     **defaults
-        Of shared parameters, where they differ from those of `shared`.
+        Defaults of shared parameters that differ from the defaults of `shared`.
 
     Notes
     -----
-    Where a hint has limits (`simsched.base.codec`), what does not fit is refused by a `GraphError`.
+    Where a hint has limits (`simsched.base.codec`), a value outside is refused by a `GraphError`.
     """
 
     def declare(function: Callable[Concatenate[S, P], OpGraph]) -> Workload:

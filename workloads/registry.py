@@ -68,7 +68,7 @@ def names() -> list[str]:
 
 
 def load(name: str, **parameters: Any) -> OpGraph:
-    """Make the graph of a registered workload, or read that of a file.
+    """Make the graph of a registered workload, or read the graph of a file.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def load(name: str, **parameters: Any) -> OpGraph:
     Raises
     ------
     UnknownNameError
-        If there is no such workload.
+        If the workload does not exist.
     GraphError
         If it has no such parameter, or refuses the value.
     FileError, FormatError
@@ -113,8 +113,9 @@ def load_kind(kind: str, **parameters: Any) -> OpGraph:
     kind
         A spec, see `from_spec`; of a random family with or without ``random:``.
     **parameters
-        Those of the workload, or options of the reader of the file, in place of those in the spec. A text is read as
-        `from_spec` reads one: ``"50:150"`` is a range, ``"none"`` is None. `seed` is left out where nothing is drawn.
+        Parameters of the workload, or options of the reader of the file; they replace those in the spec. A text is read
+        as `from_spec` reads one: ``"50:150"`` is a range, ``"none"`` is None. `seed` is left out where nothing is
+        drawn.
 
     Raises
     ------
@@ -133,12 +134,12 @@ def load_kind(kind: str, **parameters: Any) -> OpGraph:
 
 
 def check_kind(kind: str, **parameters: Any) -> None:
-    """Refuse what `load_kind` would for its names and texts, before any graph is made."""
+    """Refuse everything that `load_kind` would refuse by names and texts alone, before any graph is made."""
     _of_kind(kind, parameters)
 
 
 def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[str, Any]]:
-    """Return what makes the graph of a kind, and its arguments."""
+    """Return the function that makes the graph of a kind, and its arguments."""
     path, settings = split_path(kind)
     if path is None:
         name, *settings = (part.strip() for part in kind.split(","))
@@ -200,7 +201,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
 def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -> "Document":
     """Make the graph that a text names, or read whatever the file that it names holds: a schedule, for one.
 
-    Parameters and errors are those of `from_spec`.
+    Parameters and errors are the same as of `from_spec`.
     """
     path, settings = split_path(spec)
     if path is None:
@@ -211,9 +212,9 @@ def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -
 
 @reading_once()
 def read_traced(spec: str) -> "TracedProgram | None":
-    """Return the program of a profiler trace that a text names, with options behind the path; None for anything else.
+    """Return the program of a profiler trace that a text names, with options after the path; None for other texts.
 
-    Errors are those of `from_spec`.
+    Errors are the same as of `from_spec`.
     """
     path, settings = split_path(spec)
     if path is None or format_of(path) != "kineto":
@@ -224,7 +225,7 @@ def read_traced(spec: str) -> "TracedProgram | None":
 
 
 def split_path(spec: str) -> tuple[str | None, list[str]]:
-    """Return the path that a spec begins with, None if it is a workload, and the settings behind it.
+    """Return the path that a spec begins with, None if it is a workload, and the settings after it.
 
     ``-`` is stdin; of a pipe or a device the name may be any.
     """

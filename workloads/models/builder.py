@@ -65,7 +65,7 @@ class _Unit:
 
 
 class Builder:
-    """A graph under construction; the parameters are those of `workloads.models.network.Network`."""
+    """A graph under construction; its parameters are described in `workloads.models.network.Network`."""
 
     @refusing_retired
     def __init__(self, name: str, dtype: str = "fp32", granularity: str = "unit") -> None:
@@ -76,7 +76,7 @@ class Builder:
         self._operators: list[Operator] = []
         self._edges: list[Edge] = []
         self._open: _Unit | None = None
-        self._output: dict[str | None, int] = {}  # operator -> its last part, which is what others may read
+        self._output: dict[str | None, int] = {}  # operator -> its last part, the one that others may read
 
     def input(self, *shape: int) -> Tensor:
         """Return an input of the network, such as (batch, channels, height, width)."""
@@ -87,7 +87,7 @@ class Builder:
 
     @contextmanager
     def unit(self, name: str, kind: str, attributes: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
-        """Make one operator, with `attributes` more, of all that is added inside; its output is that of the last.
+        """Make one operator, with further `attributes`, of all parts that are added inside; the last one is its output.
 
         Its `attributes["parts"]` list them in order: kind, attributes, `output_shape` and `inputs`, which
         are the numbers of earlier parts, or ~i (that is -1 - i) for input i of the operator. Each part
@@ -125,11 +125,11 @@ class Builder:
         Parameters
         ----------
         work
-            What it computes; None if it launches nothing.
+            Its work; None if it launches nothing.
         is_counted
-            Whether the work says all bytes; else those of the inputs and of the output are added.
+            Whether the work counts all bytes; else the bytes of the inputs and of the output are added.
         weight_nbytes
-            Bytes of the parameters that it keeps; by default those of the work.
+            Bytes of the parameters that it keeps; by default the work's.
         """
         works: tuple[Work, ...] = () if work is None else (work,)
         weights = sum(each.weights for each in works)
@@ -149,7 +149,7 @@ class Builder:
         return Tensor(name, shape, 0)
 
     def graph(self) -> OpGraph:
-        """Return what was built, operators in the order in which they were added."""
+        """Return the finished graph, operators in the order in which they were added."""
         return of_one_model(OpGraph(self._operators, self._edges, self.name))
 
     def _close(self, unit: _Unit) -> None:

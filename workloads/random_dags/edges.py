@@ -19,7 +19,7 @@ def ends_of(keys: Ints, n_ops: int) -> tuple[Ints, Ints]:
 
 
 def is_in(values: Ints, rising: Ints) -> Bools:
-    """Return which values stand in a rising array, which may not be empty."""
+    """Return whether each value occurs in a rising array, which must not be empty."""
     found: Bools = rising[np.minimum(np.searchsorted(rising, values), len(rising) - 1)] == values
     return found
 
@@ -45,7 +45,7 @@ def distinct(rng: np.random.Generator, end: int, count: int) -> Ints:
 
 
 def joined(src: Ints, dst: Ints, n_inner: int) -> tuple[list[Ints], list[Ints]]:
-    """Return the edges with one operator before all, number 0, and one behind all; the others move up by one.
+    """Return the edges with one operator before all, number 0, and one after all; the others move up by one.
 
     The first leads to all that read from no other, the last reads from all that no other reads from.
     """

@@ -130,8 +130,8 @@ def random_watts_strogatz(
     the lower to the higher number. A ring of n has n * `neighbours` / 2 edges, all distinct.
 
     It differs from [1]_ in the order of rewiring: there it goes around the ring edge by edge, here
-    all edges that move draw their far ends at once, and those whose place is taken, by an edge that
-    is there or by one drawn before, draw again. As in common implementations, an edge stays where
+    all edges that move draw their far ends at once, and edges whose place is taken, by an edge that
+    exists or by one drawn before, draw again. As in common implementations, an edge stays where
     it is if its operator is joined to all others. The graph need not be connected where `rewiring`
     is near 1. Expected O(E log E).
 
@@ -163,7 +163,7 @@ def random_watts_strogatz(
 
 
 def _rewired(ring: int, reach: int, rewiring: float, rng: np.random.Generator) -> Ints:
-    """Return the edges as ``lower end * ring + higher end``, those of distance 1 on the ring first."""
+    """Return the edges as ``lower end * ring + higher end``, edges of distance 1 on the ring first."""
     near = np.tile(np.arange(ring), reach)
     keys = _between(near, near + np.repeat(np.arange(1, reach + 1), ring), ring)
     moving = np.flatnonzero(rng.random(len(keys)) < rewiring)
