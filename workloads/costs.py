@@ -448,11 +448,11 @@ class Costs:
             second, first = (left.pop(i) for i in sorted(pair, reverse=True))
             needed = {*output, *(index for operand in left for index in operand)}
             joined = tuple(dict.fromkeys((*first, *second)))
-            made = tuple(index for index in joined if index in needed) if left else tuple(output)
-            passed = float(prod(sizes[index] for index in made) * self.width) if left else 0.0
+            product = tuple(index for index in joined if index in needed) if left else tuple(output)
+            passed = float(prod(sizes[index] for index in product) * self.width) if left else 0.0
             inner = {index: sizes[index] for index in joined}
-            works.append(replace(self.contraction(first, second, made, inner), writes=passed))
-            left.append(made)
+            works.append(replace(self.contraction(first, second, product, inner), writes=passed))
+            left.append(product)
         waiting = [work.writes for work in works[:-1]]
         works[-1] = replace(works[-1], reads=sum(waiting))
         return tuple(works)
@@ -605,4 +605,4 @@ def conv_layout(stride: Any, padding: Any, dilation: Any = 1) -> str:
 
 
 def _all(value: Any, number: int) -> bool:
-    return all(each == number for each in (value if isinstance(value, list | tuple) else (value,)))
+    return all(number_there == number for number_there in (value if isinstance(value, list | tuple) else (value,)))

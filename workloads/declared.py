@@ -34,20 +34,21 @@ def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Co
     """
 
     def declare(function: Callable[Concatenate[S, P], OpGraph]) -> Workload:
-        own, common = (list(signature(each).parameters.values())[1:] for each in (function, shared))
-        common = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in common]
+        own, common = (list(signature(parameter).parameters.values())[1:] for parameter in (function, shared))
+        common = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in common]
         plain: dict[str, Any] = {}
         limited: dict[str, Any] = {}
         for hinted in (shared.__init__, function):
             plain |= get_type_hints(hinted)
             limited |= get_type_hints(hinted, include_extras=True)
-        declared = Signature(
-            [
-                each.replace(annotation=plain[each.name], default=defaults.get(each.name, each.default))
-                for each in (*own, *common)
-            ],
-            return_annotation=OpGraph,
-        )
+        parameters = [
+            parameter.replace(
+                annotation=plain[parameter.name],
+                default=defaults.get(parameter.name, parameter.default),
+            )
+            for parameter in (*own, *common)
+        ]
+        declared = Signature(parameters, return_annotation=OpGraph)
         kinds = {name: kind_of(limited[name]) for name in declared.parameters if limited[name] != plain[name]}
 
         @wraps(function)
@@ -61,7 +62,7 @@ def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Co
                     values[name] = kind.take(values[name])
                 except Refused as refused:
                     raise GraphError(f"{function.__name__}: {refused.says(name)}") from None
-            base = shared(function.__name__, **{each.name: values.pop(each.name) for each in common})
+            base = shared(function.__name__, **{parameter.name: values.pop(parameter.name) for parameter in common})
             return function(base, **values)  # type: ignore[call-arg]
 
         make.__signature__ = declared  # type: ignore[attr-defined]

@@ -300,20 +300,20 @@ def _attribute_list(row: dict[str, Any]) -> str:
 
 def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> dict[str, Any]:
     """Return the attributes of a node or an edge as JSON values."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, text in row.items():
         if key not in keys or not text:
             continue
         where = f"{source}: {shown(owner)}, attribute {key!r}"
         if key in _STRUCTURES:
-            found[key] = parse_json(text, where)
+            values[key] = parse_json(text, where)
         elif key in _TEXTS:
-            found[key] = text
+            values[key] = text
         else:
-            found[key] = number = real(text)
+            values[key] = number = real(text)
             if number is None:
                 raise FormatError(f"{where} must be a number, not {shown(text)}")
-    return found
+    return values
 
 
 @dataclass(slots=True)
@@ -463,18 +463,18 @@ class _Reader:
 
     def _subgraph(self, scope: _Scope) -> Iterable[str]:
         """Read a subgraph; return its members, and those that it has had under its name."""
-        inner, found = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1), dict[str, None]()
+        inner, members = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1), dict[str, None]()
         if self._kind == "subgraph":
             self._next()
             if self._kind != "{":
-                found = self._named.setdefault(self._id("a name or '{'"), found)
+                members = self._named.setdefault(self._id("a name or '{'"), members)
         self._expect("{")
         if inner.depth > _MOST_NESTED:
             self._fail(f"subgraphs nested more than {_MOST_NESTED} deep")
         self._body(inner)
-        found.update(inner.members)
+        members.update(inner.members)
         scope.members.update(inner.members)
-        return found
+        return members
 
     def _connect(self, sources: tuple[str, ...], targets: tuple[str, ...], row: Attributes) -> None:
         self._n_multiplied += len(sources) * len(targets) - 1  # a short text may describe very many
@@ -498,11 +498,11 @@ class _Reader:
 
     def _attributes(self, *, of_graph: bool = False) -> Attributes:
         """Read the next attribute lists, if any, and return their known attributes."""
-        found: Attributes = {}
+        attributes: Attributes = {}
         while self._kind == "[":
             while (pair := _PAIR.match(self._text, self._end)) is not None:
                 if self._keeps(pair["key"], of_graph):
-                    found[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
+                    attributes[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
                 self._end = pair.end()
             self._next()
             while self._kind != "]":
@@ -511,8 +511,8 @@ class _Reader:
                     self._next()
                     value = self._id("a value")
                 if self._keeps(key, of_graph):
-                    found[key] = value
+                    attributes[key] = value
                 if self._kind in (",", ";"):
                     self._next()
             self._next()
-        return found
+        return attributes

@@ -203,21 +203,21 @@ def _read(
 ) -> "Document":
     name = _checked(format) if format is not None else format_of(path)
     function = _reader(FORMATS[name], graph)
-    given = dict(options) | ({"shapes": shapes} if shapes else {})
-    known = [key for key in signature(function).parameters if key != "path"]
-    strange = next((key for key in given if key not in known), None)
+    settings = dict(options) | ({"shapes": shapes} if shapes else {})
+    names = [key for key in signature(function).parameters if key != "path"]
+    strange = next((key for key in settings if key not in names), None)
     if strange is not None:
         refuse_retired(f"format {name}", [strange])
-        raise FormatError(f"format {name}: there is no option {strange!r}; known are: {', '.join(known) or 'none'}")
-    found: Document = function(path, **given)
-    return found
+        raise FormatError(f"format {name}: there is no option {strange!r}; known are: {', '.join(names) or 'none'}")
+    document: Document = function(path, **settings)
+    return document
 
 
-def as_graph(found: "Document") -> "Document":
+def as_graph(document: "Document") -> "Document":
     """Return the graph of a schedule or program; a graph, and a profile, is returned unchanged."""
-    if type(found).__name__ == "Profile":  # it may have the graph that it was measured on
-        return found
-    graph: Document = getattr(found, "graph", found)
+    if type(document).__name__ == "Profile":  # it may have the graph that it was measured on
+        return document
+    graph: Document = getattr(document, "graph", document)
     return graph
 
 
@@ -243,8 +243,8 @@ def write(subject: "Document", path: str | os.PathLike[str], format: str | None 
     name = _by_suffix(path) if format is None else _checked(format)
     entry = FORMATS[name]
     if entry.write is None:
-        known = ", ".join(key for key, other in FORMATS.items() if other.write is not None)
-        raise FormatError(f"{path}: nothing writes {name} files; formats that are written: {known}")
+        writable = ", ".join(key for key, other in FORMATS.items() if other.write is not None)
+        raise FormatError(f"{path}: nothing writes {name} files; formats that are written: {writable}")
     if entry.holds == "graph":
         subject = as_graph(subject)
     kind = type(subject).__name__.lower()
@@ -284,5 +284,5 @@ def _checked(name: str) -> str:
 
 def _function(place: str) -> Callable[..., Any]:
     module, _, function = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"workloads.formats.{module}"), function)
-    return found
+    target: Callable[..., Any] = getattr(import_module(f"workloads.formats.{module}"), function)
+    return target

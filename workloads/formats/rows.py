@@ -88,8 +88,8 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     Replay('pair/rows', 1 repeats, median 61.8 us)
     """
     source = str(path) if isinstance(path, str | os.PathLike) else "rows"
-    given = _lines(path, source) if isinstance(path, str | os.PathLike) else list(path)
-    rows = [_row(row, f"{source}: row {i}") for i, row in enumerate(given, 1)]
+    lines = _lines(path, source) if isinstance(path, str | os.PathLike) else list(path)
+    rows = [_row(row, f"{source}: row {i}") for i, row in enumerate(lines, 1)]
     if not rows:
         raise FormatError(f"{source}: there are no rows")
     if not cluster:
@@ -121,8 +121,8 @@ def _row(given: Mapping[str, Any], where: str) -> _Row:
     """Return a row: a missing or empty cell has the default, an unknown heading is ignored."""
     if not isinstance(given, Mapping):
         raise FormatError(f"{where} must have keys, such as kernel, begin_us, end_us")
-    known = {key: given[key] for key in _Row._fields if given.get(key) not in (None, "")}
-    row = read(_Row, {key: _value(key, value) for key, value in known.items()}, where)
+    cells = {key: given[key] for key in _Row._fields if given.get(key) not in (None, "")}
+    row = read(_Row, {key: _value(key, value) for key, value in cells.items()}, where)
     if row.end_us < row.begin_us:
         raise FormatError(f"{where} ends before it begins")
     return row
@@ -168,7 +168,7 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
         Schedule.from_columns,
         graph,
         range(len(rows)),
-        [each.name for each in cluster.devices],
+        [gpu.name for gpu in cluster.devices],
         device=[row.device for row in rows],
         stream=[row.stream for row in rows],
         scheduler=name,

@@ -132,7 +132,7 @@ class Builder:
             Bytes of the parameters that it keeps; by default the work's.
         """
         works: tuple[Work, ...] = () if work is None else (work,)
-        weights = sum(each.weights for each in works)
+        weights = sum(part.weights for part in works)
         if not is_counted:
             width = self.costs.width
             works = counted(works, sum(prod(x.shape) for x in xs) * width, weights, prod(shape) * width)
@@ -141,8 +141,8 @@ class Builder:
                 raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
         unit = self._open or _Unit(name, kind)
         inputs = tuple(unit.reads(x) for x in xs)
-        kept = weights if weight_nbytes is None else weight_nbytes
-        unit.parts.append(_Part(kind, inputs, works, kept, shape, attributes or {}))
+        parameter_nbytes = weights if weight_nbytes is None else weight_nbytes
+        unit.parts.append(_Part(kind, inputs, works, parameter_nbytes, shape, attributes or {}))
         if unit is self._open:
             return Tensor(unit.name, shape, len(unit.parts) - 1)
         self._close(unit)

@@ -78,10 +78,10 @@ class GraphReader:
         enter = self._placeholder(top.take("input", dict))
         blocks: list[Block] = []
         for i, row in enumerate(top.records("blocks")):
-            found = row.take("enter_name", str)
-            if found != enter:
+            name = row.take("enter_name", str)
+            if name != enter:
                 raise FormatError(
-                    f"{row.where}: field 'enter_name' is {found!r}, but the block before ends in {enter!r}"
+                    f"{row.where}: field 'enter_name' is {name!r}, but the block before ends in {enter!r}"
                 )
             self._net.block = f"block{i}"
             nodes = [*row.take("inner_nodes", list), row.take("exit_node", dict)]
@@ -113,10 +113,10 @@ class GraphReader:
             self.ranks[name] = row.take("rank", int)
         try:
             with self._net.unit(name, kind, {"hint_name": hint} if hint != name else {}):
-                found = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
+                tensor = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
         except GraphError as error:
             raise GraphError(f"{row.where}: {error}") from error
-        self._tensors[name] = found
+        self._tensors[name] = tensor
         return name
 
     def _compound(self, row: Record) -> Tensor:
@@ -129,37 +129,37 @@ class GraphReader:
             name = node.take("name", str)
             if name in parts:
                 raise FormatError(f"{node.where}: field 'name' is {name!r}, which is taken")
-            found = self._node(node, parts or self._tensors)
-            parts[name] = found
-        _check_shape(row, found)
-        return found
+            tensor = self._node(node, parts or self._tensors)
+            parts[name] = tensor
+        _check_shape(row, tensor)
+        return tensor
 
     def _node(self, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
         """Add the operator of one node of the file, which reads tensors of `scope`."""
         kind = row.take("type", str)
         if kind not in _MAKERS or (kind == "mpi_sr" and not self._ranked):
-            known = ", ".join(key for key in ("sequential", *_MAKERS) if key != "mpi_sr")
-            what = "cannot stand inside a 'sequential'" if kind == "sequential" else f"is not known; known are: {known}"
+            kinds = ", ".join(key for key in ("sequential", *_MAKERS) if key != "mpi_sr")
+            what = "cannot stand inside a 'sequential'" if kind == "sequential" else f"is not known; known are: {kinds}"
             raise FormatError(f"{row.where}: field 'type' is {kind!r}, which {what}")
         terms = self._terms(row, scope)
-        found = _MAKERS[kind](self._net, row, terms)
-        _check_shape(row, found)
-        return found
+        tensor = _MAKERS[kind](self._net, row, terms)
+        _check_shape(row, tensor)
+        return tensor
 
     def _terms(self, row: Record, scope: Mapping[str, Tensor]) -> Terms:
         """Return the inputs of a node: the sum of the values of each term, in the order of the terms."""
         terms = row.take("inputs", list)
         if not terms or not all(isinstance(term, list) and term for term in terms):
             raise FormatError(f"{row.where}: field 'inputs' must be a list of lists of values, none empty")
-        found = [[self._value(value, row, scope) for value in term] for term in terms]
-        for term in found:
+        tensors = [[self._value(value, row, scope) for value in term] for term in terms]
+        for term in tensors:
             for x in term:
-                other = term[0] if x.shape != term[0].shape else found[0][0]
+                other = term[0] if x.shape != term[0].shape else tensors[0][0]
                 if x.shape != term[0].shape or x.shape[2:] != other.shape[2:]:
                     raise FormatError(
                         f"{row.where}: field 'inputs' puts {_size(x)} together with {_size(other)}: their shapes differ"
                     )
-        return found
+        return tensors
 
     def _value(self, data: Any, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
         form = "[name, begin, end, height, width, rank, tag]" if self._ranked else "[name, begin, end]"
@@ -193,10 +193,10 @@ def _check_shape(row: Record, found: Tensor) -> None:
     """Refuse a recorded shape that the operator does not make; a file may leave it out."""
     if row.take("output_shape", list, None) is None:
         return
-    given = row.take("output_shape", _Shape)
-    if given != found.shape[1:]:
+    stated = row.take("output_shape", _Shape)
+    if stated != found.shape[1:]:
         raise FormatError(
-            f"{row.where}: field 'output_shape' is {list(given)}, but its inputs and attributes make "
+            f"{row.where}: field 'output_shape' is {list(stated)}, but its inputs and attributes make "
             f"{list(found.shape[1:])}"
         )
 
@@ -204,8 +204,8 @@ def _check_shape(row: Record, found: Tensor) -> None:
 def _combined(net: Network, terms: Terms, kind: str = "add") -> Tensor:
     """Add the sums (or products) and the concatenation in front of an operator, if there are any."""
     several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(terms) if len(xs) > 1}
-    each = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
-    return each[0] if len(each) == 1 else net.concat("inputs", each)
+    inputs = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
+    return inputs[0] if len(inputs) == 1 else net.concat("inputs", inputs)
 
 
 def _identity(net: Network, row: Record, terms: Terms) -> Tensor:

@@ -118,14 +118,14 @@ def _by_rank(block: Block) -> list[tuple[int, Stages]]:
     """Return the stages of each device in a block, by rank."""
     if block.stages is None:
         raise FormatError(f"{block.where}: field 'stages' is missing")
-    found: dict[int, Stages] = {}
+    stages_of: dict[int, Stages] = {}
     for i, data in enumerate(block.stages):
         row = Record(data, f"{block.where}.stages[{i}]")
         rank = row.take("rank", int)
-        if not 0 <= rank <= LARGEST or rank in found:
+        if not 0 <= rank <= LARGEST or rank in stages_of:
             raise FormatError(f"{row.where}: field 'rank' is {shown(rank)}; it must be that of a device, each once")
-        found[rank] = stage_lists(row.take("stages", list), row.where)
-    return sorted(found.items())
+        stages_of[rank] = stage_lists(row.take("stages", list), row.where)
+    return sorted(stages_of.items())
 
 
 def _device(block: Block, rank: int, on: Sequence[str] | None) -> str:
@@ -153,7 +153,7 @@ def _launches(graph: OpGraph, queues: Sequence[Sequence[Placement]]) -> list[Pla
     ptr, edges = graph.outgoing
     waiting = np.bincount(graph.dst, minlength=len(graph)).tolist()
     at = [0] * len(queues)
-    found: list[Placement] = []
+    placements: list[Placement] = []
     moved = True
     while moved:
         moved = False
@@ -162,7 +162,7 @@ def _launches(graph: OpGraph, queues: Sequence[Sequence[Placement]]) -> list[Pla
                 i = graph.index[queue[at[k]].op]
                 for e in edges[ptr[i] : ptr[i + 1]]:
                     waiting[graph.dst[e]] -= 1
-                found.append(queue[at[k]])
+                placements.append(queue[at[k]])
                 at[k] += 1
                 moved = True
-    return found + [row for k, queue in enumerate(queues) for row in queue[at[k] :]]
+    return placements + [row for k, queue in enumerate(queues) for row in queue[at[k] :]]

@@ -92,12 +92,12 @@ def _row(lines: Lines, columns: str) -> list[Any]:
     fields, names = lines.take(f'"{columns}"'), columns.split()
     if len(fields) != len(names):
         lines.fail(f'it should hold "{columns}", not {shown(" ".join(fields))}')
-    found: list[Any] = []
+    values: list[Any] = []
     for name, text in zip(names, fields, strict=True):
         is_real = name in ("weight", "utilization")
         value = real(text) if is_real else whole(text)
         if value is None or not 0 <= value < inf:
             kind = "a finite number of at least 0" if is_real else "a whole number"
             lines.fail(f"{shown(text)} is not {kind}")
-        found.append(value if is_real else str(value))
-    return found
+        values.append(value if is_real else str(value))
+    return values

@@ -103,13 +103,13 @@ def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise FormatError("no trace is given; name the file of each rank")
-    found = []
-    for source, text in (one for each in paths for one in read_traces(each)):
+    programs = []
+    for source, text in (one for trace in paths for one in read_traces(trace)):
         for part in by_process(read_events(text, source, strict=False)):
             records = checked(part)
             traced = TracedStep(records, source, _window(records.events, step, source))
-            found.append(assembled(traced, issue(traced), by_streams=order == "streams"))
-    return together(found)
+            programs.append(assembled(traced, issue(traced), by_streams=order == "streams"))
+    return together(programs)
 
 
 def _window(events: Events, step: int | str | None, source: str) -> Window:
@@ -122,7 +122,7 @@ def _window(events: Events, step: int | str | None, source: str) -> Window:
         raise FormatError(f"{source}: step must be a number or 'all', not {step!r}")
     numbers = marks.numbers
     if step is not None and step not in numbers:
-        known = ", ".join(map(str, numbers)) or "none"
-        raise FormatError(f"{source}: there is no step {step}; there are: {known}")
+        listed = ", ".join(map(str, numbers)) or "none"
+        raise FormatError(f"{source}: there is no step {step}; there are: {listed}")
     k = len(numbers) - 1 if step is None else numbers.index(step)
     return Window(int(marks.start[k]), int(marks.end[k]), numbers[k])

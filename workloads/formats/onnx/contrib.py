@@ -36,8 +36,8 @@ class Contrib(NamedTuple):
 
 def contributed(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
-    known = _of(step)
-    return None if known is None else known.cost
+    operator = _of(step)
+    return None if operator is None else operator.cost
 
 
 def _of(step: Step) -> Contrib | None:
@@ -54,16 +54,16 @@ def shapes_of(step: Step, n_outputs: int) -> Written | None:
     FormatError
         If inputs and attributes do not fit the operator.
     """
-    known = _of(step)
-    if known is None:
+    operator = _of(step)
+    if operator is None:
         return None
     try:
-        shapes = [*known.shapes(step), *[None] * n_outputs][:n_outputs]
+        shapes = [*operator.shapes(step), *[None] * n_outputs][:n_outputs]
     except FormatError:  # an input of unknown shape
         return None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
-    typed = step.input(known.typed_by)
+    typed = step.input(operator.typed_by)
     return [(0 if typed is None else typed.elem, shape) for shape in shapes]
 
 
@@ -85,9 +85,9 @@ def _mapped(kind: str, flops: int) -> Contrib:
     """Return the rule of an operator with some FLOP per element of output, whose inputs are broadcast to one shape."""
 
     def shapes(step: Step) -> Shapes:
-        given = [x.shape for x in step.given if x.shape is not None and x.shape]
-        rank = max(map(len, given), default=0)
-        wide = [(1,) * (rank - len(shape)) + shape for shape in given]
+        shapes_in = [x.shape for x in step.given if x.shape is not None and x.shape]
+        rank = max(map(len, shapes_in), default=0)
+        wide = [(1,) * (rank - len(shape)) + shape for shape in shapes_in]
         return [tuple(max(sizes) for sizes in zip(*wide, strict=True))]
 
     def cost(step: Step, costs: Costs) -> Cost:
@@ -124,9 +124,9 @@ def _embedded_norm(step: Step, costs: Costs) -> Cost:
     tables = [x for x in (step.input(i) for i in (2, 3, 4)) if x is not None]
     indices = step.nbytes(*(x for x in step.read if x.elem in (6, 7)))
     looked = costs.gather(rows * len(tables), features, indices=indices, window=len(tables))
-    made = float(rows * features * costs.width)
-    norm = replace(costs.rows("layer_norm", rows, features), reads=made, writes=made)
-    return Cost("embedding", (replace(looked, writes=made), norm), is_counted=True)
+    embedded = float(rows * features * costs.width)
+    norm = replace(costs.rows("layer_norm", rows, features), reads=embedded, writes=embedded)
+    return Cost("embedding", (replace(looked, writes=embedded), norm), is_counted=True)
 
 
 def _embedded_norm_shapes(step: Step) -> Shapes:
@@ -265,21 +265,21 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
     """Return how an attention on queries, keys and values is read."""
 
     def shapes(step: Step) -> Shapes:
-        found = sizes(step)
-        return [found.written, found.kept(False), found.kept(True)]
+        heads = sizes(step)
+        return [heads.written, heads.kept(False), heads.kept(True)]
 
     def cost(step: Step, costs: Costs) -> Cost:
-        found = sizes(step)
-        work = costs.attention(found.batch * found.heads, found.queries, found.keys, found.size, found.value_size)
-        new = found.batch * found.queries * found.kv_heads * (found.size + found.value_size) * costs.width
-        kept = found.batch * found.keys * found.kv_heads * (found.size + found.value_size) * costs.width
-        past = kept - new if found.keys > found.queries else 0
+        heads = sizes(step)
+        work = costs.attention(heads.batch * heads.heads, heads.queries, heads.keys, heads.size, heads.value_size)
+        new = heads.batch * heads.queries * heads.kv_heads * (heads.size + heads.value_size) * costs.width
+        past_nbytes = heads.batch * heads.keys * heads.kv_heads * (heads.size + heads.value_size) * costs.width
+        past = past_nbytes - new if heads.keys > heads.queries else 0
         query = step.nbytes(*(x for x in (step.input(i) for i in range(3)) if x is not None))
         others = step.nbytes(*(x for x in step.read if len(x.shape or ()) == 4 and x not in step.inputs[:8]))
-        written = float(prod(found.written) * costs.width) + (new if len(step.written) > 1 else 0)
+        written = float(prod(heads.written) * costs.width) + (new if len(step.written) > 1 else 0)
         # all keys and values of the past are read, and only the new ones are written
         counted = replace(work, reads=query + past + others, writes=written)
-        return Cost("attention", (counted,), {"heads": found.heads}, is_counted=True)
+        return Cost("attention", (counted,), {"heads": heads.heads}, is_counted=True)
 
     return Contrib(shapes, cost, computes=True)
 

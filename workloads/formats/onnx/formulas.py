@@ -109,17 +109,17 @@ def join_formulas(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step
     if not formulas:
         return list(steps)
     places: dict[int, int] = {}
-    kept: list[Step] = []
+    joined: list[Step] = []
     for place, step in enumerate(steps):
         own = formulas.get(place)
         if own is None or place == own.last:
-            places[place] = len(kept)
-            kept.append(step if own is None else own.whole)
-    tensors = {id(x): x for step in kept for x in (*step.given, *step.written)} | {id(x): x for x in results}
+            places[place] = len(joined)
+            joined.append(step if own is None else own.whole)
+    tensors = {id(x): x for step in joined for x in (*step.given, *step.written)} | {id(x): x for x in results}
     for tensor in tensors.values():
         if tensor.producer is not None:
             tensor.producer = places[tensor.producer]
-    return kept
+    return joined
 
 
 def _whole(graph: _Steps, last: int, op_type: str, inputs: Sequence[Tensor | None], **attributes: object) -> Step:
@@ -378,11 +378,11 @@ def _is_mean_of_last(step: Step) -> bool:
     shape = step.shape_in(0)
     axes = step.attributes.get("axes")
     if axes is None:
-        given = step.input(1)
-        numbers = None if given is None else given.numbers()
+        axes_in = step.input(1)
+        numbers = None if axes_in is None else axes_in.numbers()
         axes = () if numbers is None else tuple(map(int, numbers.flatten()))
-    kept = step.attributes.get("keepdims", 1)
-    return bool(kept) and tuple(axis % len(shape) for axis in axes) == (len(shape) - 1,)
+    keeps = step.attributes.get("keepdims", 1)
+    return bool(keeps) and tuple(axis % len(shape) for axis in axes) == (len(shape) - 1,)
 
 
 _FORMULAS: Final[Mapping[str, Callable[[_Steps, int], _Formula | None]]] = MappingProxyType(

@@ -198,17 +198,17 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
 
 def _unique(names: list[str]) -> list[str]:
     """Return names without repetitions; the first of equal names is unchanged."""
-    taken, count = set(names), Counter[str]()
-    found = []
+    used, count = set(names), Counter[str]()
+    names_out = []
     for name in names:
         count[name] += 1
         unique = name
-        while count[name] > 1 and unique in taken:
+        while count[name] > 1 and unique in used:
             unique = f"{name}#{count[name]}"
-            count[name] += unique in taken
-        taken.add(unique)
-        found.append(unique)
-    return found
+            count[name] += unique in used
+        used.add(unique)
+        names_out.append(unique)
+    return names_out
 
 
 def _warn(source: str, steps: list[Step], operators: list[Operator]) -> None:

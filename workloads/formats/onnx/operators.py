@@ -330,9 +330,9 @@ def _moving(step: Step, work: Work, read: float, written: float, kind: str = "",
     source = step.given[0]
     if len(step.written) > 1:
         attributes["output_shapes"] = [out.shape for out in step.written]
-    kept = step.nbytes(source) if source.constant else 0.0
+    stored = step.nbytes(source) if source.constant else 0.0
     moved = replace(work, reads=read, writes=written)
-    return Cost(kind or kind_of(step.op_type), (moved,), attributes, True, kept)
+    return Cost(kind or kind_of(step.op_type), (moved,), attributes, True, stored)
 
 
 def _gather(step: Step, costs: Costs) -> Cost:
@@ -407,8 +407,8 @@ def _seen(step: Step, kind: str) -> Cost:
     source = step.given[0]
     reads = tuple(x for x in step.read if x is source or source.constant)
     attributes = {"output_shapes": [out.shape for out in step.written]} if len(step.written) > 1 else {}
-    kept = step.nbytes(source) if source.constant else 0.0
-    return Cost(kind, (), attributes, weight_nbytes=kept, reads=reads)
+    stored = step.nbytes(source) if source.constant else 0.0
+    return Cost(kind, (), attributes, weight_nbytes=stored, reads=reads)
 
 
 _LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(

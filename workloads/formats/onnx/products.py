@@ -29,16 +29,16 @@ def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str,
     automatic = step.attributes.get("auto_pad", "NOTSET")
     if automatic.startswith("SAME"):
         begins, ends = [], []
-        for size, made, width, step_size, spread in zip(image, output, window, stride, dilation, strict=True):
-            wide = max(0, (made - 1) * step_size + (width - 1) * spread + 1 - size)
+        for size, size_out, width, step_size, spread in zip(image, output, window, stride, dilation, strict=True):
+            wide = max(0, (size_out - 1) * step_size + (width - 1) * spread + 1 - size)
             begins.append(wide // 2 if automatic == "SAME_UPPER" else wide - wide // 2)
             ends.append(wide - begins[-1])
         pads = (*begins, *ends)
     half = len(window)
-    found = {"kernel": window, "stride": stride, "padding": pads[:half] if pads[:half] == pads[half:] else pads}
+    attributes = {"kernel": window, "stride": stride, "padding": pads[:half] if pads[:half] == pads[half:] else pads}
     if automatic.startswith("SAME") and step.op_type == "ConvTranspose":
-        found["padding"] = automatic.lower()
-    return found if dilation == once else {**found, "dilation": dilation}
+        attributes["padding"] = automatic.lower()
+    return attributes if dilation == once else {**attributes, "dilation": dilation}
 
 
 def _conv(step: Step, costs: Costs) -> Cost:
@@ -47,10 +47,10 @@ def _conv(step: Step, costs: Costs) -> Cost:
     groups = step.attributes.get("group", 1)
     if not 3 <= len(x) == len(w) == len(shape):
         raise FormatError(f"{step.where}: a convolution of {len(x)} axes with weights of {len(w)}")
-    read, made = (w[0], w[1] * groups) if transposed else (w[1] * groups, w[0])
-    if groups < 1 or w[0] % groups or (read, made) != (x[1], shape[1]):
+    read, channels_out = (w[0], w[1] * groups) if transposed else (w[1] * groups, w[0])
+    if groups < 1 or w[0] % groups or (read, channels_out) != (x[1], shape[1]):
         raise FormatError(f"{step.where}: weights of shape {w} in {groups} groups do not fit {x[1]} channels")
-    attributes = sliding(step, w[2:], x[2:], shape[2:]) | {"groups": groups, "out_channels": made}
+    attributes = sliding(step, w[2:], x[2:], shape[2:]) | {"groups": groups, "out_channels": channels_out}
     bias = step.input(_BIAS_AT.get(step.op_type, 2)) is not None
     if transposed:
         work = costs.conv_transpose(shape, x, w, groups=groups, bias=bias, adds_bias=bias)

@@ -104,9 +104,9 @@ class ShapeReader:
         self._declared: MutableMapping[str, Any] = ChainMap(_declared(self._graph))
         for i, node in enumerate(self._graph.node):
             self._read_node(i, node)
-        known = {name for name, tensor in self._tensors.items() if not tensor.constant or tensor.shape is None}
-        known |= {info.name for info in infos_of_inputs}
-        unused = [name for name in self._given if name not in known]
+        nameable = {name for name, tensor in self._tensors.items() if not tensor.constant or tensor.shape is None}
+        nameable |= {info.name for info in infos_of_inputs}
+        unused = [name for name in self._given if name not in nameable]
         if unused:
             names = [plain(info.name) for info in infos_of_inputs]
             listed = ", ".join(names[:_MOST_NAMED] + ["..."] * (len(names) > _MOST_NAMED))
@@ -117,18 +117,18 @@ class ShapeReader:
         """Return the version of each operator set; ONNX's own has the name ""."""
         from onnx import defs
 
-        found = {"" if one.domain in _STANDARD else one.domain: one.version for one in model.opset_import}
+        versions = {"" if one.domain in _STANDARD else one.domain: one.version for one in model.opset_import}
         newest = defs.onnx_opset_version()
-        version = found.get("", newest)
+        version = versions.get("", newest)
         if not OLDEST_OPSET <= version <= newest:
             remedy = "upgrade the package onnx" if version > newest else "convert it with onnx.version_converter"
             raise FormatError(f"{self._source}: opset {version} is not one of {OLDEST_OPSET} to {newest}; {remedy}")
-        return found
+        return versions
 
     def _given_shape(self, name: str, sizes: Sequence[int]) -> Shape:
         what = f"the size of {shown(name)}"
-        found = tuple(whole(self._source, what, size, least=0, most=_LARGEST_SIZE) for size in sizes)
-        return checked_shape(self._source, name, found, least=0)
+        shape = tuple(whole(self._source, what, size, least=0, most=_LARGEST_SIZE) for size in sizes)
+        return checked_shape(self._source, name, shape, least=0)
 
     def _put(self, tensor: Tensor) -> None:
         if not tensor.name or not isinstance(tensor.name, str):  # protobuf returns bytes for a name that is not UTF-8
@@ -176,17 +176,17 @@ class ShapeReader:
 
     def _bind_symbols(self, info: "onnx.ValueInfoProto") -> None:
         """Set the named sizes of an input from a given shape."""
-        given, declared = self._given.get(info.name), info.type.tensor_type
-        if given is None or not declared.HasField("shape"):
+        shape, declared = self._given.get(info.name), info.type.tensor_type
+        if shape is None or not declared.HasField("shape"):
             return
-        if len(declared.shape.dim) != len(given):
+        if len(declared.shape.dim) != len(shape):
             raise FormatError(
-                f"{self._source}: input {shown(info.name)} has {len(declared.shape.dim)} axes; {len(given)} are given"
+                f"{self._source}: input {shown(info.name)} has {len(declared.shape.dim)} axes; {len(shape)} are given"
             )
-        for dim, size in zip(declared.shape.dim, given, strict=True):
+        for dim, size in zip(declared.shape.dim, shape, strict=True):
             if dim.dim_param and self._symbols.setdefault(dim.dim_param, size) != size:
-                known = self._symbols[dim.dim_param]
-                raise FormatError(f"{self._source}: size {shown(dim.dim_param)} is given as {known} and as {size}")
+                bound = self._symbols[dim.dim_param]
+                raise FormatError(f"{self._source}: size {shown(dim.dim_param)} is given as {bound} and as {size}")
             self._resized |= dim.HasField("dim_value") and dim.dim_value != size
 
     def _sizes(self, declared: "onnx.TypeProto") -> tuple[tuple[int | None, ...], list[str]]:
@@ -268,9 +268,9 @@ class ShapeReader:
         return True
 
     def _branch(self, where: str, name: str, condition: Tensor, yes: "onnx.GraphProto", no: "onnx.GraphProto") -> Any:
-        known = condition.numbers() if condition.constant else None
-        if known is not None and known.size == 1:
-            return self._body(where, yes if known.item() else no, [], name)
+        decision = condition.numbers() if condition.constant else None
+        if decision is not None and decision.size == 1:
+            return self._body(where, yes if decision.item() else no, [], name)
         first = len(self.steps)
         branches = []
         for title, graph in (("then", yes), ("else", no)):
@@ -279,13 +279,13 @@ class ShapeReader:
             steps = self.steps[first:]
             del self.steps[first:]
             branches.append(_Branch(title, steps, results, *_price(steps)))
-        taken, other = branches if branches[0].weight >= branches[1].weight else branches[::-1]
-        self.steps += taken.steps
+        costlier, other = branches if branches[0].weight >= branches[1].weight else branches[::-1]
+        self.steps += costlier.steps
         self.remarks.append(
-            f"{name}: one of two branches runs; the costlier one counts ({taken.title}: {taken.flops:.3g} FLOP, "
-            f"{taken.nbytes:.3g} bytes; the other: {other.flops:.3g} FLOP, {other.nbytes:.3g} bytes)"
+            f"{name}: one of two branches runs; the costlier one counts ({costlier.title}: {costlier.flops:.3g} FLOP, "
+            f"{costlier.nbytes:.3g} bytes; the other: {other.flops:.3g} FLOP, {other.nbytes:.3g} bytes)"
         )
-        return taken.results
+        return costlier.results
 
     def _loop(self, where: str, name: str, inputs: Sequence[Tensor | None], body: "onnx.GraphProto") -> Any:
         """Read the body of a loop as often as it runs, if constants say how often, and else once."""
@@ -299,10 +299,10 @@ class ShapeReader:
         written: list[Sequence[Tensor]] = []
         i, may_end = 0, False
         while limit is None or i < limit:
-            known = condition.numbers() if condition is not None and condition.constant else None
-            if known is not None and not known.all():
+            decision = condition.numbers() if condition is not None and condition.constant else None
+            if decision is not None and not decision.all():
                 break
-            decided = condition is None or known is not None
+            decided = condition is None or decision is not None
             if i > 0 and limit is None and (most is not None or not decided):
                 self.remarks.append(f"{name}: how often it runs is not known before; one round counts")
                 break
@@ -328,8 +328,8 @@ class ShapeReader:
     ) -> Any:
         """Read the body of a scan for each step."""
         n_scanned = attributes["num_scan_inputs"]
-        given = [self._present(where, x) for x in inputs]
-        values, scanned = given[: len(given) - n_scanned], given[len(given) - n_scanned :]
+        tensors = [self._present(where, x) for x in inputs]
+        values, scanned = tensors[: len(tensors) - n_scanned], tensors[len(tensors) - n_scanned :]
         axes = attributes.get("scan_input_axes", (0,) * n_scanned)
         shapes = [self._formats.shape_of(where, x) for x in scanned]
         n_steps = shapes[0][axes[0]] if shapes else 0
@@ -403,7 +403,8 @@ class ShapeReader:
         """Put the outputs of a node, and its step unless they are constants."""
         usual = next((x.elem for x in step.given if x.elem), FLOAT)
         step.outputs = tuple(
-            self._output(out, *found, usual) if out else None for out, found in zip(node.output, inferred, strict=True)
+            self._output(out, elem, shape, usual) if out else None
+            for out, (elem, shape) in zip(node.output, inferred, strict=True)
         )
         standard = not step.domain
         of_numbers = all(x.constant for x in step.given) and (step.given or (standard and step.op_type == "Constant"))
@@ -431,10 +432,10 @@ class ShapeReader:
 
         An element type that is nowhere to be found is the `usual` one if the shape is known.
         """
-        given = self._given.get(name, shape)
-        if shape is not None and given != shape:
-            raise FormatError(f"{self._source}: tensor {shown(name)} has shape {shape}, not the {given} given")
-        shape = given
+        stated = self._given.get(name, shape)
+        if shape is not None and stated != shape:
+            raise FormatError(f"{self._source}: tensor {shown(name)} has shape {shape}, not the {stated} given")
+        shape = stated
         declared = self._declared.get(name)
         if declared is not None and declared.HasField("tensor_type"):
             elem = elem or declared.tensor_type.elem_type
@@ -466,10 +467,10 @@ class ShapeReader:
 
 def _with_short_domain(node: "onnx.NodeProto") -> "onnx.NodeProto":
     """Return a node of the operator set "ai.onnx" with the other name of it, which all of ONNX's rules know."""
-    found = type(node)()
-    found.CopyFrom(node)
-    found.domain = ""
-    return found
+    copy = type(node)()
+    copy.CopyFrom(node)
+    copy.domain = ""
+    return copy
 
 
 class _Branch(NamedTuple):

@@ -93,13 +93,13 @@ def reshaped(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) ->
             runs[-1][0] *= size
         else:
             runs.append([size, stride])
-    found: list[int] = []
+    result: list[int] = []
     left, stride = runs.pop(0) if runs else (1, 1)
     for size in reversed(to):
         if left == 1 and size > 1 and runs:
             left, stride = runs.pop(0)
         if left % size:
             return None
-        found.append(stride)
+        result.append(stride)
         left, stride = left // size, stride * size
-    return tuple(reversed(found))
+    return tuple(reversed(result))

@@ -98,8 +98,8 @@ def flattened(
         import torch
 
         builder = _Builder(name, flat, torch.fx.Graph(), constants, price, graph_module)
-        given = {node: builder.placeholder(node) for node in graph_module.graph.nodes if node.op == "placeholder"}
-        builder.graph.output(builder.copied(graph_module, "", list(given.values()), ()))
+        inputs = {node: builder.placeholder(node) for node in graph_module.graph.nodes if node.op == "placeholder"}
+        builder.graph.output(builder.copied(graph_module, "", list(inputs.values()), ()))
         flat.graph_module = torch.fx.GraphModule(graph_module, builder.graph, type(graph_module).__name__)
     return flat
 
@@ -137,10 +137,10 @@ class _Builder:
         from torch.fx.node import map_arg
 
         env: dict[Any, Any] = {}
-        given = iter(arguments)
+        values = iter(arguments)
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                env[node] = next(given)
+                env[node] = next(values)
             elif node.op == "output":
                 return map_arg(node.args[0], env.__getitem__)
             elif node.op == "get_attr" and _is_graph_module(_attribute(module, node.target)):
@@ -204,17 +204,20 @@ class _Builder:
     def _branch(
         self, node: Any, condition: Any, yes: "_Body", no: "_Body", operands: Sequence[Any] = (), *, regions: Any
     ) -> Any:
-        known = self._known(condition, {})
-        if known is not _UNKNOWN:
-            return self._inlined(yes if bool(known) else no, operands, regions)
+        decision = self._known(condition, {})
+        if decision is not _UNKNOWN:
+            return self._inlined(yes if bool(decision) else no, operands, regions)
         prices = [self.price(body.module, [_value(x) for x in operands]) for body in (yes, no)]
-        taken = prices[1].weight > prices[0].weight
-        flops, other = (f"{prices[i].flops:.3g} FLOP, {prices[i].nbytes:.3g} bytes" for i in (taken, not taken))
+        choices = [("true", yes, prices[0]), ("false", no, prices[1])]
+        if prices[1].weight > prices[0].weight:
+            choices.reverse()
+        (title, body, price), (_, _, other) = choices
         self.flat.remarks.append(
-            f"{node.name}: one of two branches runs; the costlier one counts ({'false' if taken else 'true'}: {flops}; "
-            f"the other: {other})"
+            f"{node.name}: one of two branches runs; the costlier one counts "
+            f"({title}: {price.flops:.3g} FLOP, {price.nbytes:.3g} bytes; "
+            f"the other: {other.flops:.3g} FLOP, {other.nbytes:.3g} bytes)"
         )
-        return self._guarded([condition, *operands], no if taken else yes, operands, regions)
+        return self._guarded([condition, *operands], body, operands, regions)
 
     def _loop(
         self, node: Any, test: "_Body", body: "_Body", carried: Any, more: Any, regions: tuple[Autocast, ...]
@@ -242,8 +245,8 @@ class _Builder:
         for i in range(int(first.shape[0])):
             parts = [self.graph.call_function(torch.ops.aten.select.int, (x, 0, i)) for x in sequences]
             results = list(self._inlined(body, [*carried, *parts, *more], regions))
-            carried, made = results[: len(carried)], results[len(carried) :]
-            written.append(made)
+            carried, outputs = results[: len(carried)], results[len(carried) :]
+            written.append(outputs)
         stacked = [
             self.graph.call_function(torch.ops.aten.stack.default, (list(x), 0)) for x in zip(*written, strict=True)
         ]
@@ -266,16 +269,16 @@ class _Builder:
 
     def _evaluated(self, module: Any, arguments: Sequence[Any]) -> Any:
         """Return the results of a body, known ones or not, for arguments of which some are known."""
-        known: dict[Any, Any] = {}
-        given = iter(arguments)
+        values: dict[Any, Any] = {}
+        inputs = iter(arguments)
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                known[node] = next(given)
+                values[node] = next(inputs)
             elif node.op == "output":
                 result = node.args[0]
                 if isinstance(result, list | tuple):
-                    return [self._known(x, known) for x in result]
-                return self._known(result, known)
+                    return [self._known(x, values) for x in result]
+                return self._known(result, values)
         return _UNKNOWN
 
     def _known(self, value: Any, known: dict[Any, Any]) -> Any:
@@ -290,8 +293,8 @@ class _Builder:
     def _computed(self, node: Any, known: dict[Any, Any]) -> Any:
         from torch.fx.node import map_arg
 
-        made = _value(node)
-        if made is not None and hasattr(made, "shape") and not _is_small(made.shape):
+        value = _value(node)
+        if value is not None and hasattr(value, "shape") and not _is_small(value.shape):
             return _UNKNOWN
         if node.op == "placeholder":
             return self.constants.get(node.name, _UNKNOWN)

@@ -133,10 +133,10 @@ def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any])
     >>> settings_of("linear", ["x"], {"bias": "b", "weight": "w"})
     {'input': 'x', 'weight': 'w', 'bias': 'b'}
     """
-    known = _PARAMETERS.get(key, "").split()
-    names = [*known, *(f"argument {i}" for i in range(len(known), len(arguments)))]
-    given = dict(zip(names, arguments, strict=False)) | dict(keywords)
-    return {name: given[name] for name in (*known, *given) if name in given}
+    places = _PARAMETERS.get(key, "").split()
+    names = [*places, *(f"argument {i}" for i in range(len(places), len(arguments)))]
+    settings = dict(zip(names, arguments, strict=False)) | dict(keywords)
+    return {name: settings[name] for name in (*places, *settings) if name in settings}
 
 
 _PARAMETERS: Final = keyed(

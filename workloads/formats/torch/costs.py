@@ -302,14 +302,14 @@ def _multihead(call: Call, costs: Costs) -> Cost:
 
 def _in_a_row(works: Sequence[Work], costs: Costs) -> tuple[Work, ...]:
     """Return works of which each except the last is read by a later one: products and attention."""
-    found, waiting = [], 0.0
+    row, waiting = [], 0.0
     for i, work in enumerate(works):
         reads = waiting if work.family == "attention" or i == len(works) - 1 else 0.0
         size = work.inner if work.family == "attention" else work.columns
-        made = 0.0 if i == len(works) - 1 else float(work.batch * work.rows * size * costs.width)
-        found.append(replace(work, reads=reads, writes=made))
-        waiting += made - reads
-    return tuple(found)
+        written = 0.0 if i == len(works) - 1 else float(work.batch * work.rows * size * costs.width)
+        row.append(replace(work, reads=reads, writes=written))
+        waiting += written - reads
+    return tuple(row)
 
 
 def _recurrent(call: Call, costs: Costs) -> Cost | None:
@@ -330,9 +330,9 @@ def _recurrent(call: Call, costs: Costs) -> Cost | None:
         hidden = gates // GATES[call.key]
         work = costs.recurrence(call.key, steps, batch, features, hidden, directions=directions)
         n_weights = sum(prod(shape) for shape in own)  # with a projection of the state, where there is one
-        made = float(steps * batch * directions * state[-1] * costs.width)
+        written = float(steps * batch * directions * state[-1] * costs.width)
         work = replace(work, flops=2.0 * steps * batch * n_weights, weights=float(n_weights * costs.width))
-        works.append(replace(work, reads=made * (layer > 0), writes=made * (layer < n_layers - 1)))
+        works.append(replace(work, reads=written * (layer > 0), writes=written * (layer < n_layers - 1)))
     return Cost(call.key, tuple(works), {"steps": steps, "hidden": state[-1]})
 
 

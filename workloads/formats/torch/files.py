@@ -84,18 +84,18 @@ def read_python(path: str | os.PathLike[str], *, granularity: str = "operator", 
     source = os.fspath(path)
     _refuse_format(source, dtype)
     file, colon, name = source.rpartition(":")
-    made = _value(source, Path(file if colon else source), name)
-    if isinstance(made, OpGraph):
-        return made
+    model = _value(source, Path(file if colon else source), name)
+    if isinstance(model, OpGraph):
+        return model
     from workloads.formats.torch.fx import from_exported, from_module
 
-    if type(made).__name__ == "ExportedProgram":
-        return from_exported(made, granularity=granularity, name=name)
+    if type(model).__name__ == "ExportedProgram":
+        return from_exported(model, granularity=granularity, name=name)
     module, inputs = (
-        made if isinstance(made, tuple) and len(made) == 2 else (made, getattr(made, "example_inputs", None))
+        model if isinstance(model, tuple) and len(model) == 2 else (model, getattr(model, "example_inputs", None))
     )
     if inputs is None or not callable(getattr(module, "forward", None)):
-        raise FormatError(f"{source}: it holds a {type(made).__name__}; give {_CONTENTS}")
+        raise FormatError(f"{source}: it holds a {type(model).__name__}; give {_CONTENTS}")
     return from_module(module, inputs if isinstance(inputs, tuple) else (inputs,), granularity=granularity)
 
 

@@ -108,10 +108,10 @@ def from_module(module: Any, example_inputs: Any, **options: Unpack[Options]) ->
         assert len(graph) == 314
     """
     options["name"] = options.get("name") or type(module).__name__
-    found = traced(module, example_inputs, name=options["name"])
-    if isinstance(found, _torch().export.ExportedProgram):
-        return from_exported(found, **options)
-    return from_fx(found, _inputs(example_inputs), **options)
+    trace = traced(module, example_inputs, name=options["name"])
+    if isinstance(trace, _torch().export.ExportedProgram):
+        return from_exported(trace, **options)
+    return from_fx(trace, _inputs(example_inputs), **options)
 
 
 def traced(module: Any, example_inputs: Any, *, name: str | None = None) -> Any:
@@ -203,17 +203,17 @@ def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Op
     torch = _torch()
     if not isinstance(program, torch.export.ExportedProgram):
         raise GraphError(f"a torch.export.ExportedProgram is needed, not {type(program).__name__}")
-    given = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
     user_input = torch.export.graph_signature.InputKind.USER_INPUT
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
-    parameters = [given[node.name] is not user_input for node in placeholders]
+    parameters = [kinds[node.name] is not user_input for node in placeholders]
     arguments = None
     if example_inputs is not None:
         leaves = torch.utils._pytree.tree_leaves(_inputs(example_inputs))
         # of a tensor that it was exported with, a program remembers sizes that are not fixed
         inputs = iter([leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
-        known = zip(placeholders, parameters, strict=True)
-        arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in known]
+        weights = zip(placeholders, parameters, strict=True)
+        arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in weights]
         arguments += inputs
     state = _mutated(program.graph_signature)
     constants = dict(constants_of(program))
@@ -259,7 +259,7 @@ def _graph(
     state
         Parameters and buffers that do not stay as they are, by the name of their placeholder.
     """
-    given: dict[str, Any] = {**options, "name": name}
+    settings: dict[str, Any] = {**options, "name": name}
     flat = flattened(name, module, constants or {}, partial(_price, name))
     for remark in flat.remarks:
         _logger.warning("%s: %s", name, remark)
@@ -276,7 +276,7 @@ def _graph(
     weights |= {node: run.values[node] for node, is_one in zip(inputs, parameters, strict=False) if is_one}
     changing = {node for node in inputs if node.name in state}
     modules = dict(module.named_modules(remove_duplicate=False))
-    return _as_allowed(graph_of(nodes, run, weights, modules, state=changing, guards=flat.guards, **given))
+    return _as_allowed(graph_of(nodes, run, weights, modules, state=changing, guards=flat.guards, **settings))
 
 
 def _price(name: str, body: Any, operands: Sequence[Any]) -> Price:
@@ -380,8 +380,8 @@ def _run(graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]
     def fake(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        made = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
-        return made if where is None else made.to(where)
+        fakes = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
+        return fakes if where is None else fakes.to(where)
 
     with _silent("torch._subclasses.fake_tensor"):
         return run_fake(graph_module, arguments, mode, fake, regions)
@@ -399,11 +399,11 @@ def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any], regions: Map
     for node in nodes:
         if node.op in ("output", "get_attr"):
             continue
-        found = [node.meta[key] for key in ("val", "tensor_meta") if key in node.meta]
+        descriptions = [node.meta[key] for key in ("val", "tensor_meta") if key in node.meta]
         # a node without a tensor may have no description, but a tensor needs one
-        if not found and (node.op == "placeholder" or node.users):
+        if not descriptions and (node.op == "placeholder" or node.users):
             raise GraphError(f"{name}: node {node.name!r} has no shape; give example inputs")
-        values[node] = found[0] if found else None
+        values[node] = descriptions[0] if descriptions else None
     return Run(values)
 
 

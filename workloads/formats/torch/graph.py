@@ -243,17 +243,17 @@ class _Importer:
     def _cost(self, node: Any, call: Call, costs: Costs) -> "Cost | _Composite":
         """Return the cost of a call; an unexpected call is looked into, or else counts as unknown."""
         try:
-            known = cost_of(call, costs)
+            cost = cost_of(call, costs)
         except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError):
             _logger.debug("%s: %s: unexpected use of %s", self.name, node.name, call.key, exc_info=True)
-            known = None
+            cost = None
         inner = self.run.inner.get(node)
-        if known is not None and not (inner and self._has_more(node, call, inner)):
-            return known
+        if cost is not None and not (inner and self._has_more(node, call, inner)):
+            return cost
         if inner is not None and not _is_itself(node, inner):
-            return self._composite(node, call, known, inner)
-        if known is not None:
-            return known
+            return self._composite(node, call, cost, inner)
+        if cost is not None:
+            return cost
         self.unknown[call.key] += 1
         return unknown(call, costs)
 
@@ -330,12 +330,12 @@ class _Importer:
 
     def _reads(self, producers: Iterable[Any], node: Any, outputs: tuple[Operand, ...]) -> tuple[Operand, ...]:
         """Return the tensors that a node reads of others; `getitem` reads only the tensor that it returns."""
-        found: list[Operand] = []
+        operands: list[Operand] = []
         for producer in producers:
-            made = self._made_by(producer)
-            picks = len(made) > 1 and node.op == "call_function" and key_of(_function_name(node.target)) == "getitem"
-            found += outputs if picks else made
-        return tuple(found)
+            results = self._made_by(producer)
+            picks = len(results) > 1 and node.op == "call_function" and key_of(_function_name(node.target)) == "getitem"
+            operands += outputs if picks else results
+        return tuple(operands)
 
     def _made_by(self, node: Any) -> tuple[Operand, ...]:
         """Return the tensors that a node makes, or the weights that it names."""
@@ -384,7 +384,7 @@ def _found(value: Any, wanted: Callable[[Any], bool]) -> list[Any]:
     if isinstance(value, slice):
         value = (value.start, value.stop, value.step)
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [found for part in parts for found in _found(part, wanted)]
+    return [node for part in parts for node in _found(part, wanted)]
 
 
 def _strides(tensor: Any) -> Sequence[int]:
@@ -428,10 +428,10 @@ def _format(call: Call) -> str:
 
 def _once(operands: Iterable[Operand]) -> list[Operand]:
     """Return tensors without repetitions: the same part of the same memory moves once."""
-    kept: dict[Any, Operand] = {}
+    distinct: dict[Any, Operand] = {}
     for i, x in enumerate(operands):
-        kept.setdefault(i if x.place is None else (x.place, x.shape, x.strides), x)
-    return list(kept.values())
+        distinct.setdefault(i if x.place is None else (x.place, x.shape, x.strides), x)
+    return list(distinct.values())
 
 
 def _bytes_alone(nbytes: float) -> Operand:

@@ -102,23 +102,23 @@ def _recorder() -> type:
                 self._note(self.reads, (args, kwargs))
             elif key_of(schema.name.partition("::")[2]) not in VIEWS:
                 for i, argument in enumerate(schema.arguments):
-                    given = args[i] if i < len(args) else kwargs.get(argument.name)
+                    argument_value = args[i] if i < len(args) else kwargs.get(argument.name)
                     writes = argument.alias_info is not None and argument.alias_info.is_write
-                    self._note(self.writes if writes else self.reads, given)
+                    self._note(self.writes if writes else self.reads, argument_value)
             return value
 
         def place(self, tensor: Any) -> tuple[int, int] | None:
             """Return the number of the storage of a tensor, and the offset in it."""
             try:
-                kept = self._fake(tensor)
-                storage = kept.untyped_storage()
+                real = self._fake(tensor)
+                storage = real.untyped_storage()
             except (AttributeError, NotImplementedError, RuntimeError):  # sparse tensors and the like have none
                 return None
             number, _ = self._storages.setdefault(storage._cdata, (len(self._storages), storage))
-            return number, int(kept.storage_offset())
+            return number, int(real.storage_offset())
 
-        def _note(self, touched: dict[int, float], given: Any) -> None:
-            for tensor in _tensors(given):
+        def _note(self, touched: dict[int, float], argument_value: Any) -> None:
+            for tensor in _tensors(argument_value):
                 place = self.place(tensor)
                 if place is not None:
                     nbytes = float(tensor.numel() * tensor.element_size())

@@ -101,9 +101,9 @@ class Writes:
 
     def _later(self, producer: Any, storages: Sequence[int]) -> list[Any]:
         """Return the last writer of a node's results, after they were made."""
-        made = self._position[producer]
+        position = self._position[producer]
         writers = dict.fromkeys(self._writer[storage] for storage in storages if storage in self._writer)
-        return [writer for writer in writers if self._position[writer] > made]
+        return [writer for writer in writers if self._position[writer] > position]
 
     def _note(self, node: Any, awaited: Mapping[Any, float]) -> None:
         self._before[node] = tuple(awaited)
