@@ -8,7 +8,7 @@ Bytes
     Inputs, weights and output, each moved once. Of a table in which rows are looked up, only these rows.
 
 Works
-    A rule returns a `Work`: the sizes of the computation, with its FLOP and the bytes of its parameters; `counted` adds
+    A rule returns a `Work`: the sizes of the computation, with its FLOP and the bytes of its parameters; `with_bytes` adds
     the bytes of tensors. An operator that only changes how a tensor is seen has no work.
 
 Kernels
@@ -92,16 +92,16 @@ _ROW_RULES: Final = {"softmax": "softmax", "log_softmax": "softmax", "hardmax": 
 T = TypeVar("T")
 
 
-def keyed(rows: Mapping[T, str]) -> dict[str, T]:
+def by_word(rows: Mapping[T, str]) -> dict[str, T]:
     """Return a table by word of one that lists words.
 
-    >>> keyed({1: "add sub", 2: "clip"})
+    >>> by_word({1: "add sub", 2: "clip"})
     {'add': 1, 'sub': 1, 'clip': 2}
     """
     return {word: key for key, words in rows.items() for word in words.split()}
 
 
-ELEMENT_FLOPS: Final[Mapping[str, int]] = MappingProxyType(keyed(_ELEMENT_FLOPS))
+ELEMENT_FLOPS: Final[Mapping[str, int]] = MappingProxyType(by_word(_ELEMENT_FLOPS))
 """FLOP per element of the output of an operator that is not an activation, by its name in small letters; else 1."""
 
 
@@ -137,7 +137,7 @@ class Cost(NamedTuple):
         return sum(work.flops for work in self.works)
 
 
-def counted(works: Sequence[Work], reads: float, weights: float, writes: float) -> tuple[Work, ...]:
+def with_bytes(works: Sequence[Work], reads: float, weights: float, writes: float) -> tuple[Work, ...]:
     """Return the works of an operator with the bytes of its tensors.
 
     Parameters
@@ -151,7 +151,7 @@ def counted(works: Sequence[Work], reads: float, weights: float, writes: float) 
 
     Examples
     --------
-    >>> counted([Work("elementwise", writes=8.0), Work("product", reads=8.0, weights=4.0)], 16.0, 2.0, 32.0)[1].weights
+    >>> with_bytes([Work("elementwise", writes=8.0), Work("product", reads=8.0, weights=4.0)], 16.0, 2.0, 32.0)[1].weights
     2.0
     """
     if not works:
@@ -160,13 +160,13 @@ def counted(works: Sequence[Work], reads: float, weights: float, writes: float) 
     share = [work.weights / total for work in works] if total else [1.0, *[0.0] * (len(works) - 1)]
     last = len(works) - 1
     return tuple(
-        _sized(work, work.reads + reads * (i == 0), weights * part, work.writes + writes * (i == last))
+        _copy_with_bytes(work, work.reads + reads * (i == 0), weights * part, work.writes + writes * (i == last))
         for i, (work, part) in enumerate(zip(works, share, strict=True))
     )
 
 
 @lru_cache(maxsize=10_000)  # the layers of a network repeat
-def _sized(work: Work, reads: float, weights: float, writes: float) -> Work:
+def _copy_with_bytes(work: Work, reads: float, weights: float, writes: float) -> Work:
     """Return a work with other bytes, the same object for the same values."""
     return replace(work, reads=float(reads), weights=float(weights), writes=float(writes))
 
@@ -439,9 +439,7 @@ class Costs:
         if len(left) == 1:
             written, read = (prod(sizes[index] for index in dict.fromkeys(x)) for x in (output, left[0]))
             if written == read:
-                return (
-                    self.regrouped(tuple(sizes[index] for index in output), in_rows=left[0][-1:] == (*output,)[-1:]),
-                )
+                return (self.regroup(tuple(sizes[index] for index in output), in_rows=left[0][-1:] == (*output,)[-1:]),)
             return (self.reduction(written, -(-read // max(1, written)), flops=float(read)),)
         works: list[Work] = []
         for pair in pairwise_order(left, tuple(output), sizes):
@@ -485,7 +483,7 @@ class Costs:
         moved = float(prod(output) * self.width)
         return replace(self.elementwise(output, rule=rule), reads=moved, writes=moved)
 
-    def regrouped(self, output: Sequence[int], *, in_rows: bool) -> Work:
+    def regroup(self, output: Sequence[int], *, in_rows: bool) -> Work:
         """Return the work of a copy to another order of axes; `in_rows` if elements of the last axis stay together."""
         return self.elementwise(output, rule="channels" if in_rows else "permute")
 

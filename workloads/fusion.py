@@ -103,7 +103,7 @@ class _Rows(NamedTuple):
     edges: list[Edge]
     order: tuple[str, ...]
 
-    def kept(self, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> "_Rows":
+    def with_writers(self, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> "_Rows":
         """Return the rows of the operators that keep their name, with the edges that these read by.
 
         `name_of` names the present writer of a tensor that an operator wrote; None, or no entry, means none.
@@ -129,7 +129,9 @@ def _rows(graph: OpGraph) -> _Rows:
 
 
 def _without_io(rows: _Rows) -> _Rows:
-    return rows.kept({name: name for name, op in rows.operators.items() if op.kind not in (*IO_KINDS, SIZE)}, {})
+    return rows.with_writers(
+        {name: name for name, op in rows.operators.items() if op.kind not in (*IO_KINDS, SIZE)}, {}
+    )
 
 
 def _without_views(rows: _Rows) -> _Rows:
@@ -145,7 +147,7 @@ def _without_views(rows: _Rows) -> _Rows:
             roots = dict.fromkeys(source[edge.src] for edge in carrying)
             if len(roots) < 2:
                 source[name] = next(iter(roots), None)
-    return rows.kept(source, {})
+    return rows.with_writers(source, {})
 
 
 def _launches_nothing(op: Operator) -> bool:
@@ -183,11 +185,11 @@ def _folded_chains(
             follower = rows.operators[readers[last][0]]
             if not can_take_in(unit, follower):
                 break
-            unit, last = _folded(unit, follower), follower.name
+            unit, last = _fold(unit, follower), follower.name
             unit_of[last] = name
         unit_of[name] = name
         units[name] = finished(unit)
-    return rows.kept(unit_of, units)
+    return rows.with_writers(unit_of, units)
 
 
 def _can_take_in(unit: Operator, op: Operator) -> bool:
@@ -212,7 +214,7 @@ def _with_bias(op: Operator) -> Operator:
     return replace(op, works=tuple(replace(work, bias=True) for work in op.works))
 
 
-def _folded(unit: Operator, op: Operator) -> Operator:
+def _fold(unit: Operator, op: Operator) -> Operator:
     """Return a unit with one operator more in it."""
     attributes, weights = dict(unit.attributes), 0.0
     if op.kind in ACTIVATION_FLOPS:
@@ -223,7 +225,7 @@ def _folded(unit: Operator, op: Operator) -> Operator:
         if "bias" in attributes:
             attributes["bias"] = True
     grown = (op.output_nbytes or 0.0) - (unit.output_nbytes or 0.0)  # of another format, perhaps
-    works = _resized(unit.works, weights, grown)
+    works = _resize(unit.works, weights, grown)
     return replace(
         unit,
         nbytes=nbytes_of(works) if works else max(0.0, unit.nbytes + weights + grown),
@@ -235,7 +237,7 @@ def _folded(unit: Operator, op: Operator) -> Operator:
     )
 
 
-def _resized(works: tuple[Work, ...], weights: float, grown: float) -> tuple[Work, ...]:
+def _resize(works: tuple[Work, ...], weights: float, grown: float) -> tuple[Work, ...]:
     """Return works with more parameters in the first, and an output of another size."""
     if not works:
         return ()

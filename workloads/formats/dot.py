@@ -163,7 +163,7 @@ def read_dot(path: str | os.PathLike[str]) -> OpGraph:
         See `parse_dot`; also if no operator has a cost (`time`, `flops`, `nbytes`, `works`), unless the graph says
         ``costs=none``: schedulers would rank operators that all take no time.
     """
-    graph, reader = _parsed(read_text(path), str(path))
+    graph, reader = _parse(read_text(path), str(path))
     _require_costs(str(path), reader, graph)
     return graph
 
@@ -217,10 +217,10 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     >>> graph.names, graph.time.tolist(), len(graph.edges)
     (('a', 'b', 'c', 'd'), [3.0, 3.0, 3.0, 1.5], 4)
     """
-    return _parsed(text, source)[0]
+    return _parse(text, source)[0]
 
 
-def _parsed(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
+def _parse(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
     """Return the graph that a text describes, and the reader of it."""
     reader = _Reader(text, source)
     reader.run()
@@ -273,17 +273,17 @@ def to_dot(graph: OpGraph) -> str:
     }
     """
     document = graph.to_dict()
-    lines = [f"digraph {_quoted(graph.name)} {{"]
+    lines = [f"digraph {_quote(graph.name)} {{"]
     if not _has_costs(graph):
         lines.append("  graph [costs=none];")
     for row in document["operators"]:
-        lines.append(f"  {_quoted(row.pop('name'))}{_attribute_list(row)};")
+        lines.append(f"  {_quote(row.pop('name'))}{_attribute_list(row)};")
     for row in document["edges"]:
-        lines.append(f"  {_quoted(row.pop('src'))} -> {_quoted(row.pop('dst'))}{_attribute_list(row)};")
+        lines.append(f"  {_quote(row.pop('src'))} -> {_quote(row.pop('dst'))}{_attribute_list(row)};")
     return "\n".join([*lines, "}", ""])
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -291,7 +291,7 @@ def _quoted(text: str) -> str:
 def _attribute_list(row: dict[str, Any]) -> str:
     """Return the attributes that are not at their defaults, with a space before them."""
     written = [
-        f"{key}={_quoted(value if isinstance(value, str) else json.dumps(value, allow_nan=False))}"
+        f"{key}={_quote(value if isinstance(value, str) else json.dumps(value, allow_nan=False))}"
         for key, value in row.items()
         if (key, value) not in (("kind", "op"), ("nbytes", 0.0))
     ]
@@ -377,22 +377,22 @@ class _Reader:
 
     def _expect(self, kind: str) -> None:
         if self._kind != kind:
-            self._fail(f"expected {kind!r}, not {self._found()}")
+            self._fail(f"expected {kind!r}, not {self._identifier()}")
         self._next()
 
-    def _found(self) -> str:
+    def _identifier(self) -> str:
         return "the end" if self._kind == "end" else shown(self._value)
 
     def _id(self, what: str) -> str:
         """Take an identifier, and strings joined to it by ``+``."""
         if self._kind not in _IDS:
-            self._fail(f"expected {what}, not {self._found()} (a keyword as a name stands in quotes)")
+            self._fail(f"expected {what}, not {self._identifier()} (a keyword as a name stands in quotes)")
         parts, joins = [self._value], self._kind == "quoted"
         self._next()
         while joins and self._kind == "+":
             self._next()
             if self._kind != "quoted":
-                self._fail(f"expected a string in quotes after '+', not {self._found()}")
+                self._fail(f"expected a string in quotes after '+', not {self._identifier()}")
             parts.append(self._value)
             self._next()
         return "".join(parts)
@@ -410,7 +410,7 @@ class _Reader:
         self._expect("{")
         self._body(_Scope())
         if self._kind != "end":
-            self._fail(f"{self._found()} behind the graph; a file holds one graph")
+            self._fail(f"{self._identifier()} behind the graph; a file holds one graph")
 
     def _body(self, scope: _Scope) -> None:
         """Read statements up to the brace that closes them."""
@@ -419,7 +419,7 @@ class _Reader:
                 defaults = {"graph": self.attributes, "node": scope.node, "edge": scope.edge}[self._kind]
                 self._next()
                 if self._kind != "[":
-                    self._fail(f"expected '[', not {self._found()}")
+                    self._fail(f"expected '[', not {self._identifier()}")
                 defaults.update(self._attributes(of_graph=defaults is self.attributes))
             elif self._kind in _ENDS:
                 self._chain(scope)
@@ -439,7 +439,7 @@ class _Reader:
             ends.append(tuple(last))  # a subgraph of that name may get more members
             self._next()
             if self._kind not in _ENDS:
-                self._fail(f"expected a node or a subgraph after '->', not {self._found()}")
+                self._fail(f"expected a node or a subgraph after '->', not {self._identifier()}")
             last = self._node(scope, self._id("a node")) if self._kind in _IDS else self._subgraph(scope)
         if self._kind == "--":
             self._fail("'--' is an edge without direction; write '->'")

@@ -201,7 +201,7 @@ def read_graph(
 def _read(
     path: str | os.PathLike[str], format: str | None, shapes: Any, options: Mapping[str, Any], *, graph: bool
 ) -> "Document":
-    name = _checked(format) if format is not None else format_of(path)
+    name = _checked_name(format) if format is not None else format_of(path)
     function = _reader(FORMATS[name], graph)
     settings = dict(options) | ({"shapes": shapes} if shapes else {})
     names = [key for key in signature(function).parameters if key != "path"]
@@ -240,7 +240,7 @@ def write(subject: "Document", path: str | os.PathLike[str], format: str | None 
     GraphError, FileError
         If the subject cannot be expressed in it, or the file not be written.
     """
-    name = _by_suffix(path) if format is None else _checked(format)
+    name = _by_suffix(path) if format is None else _checked_name(format)
     entry = FORMATS[name]
     if entry.write is None:
         writable = ", ".join(key for key, other in FORMATS.items() if other.write is not None)
@@ -274,7 +274,7 @@ def _by_suffix(path: str | os.PathLike[str]) -> str:
     raise FormatError(f"{path}: the format is not known by its suffix; known are: {', '.join(SUFFIXES)}")
 
 
-def _checked(name: str) -> str:
+def _checked_name(name: str) -> str:
     if name in LEFT:
         raise LEFT[name].refusal(f"format {name}")
     if name not in FORMATS:

@@ -173,7 +173,7 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
         stream=[row.stream for row in rows],
         scheduler=name,
     )
-    program = _issued(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
+    program = _with_issue_times(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
     launches = np.array([(row.begin_us - zero, row.end_us - zero) for row in rows])
     trace = build(source, measured_trace, program, cluster, launches)
     return Replay((float(launches[:, 1].max()),), trace, {"backend": "rows", "device": device.model}, name=name)
@@ -185,7 +185,7 @@ def _operator(name: str, row: _Row) -> Operator:
     return Operator(name, kind=row.kernel, time=time, flops=row.flops, nbytes=row.nbytes, kernels=kernels)
 
 
-def _issued(program: Program, issued: Sequence[float]) -> Program:
+def _with_issue_times(program: Program, issued: Sequence[float]) -> Program:
     """Return the program with calls that end at these times in us, or with the one before, and take no more time."""
     lead, now = np.zeros(len(program)), 0.0
     for i in np.flatnonzero(program.action == LAUNCH).tolist():

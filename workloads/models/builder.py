@@ -11,7 +11,7 @@ from simsched.base.errors import GraphError
 from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import Work
 from workloads.checks import one_of, whole
-from workloads.costs import COMPUTES, Costs, counted, intensity, nbytes_of, of_one_model
+from workloads.costs import COMPUTES, Costs, intensity, nbytes_of, of_one_model, with_bytes
 from workloads.retired import refusing_retired
 
 Shape = tuple[int, ...]
@@ -42,7 +42,7 @@ class _Part:
     output_shape: Shape
     attributes: dict[str, Any]
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         return {"kind": self.kind, "inputs": self.inputs, "output_shape": self.output_shape} | self.attributes
 
 
@@ -135,7 +135,7 @@ class Builder:
         weights = sum(part.weights for part in works)
         if not is_counted:
             width = self.costs.width
-            works = counted(works, sum(prod(x.shape) for x in xs) * width, weights, prod(shape) * width)
+            works = with_bytes(works, sum(prod(x.shape) for x in xs) * width, weights, prod(shape) * width)
         for x in xs:
             if x.part is not None and x.part != self._output.get(x.producer, x.part):
                 raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
@@ -158,7 +158,7 @@ class Builder:
         self._output[unit.name] = len(parts) - 1
         works = tuple(work for part in parts for work in part.works)
         first = parts[0]
-        attributes = first.attributes if len(parts) == 1 else {"parts": [part.described() for part in parts]}
+        attributes = first.attributes if len(parts) == 1 else {"parts": [part.description() for part in parts]}
         self._operators.append(
             Operator(
                 unit.name,

@@ -131,7 +131,7 @@ def _first_stem_cell(net: Network, x: Tensor, width: int, published: bool) -> Te
 def _second_stem_cell(net: Network, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
     name = net.block = "stem1"
     left = _squeeze(net, f"{name}.left", x, width)
-    right = _halved(net, f"{name}.right", before, width, net.concat if published else net.add)
+    right = _halve(net, f"{name}.right", before, width, net.concat if published else net.add)
     _, _, c1, c2, pool, c4 = _reducing_combinations(net, name, left, right, width)
     return _join(net, name, [[c1], c2, [pool, c1], c4])
 
@@ -141,7 +141,7 @@ def _normal_cell(
 ) -> Tensor:
     """Add a normal cell; the second input of the first of a size has twice the height and width of its first."""
     net.block = name
-    squeeze = partial(_halved, join=net.concat) if is_first else _squeeze
+    squeeze = partial(_halve, join=net.concat) if is_first else _squeeze
     left = squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
     second = right if is_first and not published else left
@@ -175,7 +175,7 @@ def _reducing_combinations(
     return terms, c0, c1, c2, pool, [_branch(net, f"{name}.4l", c0, 3, width), _pool(net, f"{name}.4r", near, "max", 2)]
 
 
-def _halved(net: Network, name: str, x: Tensor, width: int, join: Callable[[str, list[Tensor]], Tensor]) -> Tensor:
+def _halve(net: Network, name: str, x: Tensor, width: int, join: Callable[[str, list[Tensor]], Tensor]) -> Tensor:
     """Squeeze a tensor to half its height and width, twice, and join the two."""
     return join(name, [_squeeze(net, f"{name}{i}", x, width // 2, stride=2) for i in (1, 2)])
 

@@ -44,7 +44,7 @@ def distinct(rng: np.random.Generator, end: int, count: int) -> Ints:
     return numbers
 
 
-def joined(src: Ints, dst: Ints, n_inner: int) -> tuple[list[Ints], list[Ints]]:
+def with_ends(src: Ints, dst: Ints, n_inner: int) -> tuple[list[Ints], list[Ints]]:
     """Return the edges with one operator before all, number 0, and one after all; the others move up by one.
 
     The first leads to all that read from no other, the last reads from all that no other reads from.

@@ -144,14 +144,14 @@ def _joined_in_rounds(n_ops: int, n_layers: int, rng: np.random.Generator) -> In
         )
     layers = np.arange(n_layers)
     size = np.zeros(n_layers - 2, np.int64)
-    joined = [layers[:1]]
+    parts = [layers[:1]]
     while (missing := n_ops - 2 - int(size.sum())) > 0:
         more = rng.integers(np.maximum(growth - size, 0), np.minimum(growth, most - size) + 1)
         before = np.cumsum(more) - more
         more = np.clip(missing - before, 0, more)  # the last round ends where all have joined
-        joined.append(np.repeat(layers[1:-1], more))
+        parts.append(np.repeat(layers[1:-1], more))
         size += more
-    return np.concatenate([*joined, layers[-1:]])
+    return np.concatenate([*parts, layers[-1:]])
 
 
 def _edges(size: Ints, n_edges: int | None, rng: np.random.Generator) -> Ints:

@@ -201,7 +201,7 @@ def _check_shape(row: Record, found: Tensor) -> None:
         )
 
 
-def _combined(net: Network, terms: Terms, kind: str = "add") -> Tensor:
+def _combine(net: Network, terms: Terms, kind: str = "add") -> Tensor:
     """Add the sums (or products) and the concatenation in front of an operator, if there are any."""
     several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(terms) if len(xs) > 1}
     inputs = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
@@ -209,7 +209,7 @@ def _combined(net: Network, terms: Terms, kind: str = "add") -> Tensor:
 
 
 def _identity(net: Network, row: Record, terms: Terms) -> Tensor:
-    x = _combined(net, terms)
+    x = _combine(net, terms)
     return net.copy("copy", x, x.shape, kind=row.take("type", str)) if sum(map(len, terms)) == 1 else x
 
 
@@ -217,7 +217,7 @@ def _element(net: Network, row: Record, terms: Terms) -> Tensor:
     kind = row.take("op_type", Annotated[str, Among(("add", "mul"))])
     if any(len(term) < 2 for term in terms):
         raise FormatError(f"{row.where}: field 'inputs' must hold at least two values in each term of an element")
-    return _combined(net, terms, kind)
+    return _combine(net, terms, kind)
 
 
 def _window(row: Record) -> dict[str, Any]:
@@ -230,12 +230,12 @@ def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
     act = row.take("act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
     activation = None if act == _NO_ACTIVATION else act
     window, channels, groups = _window(row), row.take("out_channels", _Size), row.take("groups", _Size)
-    return net.conv("conv", _combined(net, terms), channels, groups=groups, activation=activation, **window)
+    return net.conv("conv", _combine(net, terms), channels, groups=groups, activation=activation, **window)
 
 
 def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
     pool = row.take("pool_type", Annotated[str, Among(_POOLS)])
-    x = _combined(net, terms)
+    x = _combine(net, terms)
     if pool.startswith("global_"):
         return net.global_pool("pool", x, pool.removeprefix("global_"))
     return net.pool("pool", x, pool, **_window(row))
@@ -243,7 +243,7 @@ def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
 
 def _activation(net: Network, row: Record, terms: Terms) -> Tensor:
     kind = "relu" if row.take("type", str) == "relu" else row.take("act_type", Annotated[str, Among(_ACTIVATIONS)])
-    return net.activation(kind, _combined(net, terms), kind)
+    return net.activation(kind, _combine(net, terms), kind)
 
 
 _MAKERS: Final[Mapping[str, Callable[[Network, Record, Terms], Tensor]]] = {
@@ -260,16 +260,18 @@ _MAKERS: Final[Mapping[str, Callable[[Network, Record, Terms], Tensor]]] = {
 def stage_lists(value: Any, where: str) -> Stages:
     """Return a list of stages, each a list of groups, each a list of operator names; HIOS has names as numbers too."""
 
-    def listed(value: Any, what: str) -> list[Any]:
+    def as_list(value: Any, what: str) -> list[Any]:
         if not isinstance(value, list) or not value:
             raise FormatError(f"{where}: field 'stages': a {what} must be a list that is not empty, not {shown(value)}")
         return value
 
-    def named(value: Any) -> str:
+    def as_name(value: Any) -> str:
         if not isinstance(value, str) and not is_count(value):
             raise FormatError(f"{where}: field 'stages': a group must hold operator names, not {shown(value)}")
         return str(value)
 
     if not isinstance(value, list):
         raise FormatError(f"{where}: field 'stages' must be a list, not {shown(value)}")
-    return [[[named(name) for name in listed(group, "group")] for group in listed(stage, "stage")] for stage in value]
+    return [
+        [[as_name(name) for name in as_list(group, "group")] for group in as_list(stage, "stage")] for stage in value
+    ]

@@ -88,10 +88,10 @@ def traced_device(measured: MeasuredDevice | None, name: str, costs: Mapping[str
         raise FormatError(f"{source}: {error}") from error
 
 
-def hinted(names: Iterable[str]) -> str | None:
+def hinted_preset(names: Iterable[str]) -> str | None:
     """Return the preset that names of kernels hint at; None if they do not.
 
-    >>> hinted(["volta_sgemm_128x64_nn"]), hinted(["elementwise"])
+    >>> hinted_preset(["volta_sgemm_128x64_nn"]), hinted_preset(["elementwise"])
     ('v100', None)
     """
     text = "\n".join(names).lower()

@@ -87,14 +87,14 @@ def facts_of(program: TracedProgram) -> TraceFacts:
     return TraceFacts(
         measured_us=replay.measured_us,
         simulated_us=replay.simulated_us,
-        exposed_us=exposed(program),
+        exposed_us=exposed_time(program),
         host_share=max(0.0, 1 - quick.simulated_us / replay.simulated_us),
         bound_by=tuple(bound_by),
         lines=tuple(program.lines()),
     )
 
 
-def exposed(program: TracedProgram) -> float:
+def exposed_time(program: TracedProgram) -> float:
     """Return for how many us collectives ran as measured, with no other kernel beside them on their device."""
     operators = program.graph.operators
     n = program.of_trace.n_own

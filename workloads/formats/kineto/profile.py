@@ -127,8 +127,8 @@ def read_kineto(
     names = list(graph.names if isinstance(graph, OpGraph) else graph or ())
     kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None
     by_graph = graph is not None and captured is None
-    runs = _named(joined, names, kinds) if by_graph else by_level(joined, level, captured)
-    iterations, discarded = _kept(runs, joined.activities, skip, source)
+    runs = _runs_of_graph(joined, names, kinds) if by_graph else by_level(joined, level, captured)
+    iterations, discarded = _counting_runs(runs, joined.activities, skip, source)
     operators = _Collected(joined, iterations).operators(names)
     provenance = Provenance(
         source=source,
@@ -166,14 +166,16 @@ def _join(events: Events, iteration: str, device: int | None, source: str) -> tu
     return Joined(source, nesting, annotations, activities, origin, iterations), number
 
 
-def _named(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
+def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
     """Return the runs of a graph's operators in each iteration."""
     annotations = joined.annotations
     marks = annotations.take(np.flatnonzero(annotations.are(frozenset(names).__contains__)))
     return by_annotation(joined, names, Nesting(marks)) if len(marks) else by_order(joined, names, kinds)
 
 
-def _kept(runs: list[list[Run]], activities: Activities, skip: int | None, source: str) -> tuple[list[list[Run]], int]:
+def _counting_runs(
+    runs: list[list[Run]], activities: Activities, skip: int | None, source: str
+) -> tuple[list[list[Run]], int]:
     """Return the iterations that count, and how many were discarded before them."""
     runs = [part for part in runs if part]
     if not runs:

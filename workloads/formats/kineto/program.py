@@ -6,12 +6,12 @@ from typing import Final
 
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.model.graph import OpGraph
-from workloads.formats.kineto.assembly import assembled
+from workloads.formats.kineto.assembly import assemble
 from workloads.formats.kineto.events import Events, read_events
 from workloads.formats.kineto.issuing import issue
 from workloads.formats.kineto.join import split_iterations
 from workloads.formats.kineto.ranks import by_process, together
-from workloads.formats.kineto.records import checked
+from workloads.formats.kineto.records import repair
 from workloads.formats.kineto.step import TracedStep, Window
 from workloads.formats.kineto.text import read_traces
 from workloads.formats.kineto.traced import TracedProgram
@@ -106,9 +106,9 @@ def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
     programs = []
     for source, text in (one for trace in paths for one in read_traces(trace)):
         for part in by_process(read_events(text, source, strict=False)):
-            records = checked(part)
+            records = repair(part)
             traced = TracedStep(records, source, _window(records.events, step, source))
-            programs.append(assembled(traced, issue(traced), by_streams=order == "streams"))
+            programs.append(assemble(traced, issue(traced), by_streams=order == "streams"))
     return together(programs)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from simsched.base.errors import FormatError
 from simsched.model import Cluster, Floats, Ints, OpGraph
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
-from workloads.formats.kineto.collectives import Collective, Meeting, clock_shifts, met
+from workloads.formats.kineto.collectives import Collective, Meeting, clock_shifts, meetings_of
 from workloads.formats.kineto.events import Codes, Events
 from workloads.formats.kineto.records import TOLERANCE
 from workloads.formats.kineto.traced import Measured, TracedProgram
@@ -129,7 +129,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
     ranks = [program.of_trace.collectives for program in programs]
     begins = [(program.of_trace.begin - programs[0].of_trace.begin) / 1e3 for program in programs]
     ends = [program.times[:, 1] + begin for program, begin in zip(programs, begins, strict=True)]
-    meetings = met(ranks)
+    meetings = meetings_of(ranks)
     offsets = np.array(begins) - clock_shifts(ranks, ends)
     offsets = np.where(np.abs(offsets) < _SAME_CLOCK, offsets, 0.0)
     offsets -= offsets.min()
@@ -185,7 +185,7 @@ class _Together:
             own,
         )
         program.check()
-        program.__dict__["of_trace"] = self._measured(cluster)
+        program.__dict__["of_trace"] = self._measurements(cluster)
         return program
 
     def _cluster(self) -> Cluster:
@@ -265,7 +265,7 @@ class _Together:
             added += [(self._n_ops + other, transfer) for other in (k, *self._peers[member])]
         return added
 
-    def _measured(self, cluster: Cluster) -> Measured:
+    def _measurements(self, cluster: Cluster) -> Measured:
         """Return the measured data; the time for which a collective waits is not its own."""
         of = [part.program.of_trace for part in self._parts]
         times = np.concatenate([part.program.times + part.offset for part in self._parts])

@@ -26,7 +26,7 @@ from workloads.formats.kineto.records import (
     faults_of_calls,
     launches_kernel,
 )
-from workloads.formats.kineto.streams import called_at, reached
+from workloads.formats.kineto.streams import called_at, latest_ends_before
 
 _logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class TracedStep:
         self.lanes = [Stream() for _ in self.places]
         self.before = [-1] * len(rows)
         self._fill_lanes(called[rows].tolist())
-        self.reached = reached(self.activities)
+        self.reached = latest_ends_before(self.activities)
         self.devices = sorted({device for device, _ in self.places})
         self.cluster = self._make_cluster()
         self.gap = round(1e3 * self.cluster.devices[0].gap)

@@ -37,7 +37,7 @@ def called_at(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Ints, In
     return called, latest
 
 
-def reached(acts: Activities) -> list[int]:
+def latest_ends_before(acts: Activities) -> list[int]:
     """Return, for each activity, the latest end in ns on its device of all activities that started before it."""
     latest = [0] * len(acts)
     ends = (acts.start + acts.duration).tolist()

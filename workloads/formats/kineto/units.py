@@ -75,7 +75,7 @@ def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list
         for run in part:
             n_before[run.name] += 1
             run.name = f"{run.name}#{n_before[run.name] - 1}"
-        part += nodes if captured is None else _captured(joined, nodes, captured, i)
+        part += nodes if captured is None else _runs_of_nodes(joined, nodes, captured, i)
     return runs
 
 
@@ -121,7 +121,11 @@ def by_order(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) 
     runs = _runs(joined, *_operators(joined, "top", silent=True))
     for i, part in enumerate(runs):
         if part:
-            runs[i] = _counted(joined, part, names, i) if kinds is None else _matched(joined, part, names, kinds, i)
+            runs[i] = (
+                _match_by_count(joined, part, names, i)
+                if kinds is None
+                else _match_by_kind(joined, part, names, kinds, i)
+            )
     return runs
 
 
@@ -187,7 +191,7 @@ def _graph_nodes(joined: Joined) -> list[list[Run]]:
     return runs
 
 
-def _captured(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int) -> list[Run]:
+def _runs_of_nodes(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int) -> list[Run]:
     """Return the operators from which the nodes were captured."""
     if nodes and len(nodes) != len(captured):
         raise FormatError(
@@ -206,7 +210,7 @@ def _captured(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int)
     return list(runs.values())
 
 
-def _counted(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> list[Run]:
+def _match_by_count(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> list[Run]:
     launching = part if not len(joined.activities) else [run for run in part if _launches(joined, run)]
     if len(launching) != len(names):
         raise FormatError(
@@ -216,7 +220,7 @@ def _counted(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> l
     return [replace(run, name=name) for name, run in zip(names, launching, strict=True)]
 
 
-def _matched(joined: Joined, part: list[Run], names: Sequence[str], kinds: Sequence[str], i: int) -> list[Run]:
+def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds: Sequence[str], i: int) -> list[Run]:
     runs: list[Run] = []
     for run in part:
         k = len(runs)

@@ -34,7 +34,7 @@ class Contrib(NamedTuple):
     computes: bool = False
 
 
-def contributed(step: Step) -> Callable[[Step, Costs], Cost] | None:
+def contrib_rule(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
     operator = _of(step)
     return None if operator is None else operator.cost
@@ -81,7 +81,7 @@ def _activation(kind: str, *, adds: int = 0) -> Contrib:
     return Contrib(_like_first, cost)
 
 
-def _mapped(kind: str, flops: int) -> Contrib:
+def _broadcast_rule(kind: str, flops: int) -> Contrib:
     """Return the rule of an operator with some FLOP per element of output, whose inputs are broadcast to one shape."""
 
     def shapes(step: Step) -> Shapes:
@@ -249,7 +249,7 @@ def _past(step: Step, at: int, new: int) -> int:
     return max(0, length - new) if shared else length
 
 
-def _grouped(step: Step) -> _Heads:
+def _grouped_heads(step: Step) -> _Heads:
     """Return the sizes of GroupQueryAttention: several heads of queries share one of keys."""
     q, heads, kv_heads = step.shape_in(0), step.attributes["num_heads"], step.attributes["kv_num_heads"]
     key = step.input(1)
@@ -278,8 +278,8 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
         others = step.nbytes(*(x for x in step.read if len(x.shape or ()) == 4 and x not in step.inputs[:8]))
         written = float(prod(heads.written) * costs.width) + (new if len(step.written) > 1 else 0)
         # all keys and values of the past are read, and only the new ones are written
-        counted = replace(work, reads=query + past + others, writes=written)
-        return Cost("attention", (counted,), {"heads": heads.heads}, is_counted=True)
+        attended = replace(work, reads=query + past + others, writes=written)
+        return Cost("attention", (attended,), {"heads": heads.heads}, is_counted=True)
 
     return Contrib(shapes, cost, computes=True)
 
@@ -373,7 +373,7 @@ CONTRIB: Final[Mapping[str, Contrib]] = MappingProxyType(
         "QGemm": Contrib(_gemm_shapes, _quantized_gemm, computes=True),
         "MultiHeadAttention": _attends(_multihead),
         "DecoderMaskedMultiHeadAttention": _attends(_multihead),
-        "GroupQueryAttention": _attends(_grouped),
+        "GroupQueryAttention": _attends(_grouped_heads),
         "Attention": _ATTENTION,
         "QAttention": Contrib(_whole_shapes, _whole_attention, typed_by=3, computes=True),
         "SkipLayerNormalization": _norm("layer_norm", skips=1),
@@ -384,9 +384,9 @@ CONTRIB: Final[Mapping[str, Contrib]] = MappingProxyType(
         "FastGelu": _activation("gelu", adds=1),
         "BiasGelu": _activation("gelu", adds=1),
         "QuickGelu": _activation("silu"),
-        "BiasAdd": _mapped("add", 2),
-        "QLinearAdd": _mapped("add", 3),
-        "QLinearMul": _mapped("mul", 3),
+        "BiasAdd": _broadcast_rule("add", 2),
+        "QLinearAdd": _broadcast_rule("add", 3),
+        "QLinearMul": _broadcast_rule("mul", 3),
         "QLinearSigmoid": _activation("sigmoid"),
         "QLinearLeakyRelu": _activation("leaky_relu"),
         "QLinearGlobalAveragePool": Contrib(_quantized_pool_shapes, _quantized_pool),

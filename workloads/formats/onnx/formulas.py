@@ -64,21 +64,21 @@ class _Steps:
         """Return the places of the steps that read a tensor, once per read; a result counts as read after all steps."""
         return self._readers.get(id(tensor), [])
 
-    def written(self, place: int) -> Tensor | None:
+    def only_output(self, place: int) -> Tensor | None:
         """Return the only output of a step, None if it has several."""
         outputs = self.steps[place].written
         return outputs[0] if len(outputs) == 1 else None
 
     def follower(self, place: int) -> int | None:
         """Return the place of the only step that reads a step's outputs, None if there is no such step."""
-        output = self.written(place)
+        output = self.only_output(place)
         readers = [] if output is None else self.readers(output)
         return readers[0] if len(set(readers)) == 1 and readers[0] < len(self.steps) else None
 
     def is_closed(self, members: frozenset[int]) -> bool:
         """Return whether no step outside reads the outputs of the members, except of the last one."""
         last = max(members)
-        outputs = [(place, self.written(place)) for place in members]
+        outputs = [(place, self.only_output(place)) for place in members]
         return all(
             output is not None and (place == last or members.issuperset(self.readers(output)))
             for place, output in outputs
@@ -184,8 +184,8 @@ def _attention(graph: _Steps, softmax: int) -> _Formula | None:
     if weights.producer not in members or len(members) + 2 > _MOST_STEPS:
         return None
     members += [place, second]
-    q_source, q_scaling = _unscaled(graph, queries)
-    k_source, k_scaling = _unscaled(graph, keys)
+    q_source, q_scaling = _before_scaling(graph, queries)
+    k_source, k_scaling = _before_scaling(graph, keys)
     everything = frozenset((*members, *q_scaling, *k_scaling))
     if not graph.is_closed(everything):
         return None
@@ -222,7 +222,7 @@ def _product(graph: _Steps, place: int) -> tuple[Tensor, Tensor] | None:
     return a, b
 
 
-def _unscaled(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
+def _before_scaling(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
     """Return the tensor that was scaled to make another one, and the steps that did so, with views between them."""
     scaling: list[int] = []
     passed: list[int] = []

@@ -14,7 +14,7 @@ from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import UNKNOWN
 from workloads.checks import one_of
 from workloads.costs import in_fp32, of_one_model
-from workloads.formats.onnx.bodies import prepared
+from workloads.formats.onnx.bodies import prepare
 from workloads.formats.onnx.formulas import join_formulas
 from workloads.formats.onnx.operators import is_supported, operator_of
 from workloads.formats.onnx.shapes import ShapeReader
@@ -151,7 +151,7 @@ def from_onnx(
     try:
         _check_version(model, source)
         with without_collector():  # of 10,000 nodes all objects stay
-            reader = ShapeReader(prepared(model, source), shapes or {}, formats, source)
+            reader = ShapeReader(prepare(model, source), shapes or {}, formats, source)
             for remark in reader.remarks:
                 _logger.warning("%s: %s", source, remark)
             title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"

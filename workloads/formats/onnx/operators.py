@@ -25,15 +25,23 @@ from workloads.costs import (
     ROW_FLOPS,
     Cost,
     Costs,
-    counted,
+    by_word,
     intensity,
-    keyed,
     nbytes_of,
+    with_bytes,
 )
-from workloads.formats.onnx.contrib import CONTRIB_PRODUCTS, contributed
+from workloads.formats.onnx.contrib import CONTRIB_PRODUCTS, contrib_rule
 from workloads.formats.onnx.products import PRODUCTS, sliding
 from workloads.formats.onnx.tensors import STACK, Shape, Step, Tensor
-from workloads.formats.onnx.views import expanded, lay, reshaped, selected, sliced, strides_in, transposed
+from workloads.formats.onnx.views import (
+    expanded_strides,
+    lay,
+    reshaped_strides,
+    selected_strides,
+    sliced_strides,
+    strides_in,
+    transposed_strides,
+)
 
 _POOLS: Final = {
     "AveragePool": "avg",
@@ -148,7 +156,7 @@ _NAMES: Final = {
 def rule_of(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
     rule = None if step.domain else RULES.get(step.op_type)
-    return rule or contributed(step)
+    return rule or contrib_rule(step)
 
 
 def is_supported(step: Step) -> bool:
@@ -170,7 +178,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     try:
         elem = next((x.elem for x in (step.given if computes else step.written)), 0)
         costs = step.formats.costs(elem)
-        cost = _unsupported(step) if rule is None else rule(step, costs)
+        cost = _unsupported_cost(step) if rule is None else rule(step, costs)
         shape = step.shape_out() if supported else next((out.shape for out in step.written), None)
     except SimschedError:
         raise
@@ -181,7 +189,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # a tensor read twice moves once
     works = cost.works
     if not cost.is_counted:
-        works = counted(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
+        works = with_bytes(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
     # of an operator that is not supported at least the bytes may be known
     nbytes = nbytes_of(works) if supported or works else step.nbytes(*reads, *step.written) + weight_nbytes
     operator = Operator(
@@ -210,7 +218,7 @@ def kind_of(op_type: str) -> str:
     return _NAMES.get(op_type) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", op_type).lower()
 
 
-def _unsupported(step: Step) -> Cost:
+def _unsupported_cost(step: Step) -> Cost:
     kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
@@ -312,7 +320,7 @@ def _copy(step: Step, costs: Costs) -> Cost:
         if strides is not None:
             for out in step.outputs:
                 lay(out, strides)
-            return _seen(step, kind_of(step.op_type))
+            return _view_cost(step, kind_of(step.op_type))
     written = step.nbytes(*step.written)
     read = step.nbytes(step.given[0]) if step.op_type in _READ_WHOLE else _part_read(step, written)
     rule = "permute" if step.op_type in _PERMUTING else "copy"
@@ -344,8 +352,8 @@ def _gather(step: Step, costs: Costs) -> Cost:
         axis = step.axis(0, len(x))
         length = prod(x[axis + 1 :])
         if numbers is not None and numbers.constant and numbers.shape == () and not step.given[0].constant:
-            lay(step.written[0], selected(step, axis))
-            return _seen(step, "gather")
+            lay(step.written[0], selected_strides(step, axis))
+            return _view_cost(step, "gather")
         if step.given[0].constant and len(x) == 2 and axis == 0:
             kind, attributes = "embedding", dict(zip(("rows", "features"), x, strict=True))
     elif step.op_type == "GatherND" and numbered:
@@ -393,16 +401,16 @@ def _view(step: Step, costs: Costs) -> Cost:
     """Change the shape and nothing else, unless elements that do not lie one after the other have to be moved."""
     source, out = step.given[0], step.written[0]
     if source.shape is not None and out.shape is not None and source.strides is not None:
-        strides = reshaped(source.shape, source.strides, out.shape)
+        strides = reshaped_strides(source.shape, source.strides, out.shape)
         if strides is None:
             written = step.nbytes(out)
-            work = costs.regrouped(out.shape, in_rows=source.strides[-1:] == (1,))
+            work = costs.regroup(out.shape, in_rows=source.strides[-1:] == (1,))
             return _moving(step, work, min(written, step.nbytes(source)), written, "copy")
         lay(out, strides)
-    return _seen(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")
+    return _view_cost(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")
 
 
-def _seen(step: Step, kind: str) -> Cost:
+def _view_cost(step: Step, kind: str) -> Cost:
     """Return the cost of a view; where a part lies, or which shape it is, is not read on the device."""
     source = step.given[0]
     reads = tuple(x for x in step.read if x is source or source.constant)
@@ -412,7 +420,7 @@ def _seen(step: Step, kind: str) -> Cost:
 
 
 _LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(
-    {"Transpose": transposed, "Slice": sliced, "Expand": expanded, "Split": strides_in}
+    {"Transpose": transposed_strides, "Slice": sliced_strides, "Expand": expanded_strides, "Split": strides_in}
 )
 """Functions of operators that only change strides: strides of the output, None if it has to be copied."""
 
@@ -420,7 +428,7 @@ _LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
     dict.fromkeys((*_MAPS, *_NARY), _elementwise)
     | dict.fromkeys(_POOLS, _pool)
-    | keyed(
+    | by_word(
         {
             _elementwise: """
                 Elu Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Sigmoid Softplus Swish Tanh

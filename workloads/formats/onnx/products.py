@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError
 from simsched.model.graph import Work
-from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout, counted
+from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout, with_bytes
 from workloads.formats.onnx.tensors import Shape, Step, Tensor, n_stored
-from workloads.formats.onnx.views import reshaped
+from workloads.formats.onnx.views import reshaped_strides
 
 _RECURRENT: Final = ("LSTM", "GRU", "RNN")
 _WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand follows scales and zeros
@@ -78,13 +78,13 @@ def _matmul(step: Step, costs: Costs) -> Cost:
         copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)]
     if not copies:
         return cost
-    whole = counted(
+    whole = with_bytes(
         cost.works,
         step.nbytes(*step.read),
         step.nbytes(*(x for x in step.given if x.constant)),
         step.nbytes(*step.written),
     )
-    return cost._replace(works=(*(_copied(step, x, costs) for x in copies), *whole), is_counted=True)
+    return cost._replace(works=(*(_copy_work(step, x, costs) for x in copies), *whole), is_counted=True)
 
 
 def _is_scattered(x: Tensor) -> bool:
@@ -92,13 +92,13 @@ def _is_scattered(x: Tensor) -> bool:
     if x.shape is None or x.strides is None or x.constant or len(x.shape) < 3:
         return False
     stack = (prod(x.shape[:-2]), *x.shape[-2:])
-    return reshaped(x.shape, x.strides, stack) is None
+    return reshaped_strides(x.shape, x.strides, stack) is None
 
 
-def _copied(step: Step, x: Tensor, costs: Costs) -> Work:
+def _copy_work(step: Step, x: Tensor, costs: Costs) -> Work:
     assert x.shape is not None
     assert x.strides is not None
-    work = costs.regrouped(x.shape, in_rows=x.strides[-1:] == (1,))
+    work = costs.regroup(x.shape, in_rows=x.strides[-1:] == (1,))
     dense = float(prod(x.shape)) * step.nbytes(x) / max(1, n_stored(x))
     return replace(work, reads=step.nbytes(x), writes=dense)
 

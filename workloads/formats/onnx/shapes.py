@@ -101,7 +101,7 @@ class ShapeReader:
         for sparse in self._graph.sparse_initializer:
             self._put_constant(sparse.values.name, sparse.values.data_type, sparse.dims)
         infos_of_inputs = self._read_inputs()
-        self._declared: MutableMapping[str, Any] = ChainMap(_declared(self._graph))
+        self._declared: MutableMapping[str, Any] = ChainMap(_declared_types(self._graph))
         for i, node in enumerate(self._graph.node):
             self._read_node(i, node)
         nameable = {name for name, tensor in self._tensors.items() if not tensor.constant or tensor.shape is None}
@@ -163,14 +163,14 @@ class ShapeReader:
                     example = ",".join("1" if size is None else str(size) for size in sizes) or "1,3,224,224"
                     remedies[info.name] = example
                     continue
-                shape = checked_shape(self._source, info.name, _fixed(sizes), least=0)
+                shape = checked_shape(self._source, info.name, _without_none(sizes), least=0)
             # a tensor without elements depends on nothing, such as an empty cache
             empty = shape is not None and 0 in shape
             self._put(Tensor(info.name, info.type.tensor_type.elem_type, shape, constant=empty))
         if questions:
             rest = f" (and {len(questions) - _MOST_NAMED} more)" if len(questions) > _MOST_NAMED else ""
             listed = ", ".join(questions[:_MOST_NAMED])
-            remedy = self._formats.asked(dict(list(remedies.items())[:_MOST_NAMED]))
+            remedy = self._formats.request(dict(list(remedies.items())[:_MOST_NAMED]))
             raise FormatError(f"{self._source}: {listed}{rest}; give {remedy}")
         return infos
 
@@ -274,7 +274,7 @@ class ShapeReader:
         first = len(self.steps)
         branches = []
         for title, graph in (("then", yes), ("else", no)):
-            with self._guarded(condition):
+            with self._guard(condition):
                 results = self._body(where, graph, [], f"{name}.{title}")
             steps = self.steps[first:]
             del self.steps[first:]
@@ -290,8 +290,8 @@ class ShapeReader:
     def _loop(self, where: str, name: str, inputs: Sequence[Tensor | None], body: "onnx.GraphProto") -> Any:
         """Read the body of a loop as often as it runs, if constants say how often, and else once."""
         most, condition, *start = inputs
-        counted = most.numbers() if most is not None and most.constant else None
-        limit = int(counted.item()) if counted is not None and counted.size == 1 else None
+        rounds = most.numbers() if most is not None and most.constant else None
+        limit = int(rounds.item()) if rounds is not None and rounds.size == 1 else None
         if limit is not None and limit > _MOST_STEPS:  # exporters write the largest number for no limit
             limit = None
         values = [self._present(where, x) for x in start]
@@ -309,14 +309,14 @@ class ShapeReader:
             may_end |= i > 0 and not decided
             number = Tensor("", _INT64, (), constant=True, array=np.array(i, np.int64))
             goes_on = Tensor("", _BOOLEAN, (), constant=True, array=np.array(True))
-            with self._guarded(*([] if decided or condition is None else [condition])):
+            with self._guard(*([] if decided or condition is None else [condition])):
                 results = self._body(where, body, [number, goes_on, *values], f"{name}[{i}]")
             condition, values = results[0], list(results[1 : 1 + len(values)])
             written.append(results[1 + len(values) :])
             i += 1
         if may_end:
             self.remarks.append(f"{name}: it may end before its {limit} rounds, which all count")
-        return [*values, *(self._stacked(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
+        return [*values, *(self._stack(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
 
     def _scan(
         self,
@@ -344,14 +344,14 @@ class ShapeReader:
             values = list(results[: len(values)])
             written.append(results[len(values) :])
         n_kept = len(body.output) - len(values)
-        return [*values, *(self._stacked(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
+        return [*values, *(self._stack(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
 
     def _present(self, where: str, tensor: Tensor | None) -> Tensor:
         if tensor is None:
             raise FormatError(f"{where}: a value that it carries is missing")
         return tensor
 
-    def _stacked(self, where: str, name: str, k: int, parts: Sequence[Tensor]) -> Tensor:
+    def _stack(self, where: str, name: str, k: int, parts: Sequence[Tensor]) -> Tensor:
         """Return the stacked outputs of the rounds of a loop, which cost nothing by themselves."""
         title = f"{name}.{k}"
         shape = None if not parts or parts[0].shape is None else (len(parts), *parts[0].shape)
@@ -375,7 +375,9 @@ class ShapeReader:
         """Read the nodes of a graph inside a node, and return its results."""
         outer = self._tensors, self._declared, self._path
         self._tensors, self._path = self._tensors.new_child(), f"{path}."
-        self._declared = ChainMap(_declared(graph), *outer[1].maps) if isinstance(outer[1], ChainMap) else outer[1]
+        self._declared = (
+            ChainMap(_declared_types(graph), *outer[1].maps) if isinstance(outer[1], ChainMap) else outer[1]
+        )
         for proto in graph.initializer:
             self._put_constant(proto.name, proto.data_type, proto.dims, proto)
         if len(given) != len(graph.input):
@@ -389,7 +391,7 @@ class ShapeReader:
         return results
 
     @contextmanager
-    def _guarded(self, *guards: Tensor) -> Iterator[None]:
+    def _guard(self, *guards: Tensor) -> Iterator[None]:
         """Let the first steps of a body wait for tensors that decide whether it runs."""
         outer = self._guards, self._first
         if guards:
@@ -441,7 +443,7 @@ class ShapeReader:
             elem = elem or declared.tensor_type.elem_type
             if shape is None and not self._resized:
                 sizes, missing = self._sizes(declared)
-                shape = None if missing else _fixed(sizes)
+                shape = None if missing else _without_none(sizes)
         return Tensor(name, elem if elem or shape is None else usual, shape)
 
     def _fold(self, where: str, node: "onnx.NodeProto", step: Step) -> None:
@@ -500,9 +502,9 @@ def _price(steps: Sequence[Step]) -> tuple[float, float]:
     return flops, nbytes
 
 
-def _declared(graph: "onnx.GraphProto") -> dict[str, "onnx.TypeProto"]:
+def _declared_types(graph: "onnx.GraphProto") -> dict[str, "onnx.TypeProto"]:
     return {info.name: info.type for info in (*graph.value_info, *graph.output)}
 
 
-def _fixed(sizes: Sequence[int | None]) -> Shape:
+def _without_none(sizes: Sequence[int | None]) -> Shape:
     return tuple(size for size in sizes if size is not None)

@@ -112,7 +112,7 @@ class Formats:
         self._dtype = dtype
         self._in_memory = in_memory
 
-    def asked(self, sizes: Mapping[str, str]) -> str:
+    def request(self, sizes: Mapping[str, str]) -> str:
         """Return how sizes are given, by the name of the tensor."""
         if self._in_memory:
             listed = ", ".join(f'"{plain(name)}": [{text.replace(",", ", ")}]' for name, text in sizes.items())
@@ -122,7 +122,7 @@ class Formats:
     def shape_of(self, where: str, tensor: "Tensor") -> Shape:
         """Return a tensor's shape, or refuse to go on without."""
         if tensor.shape is None:
-            remedy = self.asked({tensor.name: "1,3,224,224"})
+            remedy = self.request({tensor.name: "1,3,224,224"})
             raise FormatError(f"{where}: the shape of {shown(tensor.name)} cannot be inferred; give it too: {remedy}")
         return tensor.shape
 

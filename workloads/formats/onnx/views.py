@@ -37,14 +37,14 @@ def lay(tensor: Tensor | None, strides: Sequence[int] | None) -> None:
         tensor.strides = tuple(strides)
 
 
-def transposed(step: Step) -> Shape:
+def transposed_strides(step: Step) -> Shape:
     """Return the strides of a transposition's output."""
     strides = strides_in(step)
     order = step.attributes.get("perm", range(len(strides))[::-1])
     return tuple(strides[axis] for axis in order)
 
 
-def expanded(step: Step) -> Shape | None:
+def expanded_strides(step: Step) -> Shape | None:
     """Return the strides of an expansion's output: 0 along an axis on which elements are repeated."""
     out = step.shape_out()
     shape = step.formats.shape_of(step.where, step.given[0])
@@ -54,7 +54,7 @@ def expanded(step: Step) -> Shape | None:
     return tuple(stride if size == wide else 0 for size, wide, stride in zip(sizes, out, strides, strict=True))
 
 
-def sliced(step: Step) -> Shape | None:
+def sliced_strides(step: Step) -> Shape | None:
     """Return the strides of a slice's output; None if its steps are unknown or negative."""
     strides = list(strides_in(step))
     steps, axes = step.input(4), step.input(3)
@@ -69,18 +69,18 @@ def sliced(step: Step) -> Shape | None:
     return tuple(strides)
 
 
-def selected(step: Step, axis: int) -> Shape:
+def selected_strides(step: Step, axis: int) -> Shape:
     """Return the strides of a tensor without an axis, at one place of that axis."""
     strides = strides_in(step)
     return strides[:axis] + strides[axis + 1 :]
 
 
-def reshaped(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> Shape | None:
+def reshaped_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> Shape | None:
     """Return the strides of a tensor in another shape, or None if that is impossible without a copy.
 
     Axes that lie as one may be divided and joined, as `torch.Tensor.view` does it.
 
-    >>> reshaped((2, 3, 4), (12, 4, 1), (6, 4)), reshaped((2, 3, 4), (4, 8, 1), (6, 4))
+    >>> reshaped_strides((2, 3, 4), (12, 4, 1), (6, 4)), reshaped_strides((2, 3, 4), (4, 8, 1), (6, 4))
     ((4, 1), None)
     """
     if prod(to) == 0:

@@ -72,7 +72,7 @@ class Flat:
     remarks: list[str] = field(default_factory=list)
 
 
-def flattened(
+def flatten_bodies(
     name: str, graph_module: Any, constants: Mapping[str, Any], price: Callable[[Any, Sequence[Any]], Price]
 ) -> Flat:
     """Return a graph module whose bodies are parts of its graph.
@@ -99,7 +99,7 @@ def flattened(
 
         builder = _Builder(name, flat, torch.fx.Graph(), constants, price, graph_module)
         inputs = {node: builder.placeholder(node) for node in graph_module.graph.nodes if node.op == "placeholder"}
-        builder.graph.output(builder.copied(graph_module, "", list(inputs.values()), ()))
+        builder.graph.output(builder.copy_nodes(graph_module, "", list(inputs.values()), ()))
         flat.graph_module = torch.fx.GraphModule(graph_module, builder.graph, type(graph_module).__name__)
     return flat
 
@@ -132,7 +132,7 @@ class _Builder:
     def placeholder(self, node: Any) -> Any:
         return self.graph.node_copy(node)
 
-    def copied(self, module: Any, path: str, arguments: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
+    def copy_nodes(self, module: Any, path: str, arguments: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
         """Copy the nodes of a module, with arguments for its placeholders; return the results of its output node."""
         from torch.fx.node import map_arg
 
@@ -146,7 +146,7 @@ class _Builder:
             elif node.op == "get_attr" and _is_graph_module(_attribute(module, node.target)):
                 env[node] = _Body(_attribute(module, node.target), f"{path}{node.target}.")
             elif (body := _body_of(node)) is not None:
-                env[node] = self._called(body, node, _mapped(node.args, env), regions)
+                env[node] = self._copy_call(body, node, _replace_nodes(node.args, env), regions)
             elif _picks(node) and isinstance(env.get(node.args[0]), list | tuple):
                 env[node] = env[node.args[0]][node.args[1]]
             else:
@@ -170,7 +170,7 @@ class _Builder:
             self.inside.add(copy)
         return copy
 
-    def _called(self, body: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
+    def _copy_call(self, body: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
         """Return the results of a call of a body, whose nodes are copied."""
         if body == "cond":
             return self._branch(node, *args, regions=regions)
@@ -185,28 +185,28 @@ class _Builder:
             operands = list(operands[0])
         if body == "wrap_with_autocast":
             regions = (*regions, Autocast(args[0], args[1], args[2]))
-        return self._inlined(inner, operands, regions)
+        return self._inline(inner, operands, regions)
 
-    def _inlined(self, body: "_Body", operands: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
-        return self.copied(body.module, body.path, operands, regions)
+    def _inline(self, body: "_Body", operands: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
+        return self.copy_nodes(body.module, body.path, operands, regions)
 
-    def _guarded(
+    def _guard(
         self, guards: Sequence[Any], body: "_Body", operands: Sequence[Any], regions: tuple[Autocast, ...]
     ) -> Any:
         """Copy a body that waits for nodes, one of which decides whether it runs."""
         outer = self.guard, self.inside
         waited = tuple(dict.fromkeys(x for x in guards if hasattr(x, "all_input_nodes")))
         self.guard, self.inside = (*outer[0], *waited), set()
-        result = self._inlined(body, operands, regions)
+        result = self._inline(body, operands, regions)
         self.guard, self.inside = outer
         return result
 
     def _branch(
         self, node: Any, condition: Any, yes: "_Body", no: "_Body", operands: Sequence[Any] = (), *, regions: Any
     ) -> Any:
-        decision = self._known(condition, {})
+        decision = self._constant_value(condition, {})
         if decision is not _UNKNOWN:
-            return self._inlined(yes if bool(decision) else no, operands, regions)
+            return self._inline(yes if bool(decision) else no, operands, regions)
         prices = [self.price(body.module, [_value(x) for x in operands]) for body in (yes, no)]
         choices = [("true", yes, prices[0]), ("false", no, prices[1])]
         if prices[1].weight > prices[0].weight:
@@ -217,7 +217,7 @@ class _Builder:
             f"({title}: {price.flops:.3g} FLOP, {price.nbytes:.3g} bytes; "
             f"the other: {other.flops:.3g} FLOP, {other.nbytes:.3g} bytes)"
         )
-        return self._guarded([condition, *operands], body, operands, regions)
+        return self._guard([condition, *operands], body, operands, regions)
 
     def _loop(
         self, node: Any, test: "_Body", body: "_Body", carried: Any, more: Any, regions: tuple[Autocast, ...]
@@ -227,8 +227,8 @@ class _Builder:
             self.flat.remarks.append(f"{node.name}: how often it runs is not known before; one round counts")
         values = list(carried)
         for _ in range(1 if n is None else n):
-            condition = self._inlined(test, [*values, *more], regions)
-            values = list(self._guarded([condition], body, [*values, *more], regions))
+            condition = self._inline(test, [*values, *more], regions)
+            values = list(self._guard([condition], body, [*values, *more], regions))
         return values
 
     def _rounds(self, kind: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
@@ -244,7 +244,7 @@ class _Builder:
         written: list[list[Any]] = []
         for i in range(int(first.shape[0])):
             parts = [self.graph.call_function(torch.ops.aten.select.int, (x, 0, i)) for x in sequences]
-            results = list(self._inlined(body, [*carried, *parts, *more], regions))
+            results = list(self._inline(body, [*carried, *parts, *more], regions))
             carried, outputs = results[: len(carried)], results[len(carried) :]
             written.append(outputs)
         stacked = [
@@ -254,20 +254,20 @@ class _Builder:
 
     def _n_rounds(self, test: Any, body: Any, carried: list[Any], more: list[Any]) -> int | None:
         """Return the number of rounds of a loop, None if its condition reads unknown values."""
-        values, fixed = [self._known(x, {}) for x in carried], [self._known(x, {}) for x in more]
+        values, fixed = [self._constant_value(x, {}) for x in carried], [self._constant_value(x, {}) for x in more]
         for n in range(_MOST_ROUNDS):
-            goes_on = self._evaluated(test, [*values, *fixed])
+            goes_on = self._evaluate(test, [*values, *fixed])
             if goes_on is _UNKNOWN:
                 return None
             if not bool(goes_on):
                 return n
-            results = self._evaluated(body, [*values, *fixed])
+            results = self._evaluate(body, [*values, *fixed])
             if results is _UNKNOWN:
                 return None
             values = list(results)
         return None
 
-    def _evaluated(self, module: Any, arguments: Sequence[Any]) -> Any:
+    def _evaluate(self, module: Any, arguments: Sequence[Any]) -> Any:
         """Return the results of a body, known ones or not, for arguments of which some are known."""
         values: dict[Any, Any] = {}
         inputs = iter(arguments)
@@ -277,20 +277,20 @@ class _Builder:
             elif node.op == "output":
                 result = node.args[0]
                 if isinstance(result, list | tuple):
-                    return [self._known(x, values) for x in result]
-                return self._known(result, values)
+                    return [self._constant_value(x, values) for x in result]
+                return self._constant_value(result, values)
         return _UNKNOWN
 
-    def _known(self, value: Any, known: dict[Any, Any]) -> Any:
+    def _constant_value(self, value: Any, known: dict[Any, Any]) -> Any:
         """Return a value that constants alone decide, else `_UNKNOWN`."""
         if not hasattr(value, "all_input_nodes"):
             return value if isinstance(value, bool | int | float) else _UNKNOWN
         if value not in known:
             known[value] = _UNKNOWN
-            known[value] = self._computed(value, known)
+            known[value] = self._compute(value, known)
         return known[value]
 
-    def _computed(self, node: Any, known: dict[Any, Any]) -> Any:
+    def _compute(self, node: Any, known: dict[Any, Any]) -> Any:
         from torch.fx.node import map_arg
 
         value = _value(node)
@@ -304,7 +304,7 @@ class _Builder:
             return _UNKNOWN
         if any(_writes(user) for user in node.users):  # its value depends on when it is read
             return _UNKNOWN
-        inputs = {read: self._known(read, known) for read in node.all_input_nodes}
+        inputs = {read: self._constant_value(read, known) for read in node.all_input_nodes}
         if any(x is _UNKNOWN for x in inputs.values()):
             return _UNKNOWN
         try:
@@ -320,10 +320,10 @@ class _Body(NamedTuple):
     path: str
 
 
-def _mapped(value: Any, env: Mapping[Any, Any]) -> Any:
+def _replace_nodes(value: Any, env: Mapping[Any, Any]) -> Any:
     """Return a nest of arguments with the replacements of nodes, which may be a nest or a body."""
     if isinstance(value, list | tuple):
-        return [_mapped(part, env) for part in value]
+        return [_replace_nodes(part, env) for part in value]
     return env[value] if hasattr(value, "all_input_nodes") else value
 
 

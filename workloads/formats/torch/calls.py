@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from workloads.costs import keyed
+from workloads.costs import by_word
 
 Shape = tuple[int, ...]
 
@@ -96,7 +96,7 @@ def key_of(name: str) -> str:
     return _SAME.get(plain, plain)
 
 
-_SAME: Final = keyed(
+_SAME: Final = by_word(
     {
         "add": "iadd radd",
         "sub": "isub",
@@ -139,7 +139,7 @@ def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any])
     return {name: settings[name] for name in (*places, *settings) if name in settings}
 
 
-_PARAMETERS: Final = keyed(
+_PARAMETERS: Final = by_word(
     {
         "input weight bias stride padding dilation groups": "conv1d conv2d conv3d",
         "input weight bias stride padding output_padding groups dilation": (

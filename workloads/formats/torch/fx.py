@@ -43,7 +43,7 @@ from simsched.base.errors import GraphError, MissingDependencyError
 from simsched.model import OpGraph
 from simsched.model.graph.opgraph import with_works
 from workloads.costs import of_one_model
-from workloads.formats.torch.bodies import Price, constants_of, flattened
+from workloads.formats.torch.bodies import Price, constants_of, flatten_bodies
 from workloads.formats.torch.graph import LOGGER, graph_of, is_composite
 from workloads.formats.torch.run import Autocast, Run, run_fake
 from workloads.retired import refusing_retired
@@ -133,7 +133,7 @@ def traced(module: Any, example_inputs: Any, *, name: str | None = None) -> Any:
     inputs = tuple(_inputs(example_inputs))
     with _inference(module):
         try:
-            return _traced(module)
+            return _trace(module)
         except Exception as untraceable:  # whatever the module's own code raises
             try:
                 with warnings.catch_warnings():
@@ -215,13 +215,13 @@ def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Op
         weights = zip(placeholders, parameters, strict=True)
         arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in weights]
         arguments += inputs
-    state = _mutated(program.graph_signature)
+    state = _mutated_buffers(program.graph_signature)
     constants = dict(constants_of(program))
     name = options.get("name") or _class_of(program.graph.nodes) or "exported"
     return _graph(program.graph_module, arguments, parameters, name, options, constants, state)
 
 
-def _mutated(signature: Any) -> frozenset[str]:
+def _mutated_buffers(signature: Any) -> frozenset[str]:
     """Return the placeholders of the buffers that a program without in-place operators returns new values of."""
     names = set(signature.buffers_to_mutate.values())
     return frozenset(name for name, buffer in signature.inputs_to_buffers.items() if buffer in names)
@@ -260,7 +260,7 @@ def _graph(
         Parameters and buffers that do not stay as they are, by the name of their placeholder.
     """
     settings: dict[str, Any] = {**options, "name": name}
-    flat = flattened(name, module, constants or {}, partial(_price, name))
+    flat = flatten_bodies(name, module, constants or {}, partial(_price, name))
     for remark in flat.remarks:
         _logger.warning("%s: %s", name, remark)
     module = flat.graph_module
@@ -270,7 +270,7 @@ def _graph(
         run = _as_in_meta(name, module, nodes, regions)
     else:
         with _inference(module):
-            run = _propagated(name, module, arguments, regions)
+            run = _propagate(name, module, arguments, regions)
     weights = {node: _attribute(name, module, node.target) for node in nodes if node.op == "get_attr"}
     inputs = [node for node in nodes if node.op == "placeholder"]
     weights |= {node: run.values[node] for node, is_one in zip(inputs, parameters, strict=False) if is_one}
@@ -307,7 +307,7 @@ def _torch() -> Any:
     return torch
 
 
-def _traced(module: Any) -> Any:
+def _trace(module: Any) -> Any:
     """Return a module as a graph module."""
     fx = _torch().fx
     tracer = fx.Tracer()
@@ -356,7 +356,7 @@ def _inputs(example_inputs: Any) -> Sequence[Any]:
     return (example_inputs,)
 
 
-def _propagated(name: str, graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]) -> Run:
+def _propagate(name: str, graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]) -> Run:
     """Return the results of each node of a graph, as fake tensors, and the memory that it touches."""
     n_wanted = sum(node.op == "placeholder" for node in graph_module.graph.nodes)
     if len(arguments) > n_wanted:

@@ -14,7 +14,7 @@ from simsched.base.errors import GraphError
 from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import UNKNOWN, Work
 from workloads.checks import one_of
-from workloads.costs import COMPUTES, Cost, Costs, counted, intensity, nbytes_of
+from workloads.costs import COMPUTES, Cost, Costs, intensity, nbytes_of, with_bytes
 from workloads.formats.torch.calls import PRODUCTS, SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
 from workloads.formats.torch.costs import RULES, cost_of, unknown
 from workloads.formats.torch.run import Effect, Inner, Run
@@ -163,7 +163,7 @@ class _Importer:
                 "%s: the graph cannot be run, so operators that may write (%s) are ordered after all before them and "
                 "before all after them; give example inputs",
                 self.name,
-                ", ".join(self.writes.guessed),
+                ", ".join(self.writes.guessed_writers),
             )
         if self.unknown:
             listed = ", ".join(f"{key} ({n})" for key, n in self.unknown.items())
@@ -222,7 +222,7 @@ class _Importer:
             works = cost.works
         read = _once(x for x in self._reads(node.all_input_nodes, node, call.outputs) if not x.is_weight)
         if not cost.is_counted:
-            works = counted(works, _nbytes(read), weight_nbytes, _nbytes(call.outputs))
+            works = with_bytes(works, _nbytes(read), weight_nbytes, _nbytes(call.outputs))
         self.operators.append(
             Operator(
                 node.name,
@@ -289,7 +289,7 @@ class _Importer:
             if cost.is_counted:
                 works += cost.works
             else:
-                works += counted(cost.works, _nbytes(_once(part.inputs)), weight_nbytes, _nbytes(part.outputs))
+                works += with_bytes(cost.works, _nbytes(_once(part.inputs)), weight_nbytes, _nbytes(part.outputs))
             if cost.flops > most:
                 dtype, most = own, cost.flops
         kind = known.kind if known is not None else call.key
@@ -317,7 +317,7 @@ class _Importer:
             )
             nbytes = 0.0 if sizes_only else sum(x.nbytes for x in self._reads([producer], node, outputs))
             read[producer] = nbytes
-        awaited = {producer.name: nbytes for producer, nbytes in self.writes.awaited(node, read).items()}
+        awaited = {producer.name: nbytes for producer, nbytes in self.writes.predecessors(node, read).items()}
         for name in self.guards.get(node.name, ()):
             if name in self.names:
                 awaited.setdefault(name, 0.0)
@@ -369,22 +369,22 @@ class _Importer:
 
 def _read_by(arguments: Any) -> list[Any]:
     """Return the nodes among arguments, each as often as it occurs."""
-    return _found(arguments, lambda value: hasattr(value, "all_input_nodes"))
+    return _find(arguments, lambda value: hasattr(value, "all_input_nodes"))
 
 
 def _tensors(value: Any) -> list[Any]:
     """Return the tensors in a value, in order."""
-    return _found(value, lambda part: hasattr(part, "dtype") and hasattr(part, "shape"))
+    return _find(value, lambda part: hasattr(part, "dtype") and hasattr(part, "shape"))
 
 
-def _found(value: Any, wanted: Callable[[Any], bool]) -> list[Any]:
+def _find(value: Any, wanted: Callable[[Any], bool]) -> list[Any]:
     """Return the wanted values in a nest of them, in order."""
     if wanted(value):
         return [value]
     if isinstance(value, slice):
         value = (value.start, value.stop, value.step)
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [node for part in parts for node in _found(part, wanted)]
+    return [node for part in parts for node in _find(part, wanted)]
 
 
 def _strides(tensor: Any) -> Sequence[int]:

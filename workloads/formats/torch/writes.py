@@ -38,11 +38,11 @@ class Writes:
         return bool(self._guessed)
 
     @property
-    def guessed(self) -> list[str]:
+    def guessed_writers(self) -> list[str]:
         """Names of these nodes."""
         return [node.name for node in self._position if node in self._guessed]
 
-    def awaited(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
+    def predecessors(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
         """Return the nodes that a node waits for, with the bytes that it gets from each.
 
         Parameters
@@ -58,7 +58,7 @@ class Writes:
         ordered after those that read it, by an edge of 0 bytes.
         """
         if self._guessed:
-            return self._ordered(node, read)
+            return self._in_order(node, read)
         if not self._written:
             return dict(read)
         awaited: dict[Any, float] = {}
@@ -87,7 +87,7 @@ class Writes:
         self._note(node, awaited)
         return awaited
 
-    def _ordered(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
+    def _in_order(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
         awaited = dict(read)
         if self._barrier is not None:
             awaited.setdefault(self._barrier, 0.0)
