@@ -8,8 +8,8 @@ Bytes
     Inputs, weights and output, each moved once. Of a table in which rows are looked up, only these rows.
 
 Works
-    A rule returns a `Work`: the sizes of the computation, with its FLOP and the bytes of its parameters; `with_bytes` adds
-    the bytes of tensors. An operator that only changes how a tensor is seen has no work.
+    A rule returns a `Work`: the sizes of the computation, with its FLOP and the bytes of its parameters; `with_bytes`
+    adds the bytes of tensors. An operator that only changes how a tensor is seen has no work.
 
 Kernels
     None: a graph describes computations. The kernels depend on the device; `simsched.model.libraries` chooses
@@ -151,7 +151,8 @@ def with_bytes(works: Sequence[Work], reads: float, weights: float, writes: floa
 
     Examples
     --------
-    >>> with_bytes([Work("elementwise", writes=8.0), Work("product", reads=8.0, weights=4.0)], 16.0, 2.0, 32.0)[1].weights
+    >>> works = [Work("elementwise", writes=8.0), Work("product", reads=8.0, weights=4.0)]
+    >>> with_bytes(works, 16.0, 2.0, 32.0)[1].weights
     2.0
     """
     if not works:

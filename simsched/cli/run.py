@@ -43,6 +43,7 @@ _HOME: Final = {
     "graph": ("show", "convert", "list"),
     "study": ("study",),
     "duel": ("duel",),
+    "overlap": ("overlap",),
 }
 _DONE, _INCOMPLETE, _MISUSE, _DEFECT = 0, 1, 2, 70
 STATUSES: Final = {
