@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from hwbackend.contact.clocks import State, state_of_gpu
-from hwbackend.registry import get
 from simsched.base.errors import BackendError
 from simsched.model import Cluster, Kernel, Schedule
 from simsched.model.backend import Backend
@@ -210,30 +209,3 @@ class BackendDevice:
 
     def _refusal(self, wanted: str) -> UnsupportedError:
         return UnsupportedError(f"backend {self.name!r} does not measure {wanted}: a contact with a GPU and CuPy does")
-
-
-def open_device(name: str, options: Mapping[str, Any]) -> ContactDevice:
-    """Return the device of a contact.
-
-    Parameters
-    ----------
-    name
-        ``"fake"``, or the name of a backend; see `hwbackend.get`.
-    options
-        Of the fake or the backend.
-
-    Raises
-    ------
-    BackendError, UnknownNameError, MissingDependencyError
-        If it cannot be used here.
-    """
-    if name == FAKE:
-        from hwbackend.contact.fake import FakeDevice
-
-        return FakeDevice(**options)
-    backend = get(name, **options)
-    if backend.name == "cuda" or name == "cupy":
-        from hwbackend.contact.cuda import CudaDevice
-
-        return CudaDevice(backend)
-    return BackendDevice(backend)

@@ -18,6 +18,7 @@ _FULL: Final = 1.05  # times what one warp takes, above which warps keep an SM b
 _TOGETHER: Final = 1.5  # times one copy: two that take longer share an engine
 _PER: Final = 100.0  # s over which the drift is stated
 _LEAST_ANCHORS: Final = 8
+_PAUSE: Final = 3.0  # us; launches take longer
 _MISSING: Final = 0.03  # part of the clock: what is missing beyond it shows how it rises
 
 
@@ -65,7 +66,8 @@ class Drift:
 def undrifted(run: Replay, factor: float) -> Replay:
     """Return a run as it would have been without a drift that makes kernels take so many times as long.
 
-    Only the part of a latency in which kernels run is scaled: the host has another clock.
+    The part of a latency is scaled in which kernels run, or pause for less than a launch takes: these pauses are the
+    device's own, such as `gap` and `graph_node`. Longer ones are the host's, which has another clock.
     """
     spans = spans_of(run.trace)
     end = float(spans.launches[:, 1].max(initial=0.0))
@@ -75,15 +77,16 @@ def undrifted(run: Replay, factor: float) -> Replay:
     return replace(run, latency=tuple(us * scale for us in run.latency), trace=trace)
 
 
-def busy_time(spans: Floats) -> float:
-    """Return the us in which at least one of some spans, shape (n, 2), is under way.
+def busy_time(spans: Floats, *, pause: float = _PAUSE) -> float:
+    """Return the us in which spans, shape (n, 2), are under way, with pauses between them up to so many us.
 
-    >>> busy_time(np.array([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)]))
-    4.0
+    >>> busy_time(np.array([(0.0, 2.0), (1.0, 3.0), (4.0, 6.0), (16.0, 17.0)]))
+    7.0
     """
     start, end = spans[np.argsort(spans[:, 0])].T
-    before = np.maximum.accumulate(np.concatenate([[0.0], end[:-1]]))  # the latest end of those that started earlier
-    return float(np.maximum(0.0, end - np.maximum(start, before)).sum())
+    before = np.maximum.accumulate(np.concatenate([start[:1], end[:-1]]))  # the latest end of those that began earlier
+    idle = np.maximum(0.0, start - before)
+    return float(end.max() - start[0] - idle[idle > pause].sum())
 
 
 def runs_of(record: Record, drift: Drift, *prefixes: str) -> Iterator[tuple[str, Replay]]:

@@ -15,7 +15,7 @@ from hwbackend.contact.sections.host import STAY, SWITCH
 from simsched.base.errors import CalibrationError, SimschedError
 from simsched.calibration import Calibration, ParameterRow, calibrate, recalibrate
 from simsched.calibration.evidence import MeasuredRun, Residual
-from simsched.calibration.fitting import PARAMETERS, values_of, with_values
+from simsched.calibration.fitting import OVERHEADS, PARAMETERS, values_of, with_values
 from simsched.calibration.microbenchmarks import times_alone
 from simsched.experiments.accuracy import Outcome, Round, digest
 from simsched.model import Cluster
@@ -26,6 +26,7 @@ from simsched.simulator import simulate
 _EVERY: Final = 4  # of the pairs of kernels one is held out
 _DIRECT: Final = ("launch", "record", "wait", "bandwidth")
 """Parameters that are measured directly and not fitted."""
+_TURNS: Final = 2
 _SURE: Final = 0.03  # part of a direct estimate within which it lies with 95 %
 
 
@@ -83,10 +84,11 @@ def fit_contact(record: Record) -> Fitted:
 
     Notes
     -----
-    Costs of the host and the bandwidth are slopes of measured times; all other parameters are fitted by `calibrate`
-    with these given, twice: what is believed beforehand is then what the first fit found, and pulls no longer to the
-    preset. Every fourth pair of kernels is held out. `hop` is what a change of the stream costs beyond the
-    fitted `gap`, by two chains that were measured in turns.
+    Costs of the host and the bandwidth are slopes of measured times. With these given, all other costs of issuing and
+    ordering are fitted by `calibrate` to the section on them, twice: the second time the first fit is what is believed
+    beforehand, so that the preset pulls no more. Then saturation and sharing are fitted to all runs, but for every
+    fourth pair of kernels, which is held out. `hop` is what a change of the stream costs beyond the fitted `gap`, by two
+    chains that were measured in turns.
     """
     direct, drift = direct_estimates(record), Drift.of(record)
     cluster = prior_of(record)
@@ -94,22 +96,35 @@ def fit_contact(record: Record) -> Fitted:
     pairs = [run for _, run in runs_of(record, drift, "sharing/")]
     unseen = pairs[_EVERY - 1 :: _EVERY]
     seen = [run for i, run in enumerate(pairs) if i % _EVERY != _EVERY - 1]
-    runs = [run for _, run in runs_of(record, drift, "host/", "saturation/", "copies/")] + seen
+    issuing = [run for _, run in runs_of(record, drift, "host/")]
+    runs = issuing + [run for _, run in runs_of(record, drift, "saturation/", "copies/")] + seen
     if not runs:
         raise CalibrationError("no microbenchmark was measured: run the contact again with more --seconds")
-    profile = profile_of(runs)
-    found = calibrate(with_values(cluster, given), profile, held_out=0.0)
-    start = {row.name: row.value for row in found.parameters if row.identified} | given
-    found = calibrate(with_values(cluster, start), profile, held_out=0.0)
-    hop = hop_of(runs, {row.name: row.value for row in found.parameters})
-    found = with_direct(found, given | ({} if hop is None else {"hop": hop}), values_of(cluster))
+    costs = fitted_costs(with_values(cluster, given), issuing) if issuing else {}
+    values = {name: row.value for name, row in costs.items()} | given
+    fitted = calibrate(with_values(cluster, values), profile_of(runs), held_out=0.0)
+    hop = hop_of(issuing, values)
+    if hop is not None:
+        direct["hop"] = given["hop"] = hop
+    fitted = with_rows(fitted, costs | {name: _direct_row(name, value) for name, value in given.items()}, cluster)
     residuals = []
     for replay in unseen:
         run = MeasuredRun.of(replay)
         residuals.append(
-            Residual(run.name, run.spans.makespan, run.makespan(found.cluster, times_alone(run)), "held-out")
+            Residual(run.name, run.spans.makespan, run.makespan(fitted.cluster, times_alone(run)), "held-out")
         )
-    return Fitted(direct | ({} if hop is None else {"hop": hop}), found, tuple(residuals))
+    return Fitted(direct, fitted, tuple(residuals))
+
+
+def fitted_costs(prior: Cluster, runs: Sequence[Replay]) -> dict[str, ParameterRow]:
+    """Return the costs of issuing and ordering that runs identify, by name, whatever the prior says."""
+    names = (*OVERHEADS, "crowd_latency")
+    rows: dict[str, ParameterRow] = {}
+    for _ in range(_TURNS):
+        start = with_values(prior, {name: row.value for name, row in rows.items()})
+        fitted = calibrate(start, profile_of(runs), held_out=0.0)
+        rows = {row.name: row for row in fitted.parameters if row.identified and row.name in names}
+    return rows
 
 
 def hop_of(runs: Sequence[Replay], values: Mapping[str, float]) -> float | None:
@@ -121,22 +136,22 @@ def hop_of(runs: Sequence[Replay], values: Mapping[str, float]) -> float | None:
             pauses[run.name] = float(np.mean(start[1:] - end[:-1]))
     if len(pauses) < 2:
         return None
-    return max(0.0, values["gap"] + pauses[SWITCH] - pauses[STAY])
+    return max(0.0, values.get("gap", 0.0) + pauses[SWITCH] - pauses[STAY])
 
 
-def with_direct(calibration: Calibration, direct: Mapping[str, float], before: Mapping[str, float]) -> Calibration:
-    """Return a calibration with direct estimates in place of what was fitted, beside the values of before."""
+def _direct_row(name: str, value: float) -> ParameterRow:
+    value = max(value, PARAMETERS[name].low)
+    return ParameterRow(name, value, value, value * (1.0 - _SURE), value * (1.0 + _SURE), True, "measured directly")
 
-    def replaced(row: ParameterRow) -> ParameterRow:
-        if row.name not in direct:
-            return row
-        value = max(direct[row.name], PARAMETERS[row.name].low)
-        low, high = value * (1.0 - _SURE), value * (1.0 + _SURE)
-        return ParameterRow(row.name, value, before[row.name], low, high, True, "measured directly")
 
-    rows = tuple(map(replaced, calibration.parameters))
-    cluster = with_values(calibration.cluster, {name: max(v, PARAMETERS[name].low) for name, v in direct.items()})
-    return replace(calibration, cluster=cluster, parameters=rows, microbenchmarked=rows)
+def with_rows(calibration: Calibration, rows: Mapping[str, ParameterRow], prior: Cluster) -> Calibration:
+    """Return a calibration with other rows of some parameters, beside the values that a prior has."""
+    before = values_of(prior)
+    changed = tuple(
+        rows.get(row.name, row)._replace(prior=before.get(row.name, row.prior)) for row in calibration.parameters
+    )
+    cluster = with_values(calibration.cluster, {name: row.value for name, row in rows.items()})
+    return replace(calibration, cluster=cluster, prior=prior, parameters=changed, microbenchmarked=changed)
 
 
 def subjects_of(record: Record, section: str) -> list[str]:

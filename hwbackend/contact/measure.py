@@ -23,9 +23,10 @@ _ROUNDS: Final = 3
 _FEWEST, _MOST = 5, 1200  # repeats of a schedule in all its rounds
 _ANCHOR_KERNELS: Final = 8
 _ANCHOR_REPEATS: Final = 100
-_SETTLED_AFTER: Final = 3.0  # s at most
+_SETTLED_AFTER: Final = 4.0  # s at most
 _BETWEEN: Final = 0.1  # s of work between two looks
-_STEADY: Final = 0.003  # part by which the anchor may still fall between them
+_STEADY: Final = 0.0005  # part by which the anchor may still fall between them
+_STEADY_LOOKS: Final = 2
 _US: Final = 60.0  # of a block of the anchor
 
 
@@ -124,12 +125,11 @@ def settle(device: ContactDevice) -> float:
     A device that was idle has a low clock, which rises while it works: it is warmed up by time and not by runs.
     """
     chain, _ = anchors(device)
-    begun, last = device.seconds(), float("inf")
-    while device.seconds() - begun < _SETTLED_AFTER:
+    begun, least, steady = device.seconds(), float("inf"), 0
+    while steady < _STEADY_LOOKS and device.seconds() - begun < _SETTLED_AFTER:
         latest = device.run(chain, _ANCHOR_REPEATS, warm=_BETWEEN).replay.median
-        if latest > last * (1.0 - _STEADY):
-            break
-        last = latest
+        steady = steady + 1 if latest > least * (1.0 - _STEADY) else 0
+        least = min(least, latest)
     return device.seconds() - begun
 
 

@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from hwbackend.contact.device import ContactDevice, UnsupportedError, open_device
+from hwbackend.contact.device import ContactDevice, UnsupportedError
 from hwbackend.contact.lines import Lines, appending
 from hwbackend.contact.measure import ANCHOR_EVERY, anchor, settle
+from hwbackend.contact.opening import open_device
 from hwbackend.contact.sections import SECTIONS, SIZES, Bench, Item
 from simsched.base.errors import SimschedError
 
