@@ -92,10 +92,14 @@ def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, w
     Raises
     ------
     BackendError
-        If it was made for devices that the backend has not, or `repeats` or `warmup` is no such number.
+        If it was made for devices that the backend has not, has collectives or streams that are bound to SMs, or
+        `repeats` or `warmup` is no such number.
     """
     require_counts(1, repeats=repeats)
     require_counts(0, warmup=warmup)
+    if schedule.graph.meetings or schedule.partitions:
+        part = "collectives" if schedule.graph.meetings else "streams that are bound to SMs"
+        raise BackendError(f"backend {backend.name!r} runs no {part}: simulate the schedule instead")
     names = [device.name for device in backend.cluster.devices]
     used = schedule.devices if isinstance(schedule, Program) else schedule.devices_used
     owned = f"backend {backend.name!r} has {len(names)} device{'s' if len(names) > 1 else ''}: {', '.join(names)}"

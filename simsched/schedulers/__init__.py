@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, shown
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
+from simsched.model.exchange import of_one_rank
 from simsched.rewriting.accounting import accounted, unchanged
 from simsched.rewriting.rule import Rule
 from simsched.schedulers.protocol import Scheduler, Tools, taken
@@ -132,7 +133,8 @@ def schedule(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what: a cluster, or a calibration, of which the schedule has the measured graph.
+        What to run, and on what: a cluster, or a calibration, of which the schedule has the measured graph. Where a
+        collective is symmetric, the graph is what one rank runs, and the first device alone is scheduled.
     scheduler
         A name in `SCHEDULERS`, ``package.module:function``, or a function.
     cost
@@ -169,7 +171,7 @@ def schedule(
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
     with unchanged(graph, name):
-        plan = function(graph, cluster, cost, **options)
+        plan = function(graph, of_one_rank(graph, cluster), cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
     return accounted(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
