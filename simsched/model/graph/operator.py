@@ -36,7 +36,8 @@ class Work(Checked):
     What `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` mean depends on the family:
 
     "product"
-        `batch` products of (rows, inner) by (inner, columns). `window` is 1.
+        `batch` products of (rows, inner) by (inner, columns). `window` is 1. `rule` is "engine" where the kernels are
+        those of inference engines for grouped products and quantised weights, which have smaller tiles.
     "convolution"
         `batch` groups of an implicit product: `rows` output pixels of all images by `columns` output channels of a
         group, `inner` input channels of a group times taps; `window` taps; `images` images, `elements` of all of them
@@ -55,7 +56,8 @@ class Work(Checked):
     "gather"
         `rows` rows of `columns` elements are read from a table, `window` of them are added up for each output.
     "attention"
-        `batch` heads of all sequences, `rows` queries, `columns` keys, `inner` features of a head.
+        `batch` heads of all sequences, `rows` queries, `columns` keys, `inner` features of a head. `rule` is "divided"
+        where keys may be divided among blocks, as engines do for few queries; then `batch` are heads of keys.
     "recurrence"
         `rows` steps one after the other of `batch` sequences, `columns` units, `inner` inputs, `window` gates.
 

@@ -1,4 +1,4 @@
-"""What a traced step is worth knowing before any alternative to it: measured time, replay error, what bounds it."""
+"""Facts about a traced step that come before any alternative: measured time, replay error, limiting resources."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,14 +10,14 @@ from workloads.formats.kineto.replay import replay_traced
 from workloads.formats.kineto.traced import TracedProgram
 
 DOUBTED: Final = 0.05
-"""Replay error, as a part of the measured time, from which on what follows from the replay is not to be believed."""
+"""Replay error, as a part of the measured time, above which conclusions from the replay are not to be believed."""
 _SAID: Final = 0.001
 """Part of the step below which a bound is not named."""
 
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """What is known of a traced step.
+    """Facts about a traced step.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class TraceFacts:
     host_share
         The part of the replayed step that would go if the host took no time.
     bound_by
-        What the critical path of the replay goes to, as parts of it, the largest first.
+        Parts of the replay's critical path by their cause, the largest first.
     lines
-        What the trace does not say, or says wrongly.
+        Gaps and faults of the trace, a line each.
     """
 
     measured_us: float
@@ -42,19 +42,19 @@ class TraceFacts:
 
     @property
     def error(self) -> float:
-        """The difference of the replay to what was measured, as a part of that."""
+        """The relative difference of the replay to the measured time."""
         return self.simulated_us / self.measured_us - 1
 
     @property
     def doubt(self) -> str | None:
-        """A line that says not to believe what follows, if the replay does not fit."""
+        """A warning about the conclusions, if the replay does not fit."""
         if abs(self.error) <= DOUBTED:
             return None
         return f"the replay is {100 * abs(self.error):.0f} % off: do not believe what follows from it"
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the facts by name."""
-        found = [
+        rows = [
             ("measured", f"{self.measured_us:.1f} us"),
             ("replay", f"{self.simulated_us:.1f} us, {100 * self.error:+.2f} %"),
             ("exposed collectives", f"{self.exposed_us:.1f} us"),
@@ -62,8 +62,8 @@ class TraceFacts:
             ("bound by", ", ".join(f"{name} {100 * part:.1f} %" for name, part in self.bound_by) or "-"),
         ]
         if self.doubt is not None:
-            found.append(("doubt", self.doubt))
-        return found + [(name, text) for name, _, text in (line.partition(": ") for line in self.lines)]
+            rows.append(("doubt", self.doubt))
+        return rows + [(name, text) for name, _, text in (line.partition(": ") for line in self.lines)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""
@@ -80,21 +80,21 @@ class TraceFacts:
 
 
 def facts_of(program: TracedProgram) -> TraceFacts:
-    """Return what is known of a traced step; it takes two replays."""
+    """Return the facts about a traced step; it takes two replays."""
     replay, quick = replay_traced(program), replay_traced(program, host="none")
     shares = replay.simulated.critical_path().shares
     bound_by = sorted(((name, part) for name, part in shares.items() if part > _SAID), key=lambda row: -row[1])
     return TraceFacts(
         measured_us=replay.measured_us,
         simulated_us=replay.simulated_us,
-        exposed_us=exposed(program),
+        exposed_us=exposed_time(program),
         host_share=max(0.0, 1 - quick.simulated_us / replay.simulated_us),
         bound_by=tuple(bound_by),
         lines=tuple(program.lines()),
     )
 
 
-def exposed(program: TracedProgram) -> float:
+def exposed_time(program: TracedProgram) -> float:
     """Return for how many us collectives ran as measured, with no other kernel beside them on their device."""
     operators = program.graph.operators
     n = program.of_trace.n_own
@@ -103,8 +103,8 @@ def exposed(program: TracedProgram) -> float:
     times = np.maximum(0.0, program.times[:n])
     total = 0.0
     for device in np.unique(devices).tolist():
-        mine = times[(devices == device) & ((kinds == "collective") | (kinds == "kernel"))]
+        kernels = times[(devices == device) & ((kinds == "collective") | (kinds == "kernel"))]
         others = times[(devices == device) & (kinds == "kernel")]
         if (kinds[devices == device] == "collective").any():
-            total += union_length(*mine.T) - (union_length(*others.T) if len(others) else 0.0)
+            total += union_length(*kernels.T) - (union_length(*others.T) if len(others) else 0.0)
     return total

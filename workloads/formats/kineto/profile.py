@@ -47,7 +47,7 @@ def read_kineto(
     path
         The file.
     graph
-        Whose operators to look for: an `OpGraph` that was derived from the model, or the names of its operators in
+        Operators to look for: an `OpGraph` that was derived from the model, or the names of its operators in
         the order in which they ran. The profile then has its names, and ``profile.apply(graph)`` is the graph
         with measured times and kernels. None makes an operator of each operator of PyTorch, see `level`.
     level
@@ -62,7 +62,7 @@ def read_kineto(
         Which GPU, if the trace has several.
     captured
         For CUDA graphs, whose kernels no operator launches: the operator of each node (kernel, memcpy or
-        memset), in order of launch and node; a name may stand several times. With a profile of the same
+        memset), in order of launch and node; a name may occur several times. With a profile of the same
         model run without CUDA graphs: ``[op.name for op in eager.operators for _ in (*op.kernels, *op.copies)]``.
 
     Returns
@@ -87,8 +87,8 @@ def read_kineto(
     *Joining.* A kernel belongs to the call of the same correlation id, whatever the call is named, and the call to
     the operator of the same External id, or else to the one that is open on its thread. With a graph, annotations
     (``record_function``) that are called as its operators decide; where there are none, the outermost operators are
-    matched with those of the graph in order and by kind. All nodes of a CUDA graph share one correlation
-    id: they are told apart by their node id, in traces without it by their order on each stream; `captured` needs ids.
+    matched with the operators of the graph in order and by kind. All nodes of a CUDA graph share one correlation
+    id: node ids distinguish them, or, in traces without them, their order on each stream; `captured` needs ids.
 
     *Iterations.* By default leading iterations are discarded that ran other kernels than most
     (autotuning), and then those that took over 1.2 times the median of the iterations from there on (lazy
@@ -96,7 +96,7 @@ def read_kineto(
     those are left out for it, and a warning is logged. A kernel belongs to the iteration in which it
     was launched.
 
-    *What is not read.* Occupancy as estimated by the profiler (0 for kernels of more than 48 KiB
+    *Ignored fields.* Occupancy as estimated by the profiler (0 for kernels of more than 48 KiB
     of shared memory; see `simsched.model.cluster.device`), warps and blocks per SM, bandwidths; and the times of
     calls, which the profiler itself makes several times longer: overheads come from a calibration.
 
@@ -127,13 +127,13 @@ def read_kineto(
     names = list(graph.names if isinstance(graph, OpGraph) else graph or ())
     kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None
     by_graph = graph is not None and captured is None
-    runs = _named(joined, names, kinds) if by_graph else by_level(joined, level, captured)
-    kept, discarded = _kept(runs, joined.activities, skip, source)
-    operators = _Collected(joined, kept).operators(names)
+    runs = _runs_of_graph(joined, names, kinds) if by_graph else by_level(joined, level, captured)
+    iterations, discarded = _counting_runs(runs, joined.activities, skip, source)
+    operators = _Collected(joined, iterations).operators(names)
     provenance = Provenance(
         source=source,
         profiler=f"torch.profiler (Kineto schema {_SCHEMA})",
-        iterations=len(kept),
+        iterations=len(iterations),
         discarded=discarded,
         date=_date(events),
         cuda_runtime=_version(events.header.get("cuda_runtime_version")),
@@ -166,14 +166,16 @@ def _join(events: Events, iteration: str, device: int | None, source: str) -> tu
     return Joined(source, nesting, annotations, activities, origin, iterations), number
 
 
-def _named(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
-    """Return what ran of the operators of a graph in each iteration."""
-    found = joined.annotations
-    marks = found.take(np.flatnonzero(found.are(frozenset(names).__contains__)))
+def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
+    """Return the runs of a graph's operators in each iteration."""
+    annotations = joined.annotations
+    marks = annotations.take(np.flatnonzero(annotations.are(frozenset(names).__contains__)))
     return by_annotation(joined, names, Nesting(marks)) if len(marks) else by_order(joined, names, kinds)
 
 
-def _kept(runs: list[list[Run]], activities: Activities, skip: int | None, source: str) -> tuple[list[list[Run]], int]:
+def _counting_runs(
+    runs: list[list[Run]], activities: Activities, skip: int | None, source: str
+) -> tuple[list[list[Run]], int]:
     """Return the iterations that count, and how many were discarded before them."""
     runs = [part for part in runs if part]
     if not runs:
@@ -208,11 +210,11 @@ class _Collected:
     def __init__(self, joined: Joined, kept: list[list[Run]]) -> None:
         self._source = joined.source
         self._kept = kept
-        found = joined.activities
-        self._kinds = found.kinds
-        self._what, self._stream = found.what.tolist(), found.stream.tolist()
-        self._start: list[int] = found.start.tolist()
-        self._time: list[int] = found.duration.tolist()
+        activities = joined.activities
+        self._kinds = activities.kinds
+        self._what, self._stream = activities.what.tolist(), activities.stream.tolist()
+        self._start: list[int] = activities.start.tolist()
+        self._time: list[int] = activities.duration.tolist()
         self._n_odd = 0
 
     def operators(self, names: Sequence[str]) -> tuple[MeasuredOperator, ...]:
@@ -221,14 +223,14 @@ class _Collected:
         for part in self._kept:
             for run in part:
                 runs.setdefault(run.name, []).append(run)
-        found = tuple(self._operator(name, same) for name, same in runs.items() if same)
+        operators = tuple(self._operator(name, same) for name, same in runs.items() if same)
         if self._n_odd:
             _logger.warning(
                 "%s: %d times an operator launched other kernels than usual; those are left out",
                 self._source,
                 self._n_odd,
             )
-        return found
+        return operators
 
     def _operator(self, name: str, runs: list[Run]) -> MeasuredOperator:
         what = self._what
@@ -251,7 +253,7 @@ class _Collected:
         return MeasuredOperator(name, tuple([self._length(run) / 1e3 for run in runs]), tuple(kernels), tuple(copies))
 
     def _length(self, run: Run) -> int:
-        """Return the time of an operator in an iteration in ns: what overlaps on several streams counts once."""
+        """Return the time of an operator in an iteration in ns: overlapping time on several streams counts once."""
         rows = run.activities
         if not rows:
             return run.host

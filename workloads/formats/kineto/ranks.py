@@ -11,7 +11,7 @@ import numpy as np
 from simsched.base.errors import FormatError
 from simsched.model import Cluster, Floats, Ints, OpGraph
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
-from workloads.formats.kineto.collectives import Collective, Meeting, clock_shifts, met
+from workloads.formats.kineto.collectives import Collective, Meeting, clock_shifts, meetings_of
 from workloads.formats.kineto.events import Codes, Events
 from workloads.formats.kineto.records import TOLERANCE
 from workloads.formats.kineto.traced import Measured, TracedProgram
@@ -27,9 +27,9 @@ _SAME_CLOCK: Final = 1e9
 def by_process(events: Events) -> list[Events]:
     """Return the events of each process that launched work, in the order of the processes; ids are its own.
 
-    A GPU is that of the process whose calls have most of the correlation ids of its kernels, and started before them;
+    A GPU belongs to the process whose calls have most of the correlation ids of its kernels, and started before them;
     of processes that are alike in that, of the one with the fewest GPUs so far. Where processes share one, each kernel
-    is that of the last call with its id that no other kernel took.
+    belongs to the last call with its id that no other kernel took.
     """
     pids = Codes()
     process_of = np.array([pids[pid] for pid, _ in events.threads], np.int64)
@@ -90,13 +90,13 @@ def _owners(events: Events, of_call: Ints, processes: Sequence[int]) -> Ints:
             is_shared = True
         owner[rows] = best
         if is_shared:
-            taken: set[tuple[int, int]] = set()
+            used: set[tuple[int, int]] = set()
             for row in rows:
                 able = [p for p in processes if starts[p].get(ids[row], 2**62) <= begins[row] + TOLERANCE]
-                free = [p for p in able if (p, ids[row]) not in taken] or able
+                free = [p for p in able if (p, ids[row]) not in used] or able
                 if free:
                     owner[row] = max(free, key=lambda p: starts[p][ids[row]])
-                    taken.add((int(owner[row]), ids[row]))
+                    used.add((int(owner[row]), ids[row]))
     return owner
 
 
@@ -117,7 +117,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
     Parameters
     ----------
     programs
-        That of each rank. The first is the one that clocks are set by.
+        The program of each rank. The first rank sets the clock.
 
     Notes
     -----
@@ -129,7 +129,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
     ranks = [program.of_trace.collectives for program in programs]
     begins = [(program.of_trace.begin - programs[0].of_trace.begin) / 1e3 for program in programs]
     ends = [program.times[:, 1] + begin for program, begin in zip(programs, begins, strict=True)]
-    meetings = met(ranks)
+    meetings = meetings_of(ranks)
     offsets = np.array(begins) - clock_shifts(ranks, ends)
     offsets = np.where(np.abs(offsets) < _SAME_CLOCK, offsets, 0.0)
     offsets -= offsets.min()
@@ -142,7 +142,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
 
 
 class _Together:
-    """Puts the programs of ranks together; operators that arrive stand behind all others."""
+    """Puts the programs of ranks together; operators that arrive come after all others."""
 
     def __init__(self, parts: list[_Part], meetings: list[Meeting], n_ops: int, n_events: int) -> None:
         self._parts, self._meetings, self._n_ops, self._n_events = parts, meetings, n_ops, n_events
@@ -169,9 +169,9 @@ class _Together:
         action, device, stream, argument = np.array([row[:4] for row in rows], np.int64).T
         lead, own = np.array([row[4:] for row in rows]).T
         none, whole = np.zeros(0), np.zeros(0, np.int32)
-        found = TracedProgram(
+        program = TracedProgram(
             self._graph(),
-            [each.name for each in cluster.devices],
+            [gpu.name for gpu in cluster.devices],
             "events",
             ptr,
             action,
@@ -184,17 +184,17 @@ class _Together:
             lead,
             own,
         )
-        found.check()
-        found.__dict__["of_trace"] = self._measured(cluster)
-        return found
+        program.check()
+        program.__dict__["of_trace"] = self._measurements(cluster)
+        return program
 
     def _cluster(self) -> Cluster:
-        devices = [each for part in self._parts for each in part.program.cluster.devices]
-        if len({each.name for each in devices}) < len(devices):
+        devices = [gpu for part in self._parts for gpu in part.program.cluster.devices]
+        if len({gpu.name for gpu in devices}) < len(devices):
             devices = [
-                replace(each, name=f"rank{rank}.{each.name}")
+                replace(gpu, name=f"rank{rank}.{gpu.name}")
                 for rank, part in enumerate(self._parts)
-                for each in part.program.cluster.devices
+                for gpu in part.program.cluster.devices
             ]
         return Cluster(tuple(devices), name=devices[0].model)
 
@@ -257,16 +257,16 @@ class _Together:
         )
 
     def _edges_of_arrivals(self, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return edges to arrivals from what their collectives depend on, and from arrivals to all that they meet."""
+        """Return edges from the producers of collectives to arrivals, and from arrivals to all ranks that they meet."""
         arrival_of = {self._parts[rank].op + op: self._n_ops + k for (rank, op), k in self._arrival.items()}
-        found = [(a, arrival_of[b]) for a, b in edges if b in arrival_of]
+        added = [(a, arrival_of[b]) for a, b in edges if b in arrival_of]
         for member, k in self._arrival.items():
-            mine = self._parts[member[0]].op + member[1]
-            found += [(self._n_ops + other, mine) for other in (k, *self._peers[member])]
-        return found
+            transfer = self._parts[member[0]].op + member[1]
+            added += [(self._n_ops + other, transfer) for other in (k, *self._peers[member])]
+        return added
 
-    def _measured(self, cluster: Cluster) -> Measured:
-        """Return what was measured; the time for which a collective waits is not its own."""
+    def _measurements(self, cluster: Cluster) -> Measured:
+        """Return the measured data; the time for which a collective waits is not its own."""
         of = [part.program.of_trace for part in self._parts]
         times = np.concatenate([part.program.times + part.offset for part in self._parts])
         collectives: list[Collective] = []
@@ -278,7 +278,7 @@ class _Together:
             waiting += max(0.0, row[1] - row[0] - self._transfer[rank, op])
             row[0] = max(row[0], row[1] - self._transfer[rank, op])
         for part, one in zip(self._parts, of, strict=True):
-            collectives += [each._replace(op=each.op + part.op) for each in one.collectives]
+            collectives += [collective._replace(op=collective.op + part.op) for collective in one.collectives]
         faults: Counter[str] = sum((one.faults for one in of), Counter[str]())
         return Measured(
             cluster=cluster,
@@ -304,15 +304,15 @@ class _Together:
         )
 
     def _ready(self, times: Floats) -> Floats:
-        """Return from when on each operator could have started; what was launched earlier, from its start."""
-        found = np.array(times[:, 0])
+        """Return the us from which on each operator could have started; for earlier work its start."""
+        ready = np.array(times[:, 0])
         for part in self._parts:
             its = part.program.of_trace.ready
-            found[part.op : part.op + len(its)] = its + part.offset
-        return found
+            ready[part.op : part.op + len(its)] = its + part.offset
+        return ready
 
     def _kernels(self) -> tuple[str, ...]:
-        """Return the names of kernels in full; what was launched earlier is called by its operator."""
+        """Return the full names of kernels; earlier work has the name of its operator."""
         names: list[str] = []
         for part in self._parts:
             own = part.program.of_trace.kernels
@@ -321,7 +321,7 @@ class _Together:
 
 
 def one_of(parts: Sequence[Events], device: int | None, source: str) -> Events:
-    """Return the events of the process that used a device, or those of the only one.
+    """Return the events of the process that used a device, or of the only process.
 
     Raises
     ------

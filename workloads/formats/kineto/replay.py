@@ -1,4 +1,4 @@
-"""Replays of traced programs: what was measured beside what is simulated, as it ran and as it might run."""
+"""Replays of traced programs: measured beside simulated times, as it ran and with changes."""
 
 import os
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _ON_LINKS: Final = ("collective", "memcpy", "earlier", "untraced", "arrival")
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What a stream did, measured and simulated: how long anything ran on it, and when the last of it ended."""
+    """Busy time of a stream, measured and simulated, and the end of its last operator."""
 
     device: str
     stream: int
@@ -50,11 +50,11 @@ class TraceReplay:
     Parameters
     ----------
     traced
-        What ran.
+        The program that ran.
     simulated
-        What would run when.
+        The simulated trace.
     other_us
-        For another device: the makespan if all were bound by what gains less from it. None otherwise.
+        For another device: the makespan if the resource that gains less bounds all operators. None otherwise.
     """
 
     traced: TracedProgram
@@ -106,15 +106,15 @@ class TraceReplay:
 
     @cached_property
     def busy(self) -> tuple[Busy, ...]:
-        """What each stream did."""
+        """Busy time of each stream."""
         program = self.traced
         launches = np.flatnonzero(program.action == LAUNCH)
         keys = np.stack([program.device[launches], program.stream[launches]], 1)
-        found = []
+        rows = []
         for device, stream in np.unique(keys, axis=0).tolist():
             ops = program.argument[launches[(keys == (device, stream)).all(1)]]
             measured, simulated = self.times[:, ops]
-            found.append(
+            rows.append(
                 Busy(
                     program.devices[device],
                     stream,
@@ -125,7 +125,7 @@ class TraceReplay:
                     float(simulated[:, 1].max()),
                 )
             )
-        return tuple(found)
+        return tuple(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -147,27 +147,27 @@ class TraceReplay:
         }
 
     def gantt(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw what is simulated, and below each row what was measured; return the axes."""
+        """Draw the simulated trace, and below each row the measured one; return the axes."""
         return self.simulated.gantt(path, measured=self.traced.measured)
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return both traces in the Chrome Trace Event format, and write them if a path is given."""
-        events, found = [], {}
-        for shift, (what, trace) in enumerate((("measured", self.traced.measured), ("simulated", self.simulated))):
-            found = trace.to_perfetto()
-            for event in found["traceEvents"]:
+        events, document = [], {}
+        for shift, (label, trace) in enumerate((("measured", self.traced.measured), ("simulated", self.simulated))):
+            document = trace.to_perfetto()
+            for event in document["traceEvents"]:
                 if event["name"] == "process_name":
-                    event["args"]["name"] += f", {what}"
+                    event["args"]["name"] += f", {label}"
                 if "id" in event:
-                    event["id"] = f"{what} {event['id']}"
+                    event["id"] = f"{label} {event['id']}"
                 event["pid"] += shift * _MOST_PIDS
                 if event["name"] == "process_sort_index":
                     event["args"]["sort_index"] += shift * _MOST_PIDS
                 events.append(event)
-        found["traceEvents"] = sorted(events, key=lambda event: (event["ph"] != "M", event.get("ts", 0.0)))
+        document["traceEvents"] = sorted(events, key=lambda event: (event["ph"] != "M", event.get("ts", 0.0)))
         if path is not None:
-            write_file(path, dump_json(found, indent=None))
-        return found
+            write_file(path, dump_json(document, indent=None))
+        return document
 
 
 def replay_traced(
@@ -180,7 +180,7 @@ def replay_traced(
     program
         From `read_kineto_program`.
     changes
-        What is to be different, see `parse_change`: overheads of the host change the calls of
+        Differences to the trace, see `parse_change`: overheads of the host change the calls of
         their action, in proportion or to a value; ``device`` and its fields, and ``contention``, change the
         device; speeds change operators.
     host
@@ -199,39 +199,39 @@ def replay_traced(
     With it, operators have their `times_alone` on the device of the trace, and the measured ones on a device with other
     fields.
 
-    *Another device.* Times measured on one device do not say what they are bound by. They are scaled by the ratio of
-    DRAM rates and by that of FP32 rates: what the smaller gain gives is `TraceReplay.other_us`, what the greater one
+    *Another device.* Measured times do not show which resource bounds an operator. They are scaled by the ratio of
+    DRAM rates and by the ratio of FP32 rates: the smaller gain gives `TraceReplay.other_us`, the greater one
     gives is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other
     kernels that a library would choose there are not in these limits.
     """
-    for what, given, known in (("host", host, HOSTS), ("streams", streams, STREAMS)):
-        if given not in known:
-            raise WhatIfError(f"{what} must be one of {', '.join(known)}, not {given!r}")
+    for option, choice, choices in (("host", host, HOSTS), ("streams", streams, STREAMS)):
+        if choice not in choices:
+            raise WhatIfError(f"{option} must be one of {', '.join(choices)}, not {choice!r}")
     cluster = changed_cluster(program.cluster, changes)
     if cluster == program.cluster and not any(change.parameter.startswith("contention") for change in changes):
         cluster = cluster.replace_devices(contention=is_contended(program))
     is_shared = cluster == program.cluster.replace_devices(contention=True)
     times = np.array(times_alone(program) if is_shared else program.graph.time)
-    made = _with_host(program, changes)
+    replayed = _with_host(program, changes)
     for change in changes:
         _hasten(program, times, change)
     if streams == "one":
-        made = _on_one_stream(made)
+        replayed = _on_one_stream(replayed)
     if host == "none":
-        made = made.timed(None, np.zeros(len(made)))
+        replayed = replayed.timed(None, np.zeros(len(replayed)))
     elif host == "captured":
-        made = traced(made.graph, cluster, default_cost, execution="graph").lower(cluster)
+        replayed = traced(replayed.graph, cluster, default_cost, execution="graph").lower(cluster)
     scales = sorted(_scales(program.cluster, cluster))
     moves = np.array([op.kind in _ON_LINKS for op in program.graph.operators])
-    graphs = [with_times(made.graph, np.where(moves, times, times * scale)) for scale in scales]
-    traces = [simulate(made.over(graph), cluster) for graph in graphs]
+    graphs = [with_times(replayed.graph, np.where(moves, times, times * scale)) for scale in scales]
+    traces = [simulate(replayed.over(graph), cluster) for graph in graphs]
     return TraceReplay(program, traces[0], traces[1].makespan if len(traces) > 1 else None)
 
 
 def is_contended(program: TracedProgram) -> bool:
     """Return whether operators start closer to when they were measured to if contention is simulated, too.
 
-    Measured times of operators have in them what ran beside them, but not that they waited for a place on the device.
+    Measured times include the slowdown by other operators, but no waiting for a place on the device.
     """
     cluster = program.cluster
     shared = cluster.replace_devices(contention=True)
@@ -249,12 +249,12 @@ def is_contended(program: TracedProgram) -> bool:
 def times_alone(program: TracedProgram) -> Floats:
     """Return the times in us that operators would take alone, shape (n_ops,).
 
-    They were measured beside what ran beside them: the times alone are those that contention on the same device makes
-    the measured ones, as far as a few turns of dividing by the slowdown get there.
+    The measured times include contention: under contention on the same device the times alone become the measured ones,
+    as far as a few divisions by the slowdown reach that.
     """
-    known: Floats | None = program.__dict__.get("times_alone")
-    if known is not None:
-        return known
+    memo: Floats | None = program.__dict__.get("times_alone")
+    if memo is not None:
+        return memo
     measured = np.array(program.graph.time)
     cluster = program.cluster.replace_devices(contention=True)
     times, took = measured, np.empty_like(measured)
@@ -281,7 +281,7 @@ def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:
 
 
 def _hasten(program: TracedProgram, times: Floats, change: Change) -> None:
-    """Change the times of the operators whose speed a change is of."""
+    """Change the times of the operators that a change of speed selects."""
     if speed_of(change.parameter) is not None:
         times[selected(program.graph, change)] /= change.value
     elif change.parameter.partition(".")[0] not in ("device", "overhead", "contention", "interference"):
@@ -289,7 +289,7 @@ def _hasten(program: TracedProgram, times: Floats, change: Change) -> None:
 
 
 def _scales(old: Cluster, new: Cluster) -> set[float]:
-    """Return by what times are multiplied on another device, for what is bound by DRAM and by FP32 rates."""
+    """Return the ratios by which times scale on another device: one if DRAM bounds them, one if FP32 does."""
     a, b = old.devices[0], new.devices[0]
     return {a.bandwidth / b.bandwidth, a.peak["fp32"] / b.peak["fp32"]}
 
@@ -343,7 +343,7 @@ def traced(graph: OpGraph, cluster: Cluster, _cost: CostModel, *, execution: str
     return Schedule.from_columns(
         graph,
         order,
-        [each.name for each in cluster.devices],
+        [gpu.name for gpu in cluster.devices],
         device=device[order],
         stream=np.array([row["stream"] for row in rows])[order],
         execution=execution,
