@@ -1,1 +1,1 @@
-"""The four uses: comparisons, studies, what-if questions."""
+"""Experiments: comparisons, studies, what-if questions, and explanations of schedules."""

@@ -1,6 +1,6 @@
-"""How well the simulator predicts a backend: calibrate, schedule, predict, replay, compare, recalibrate.
+"""Validation of the simulator's predictions: calibrate, schedule, predict, replay, compare, recalibrate.
 
-Measurements are kept in a folder, so that a run that was killed goes on where it stopped.
+Measurements are kept in a folder: a run that was killed continues where it stopped.
 """
 
 import os
@@ -52,7 +52,7 @@ class Outcome(Checked):
     Parameters
     ----------
     scheduler
-        Who made it; ``"random-1"`` and so on are schedules drawn at random.
+        The scheduler's name; ``"random-1"`` and so on are schedules drawn at random.
     predicted_us
         Makespan simulated on the calibrated cluster.
     measured_us, measured_p10_us, measured_p90_us
@@ -60,15 +60,15 @@ class Outcome(Checked):
     no_contention_us
         The same prediction where kernels never slow each other down.
     uncalibrated_us
-        Simulated on the backend's cluster before anything was fitted.
+        Makespan in us, simulated on the backend's cluster before anything was fitted.
     rank_predicted, rank_measured
         1 is the least makespan of the round; equal ones share a rank.
     held_out
         Whether no fit has seen the schedule, so that its error counts.
     max_relative_error
-        Of its outputs, see `Replay`.
+        Largest relative error of the outputs, see `Replay`.
     reason
-        Why there is no schedule or no measurement; the rest is None then.
+        Reason why the schedule or the measurement is missing; the other fields are None then.
     """
 
     SUBJECT, ERROR, DERIVED = "row of {0.scheduler!r}", BackendError, ("error",)
@@ -97,7 +97,7 @@ class Outcome(Checked):
         *,
         held_out: bool,
     ) -> "Outcome":
-        """Return what was measured beside the prediction, and beside those by less than the calibration."""
+        """Return the row of a measurement, with its prediction and predictions by parts of the calibration."""
         bare = replace(calibration, cluster=calibration.cluster.replace_devices(contention=False))
         summary = replay.summary
         return cls(
@@ -114,7 +114,7 @@ class Outcome(Checked):
 
     @property
     def is_random(self) -> bool:
-        """Whether it was drawn at random."""
+        """Whether the schedule was drawn at random."""
         return self.scheduler.startswith(RANDOM)
 
     @property
@@ -134,12 +134,12 @@ def relative_error(predicted: float | None, measured: float | None) -> float | N
 
 @dataclass(frozen=True)
 class Round(Checked):
-    """The schedules of one round; errors are fractions and over those held out, None where there are none.
+    """Schedules of one round; errors are fractions over held-out schedules, None where there are none.
 
     Parameters
     ----------
     schedules
-        Those of the schedulers, then those at random, in the order in which they were measured.
+        The schedulers' schedules, then the random ones, in the order of their measurement.
     """
 
     SUBJECT, ERROR, DERIVED = "a round", BackendError, FIGURES
@@ -164,7 +164,7 @@ class Round(Checked):
 
     @property
     def held_out(self) -> tuple[Outcome, ...]:
-        """The rows whose errors count."""
+        """Rows that count in the errors."""
         return tuple(row for row in self.schedules if row.held_out and row.error is not None)
 
     def _mean_error(self, of: str) -> float | None:
@@ -204,23 +204,23 @@ class Round(Checked):
         if len(rows) < 2:
             return None
         times = np.array([(row.predicted_us, row.measured_us) for row in rows])  # (n, 2)
-        predicted, measured = np.sign(times.T[:, :, None] - times.T[:, None, :])  # of each two, which takes longer
+        predicted, measured = np.sign(times.T[:, :, None] - times.T[:, None, :])  # of each pair, the longer
         pairs = np.sqrt(np.count_nonzero(predicted) * np.count_nonzero(measured))
         return float((predicted * measured).sum() / pairs) if pairs else None  # scipy.stats takes seconds to import
 
     @property
     def rivals(self) -> tuple[Outcome, ...]:
-        """The schedulers' rows that were measured."""
+        """Rows of the schedulers that were measured."""
         return tuple(row for row in self.schedules if row.measured_us is not None and not row.is_random)
 
     @property
     def chosen(self) -> Outcome | None:
-        """Of the schedulers' rows the one that is predicted to be the fastest, of equal ones the first."""
+        """The schedulers' row with the least prediction; on ties the first."""
         return min(self.rivals, key=lambda row: row.predicted_us or 0.0, default=None)
 
     @property
     def regret(self) -> float | None:
-        """How much slower the simulator's choice among the schedulers is than the fastest, measured, as a fraction."""
+        """Loss by the simulator's choice: its measured makespan over the fastest scheduler's, minus 1."""
         chosen = self.chosen
         if chosen is None:
             return None
@@ -230,24 +230,24 @@ class Round(Checked):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Accuracy(Result, Checked, Document):
-    """How well predictions met measurements; prints as a table.
+    """Agreement of predictions with measurements; prints as a table.
 
     Parameters
     ----------
     graph
         Name of the graph.
     backend, device, environment
-        What ran it, on what, and with which versions; see `Replay`.
+        The backend's name, the device's, and the versions in use; see `Replay`.
     seed
         The one given; None if it was a generator.
     rounds
-        Each predicted with what the measurements before it had taught.
+        Rounds; each is predicted with a calibration from the measurements before it.
     runs
         Names of the files of measured runs by scheduler, of the last round, beside the file of this.
     calibration
-        What the last round was predicted with.
+        Calibration that the last round was predicted with.
     traces
-        Of the last round, the simulated trace and the measured run by scheduler.
+        Simulated trace and measured run of each scheduler in the last round.
     """
 
     SUBJECT, ERROR, FORMAT, INDENT = "validation", BackendError, "simsched.accuracy", None
@@ -271,7 +271,7 @@ class Accuracy(Result, Checked, Document):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Accuracy":
-        """Read what a validation came to; nothing is measured, and simulated only what somebody asks for.
+        """Read a validation from its folder; nothing is measured, and traces are simulated on demand.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class Accuracy(Result, Checked, Document):
         return replace(found, traces=Later(found.runs, trace))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what the validation came to into a folder that is there, with measured runs that are not there yet."""
+        """Write the validation into an existing folder, with those measured runs that are not in it yet."""
         for name, (_, replay) in self.traces.items():
             run = Path(path, self.runs[name])
             if not run.exists():
@@ -351,7 +351,7 @@ class Accuracy(Result, Checked, Document):
         return table_of("rounds", headings, rows, note=note)
 
     def verdict(self) -> tuple[str, ...]:
-        """Return in sentences what the predictions of the last round are good for, and what to measure next.
+        """Return sentences on the use of the last round's predictions, and on the next measurement to make.
 
         Latencies are trusted where 9 of 10 held-out ones are within 10 %, a choice where it costs at most 3 %.
         """
@@ -420,33 +420,33 @@ def validate(
     Parameters
     ----------
     graph, backend
-        What is run, and where.
+        The graph to run, and the backend that runs it.
     schedulers
-        As in `compare`; they schedule for the calibrated cluster.
+        As in `compare`; they make schedules for the calibrated cluster.
     rounds
         The first is predicted after `calibrate` from microbenchmarks and a profile of the graph, each later one after
         `recalibrate` with the round before.
     training
         Schedules at random that the profile runs.
     random_held_out
-        Schedules at random, others in each round, that are predicted and measured besides those of the schedulers.
-        They are what `recalibrate` learns from when their round is over.
+        Random schedules, new ones in each round, that are predicted and measured like the schedulers' own.
+        `recalibrate` learns from them after their round.
     repeats, warmup
         As in `Backend.replay`.
     rng
-        Generator or seed of what is random, whatever the backend adds.
+        Generator or seed of every draw, whatever the backend adds.
     folder
-        Where every measurement is kept as it is made. A run that is called again with the same arguments reads what
-        is there and measures only the rest. What came of it is written there too, see `Accuracy.load`.
+        Folder of the measurements, each written when it is made. A second run with the same arguments reads them and
+        measures only the rest. The results are written there, too, see `Accuracy.load`.
     progress
-        Called with what is measured and "" before it begins, and while schedulers run with what they are doing.
+        Called with the name of each measurement and "" before it begins, and with a scheduler's progress while it runs.
 
     Returns
     -------
     Accuracy
-        Errors are over held-out schedules, those that no fit has seen. Nothing is ever fitted to the schedules of
-        schedulers, so they count in every round, unless one of them happens to be a training schedule: it stays in the
-        table and in the regret. One that cannot be made or run has a row with the reason.
+        Errors are over held-out schedules, those that no fit has seen. Nothing is ever fitted to the schedulers'
+        schedules, so they count in every round. An exception is a schedule that equals a training schedule: it stays in
+        the table and in the regret. A schedule that cannot be made or run has a row with the reason.
 
     Raises
     ------
@@ -461,15 +461,15 @@ def validate(
 
     Notes
     -----
-    A round replays each program once, also where two schedulers agree on it. Uncalibrated predictions are of the
-    cluster that the backend describes, with the times that the graph came with, else a roofline; those without
-    contention are of the calibrated cluster with every kernel at the speed it has alone.
+    A round replays each program once, also where two schedulers agree on it. Uncalibrated predictions are made on the
+    backend's own description of the cluster, with the graph's operator times, else a roofline. Predictions without
+    contention are made on the calibrated cluster, where every kernel keeps the speed that it has alone.
     """
     require_counts(1, rounds=rounds, repeats=repeats)
     require_counts(0, training=training, random_held_out=random_held_out)
     asked = scheduler_set(schedulers, graph)
     for scheduler in asked:
-        resolve(scheduler)  # a slip is found before anything is measured
+        resolve(scheduler)  # a wrong name is refused before anything is measured
     tell: Progress = progress or (lambda _what, _doing: None)
     seed = int(rng) if isinstance(rng, int | np.integer) else None
     seeds = np.random.default_rng(rng).integers(2**62, size=rounds + 1).tolist()
@@ -505,10 +505,10 @@ def validate(
 
 
 class _Measurements:
-    """What a backend measures; with a folder, what is there already is read instead, and the rest is kept there.
+    """Measurements by a backend; with a folder, existing ones are read, and new ones are written.
 
-    The name of a file says what was measured: backend, cluster, program, repeats and round. A measurement that is kept
-    is used as it reads back, so an interrupted run ends like one that was not.
+    The name of a file has backend, cluster, program, repeats and round. A measurement that is kept is used as it reads
+    back, so an interrupted run ends like one that was not.
     """
 
     def __init__(self, backend: Backend, folder: str | os.PathLike[str] | None, repeats: int, warmup: int) -> None:
@@ -518,7 +518,7 @@ class _Measurements:
     def take(
         self, cls: type[Measured], kind: str, measure: Callable[[], Measured], *given: Any
     ) -> tuple[str, Measured]:
-        """Return what is measured with what is `given`, JSON values, and the name of its file."""
+        """Return the measurement with these JSON values (`given`), and the name of its file."""
         name = f"{kind}-{_digest(self.backend.name, self.backend.cluster.to_dict(), *given)}.json"
         if self._folder is None:
             return name, measure()
@@ -555,7 +555,7 @@ def _round(
     measurements: _Measurements,
     tell: Progress,
 ) -> tuple[Round, dict[str, tuple[Trace, Replay]], dict[str, str]]:
-    """Return a round: schedules made, predicted and measured; by scheduler what ran, and the file of that.
+    """Return a round (schedules made, predicted and measured), and by scheduler its measured run and that run's file.
 
     `fitted` are digests of programs that a fit has seen.
     """
@@ -583,7 +583,7 @@ def _round(
             traces[name] = trace, replay
             held_out = key not in fitted
             rows.append(Outcome.of(name, program, trace, replay, calibration, backend.cluster, held_out=held_out))
-        except (FileError, FormatError):  # of the folder: nothing that a scheduler did
+        except (FileError, FormatError):  # of the folder: the scheduler is not at fault
             raise
         except SimschedError as error:
             refused = error
@@ -594,8 +594,8 @@ def _round(
 
 
 def _as_given(scheduled: OpGraph, graph: OpGraph) -> OpGraph:
-    """Return the graph of a schedule with the times that operators came with, not those of a calibration."""
+    """Return a schedule's graph with the given graph's operator times, not a calibration's."""
     if scheduled.names == graph.names:
         return graph
-    times = dict(zip(graph.names, graph.time.tolist(), strict=True))  # of what a scheduler added nothing is known
+    times = dict(zip(graph.names, graph.time.tolist(), strict=True))  # operators that a scheduler added have no time
     return with_times(scheduled, np.array([times.get(name, np.nan) for name in scheduled.names]))

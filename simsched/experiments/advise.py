@@ -1,4 +1,4 @@
-"""`advise`: what to deploy: one stream or several, launched one by one or captured, on one GPU or on more."""
+"""`advise`: a way to deploy a model: one stream or several, launched one by one or captured, on one GPU or on more."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ WORTH: Final = 1.05
 DOUBTFUL: Final = 0.1
 """Part of the time that may be of operators of unknown kinds: beyond it no way is recommended."""
 _AS_GOOD: Final = 1.01
-_ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # what parts of schedulers are worth
+_ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # ablations
 _STREAMS, _BOTH = "streams", "streams captured"
 
 
@@ -42,25 +42,25 @@ class Deployment(Checked):
     name
         Such as ``"streams captured"``.
     scheduler
-        Who made the schedule.
+        Name of the scheduler that made the schedule.
     execution
-        How it runs: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None where there is no schedule.
+        Its execution: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None if there is no schedule.
     latency_us
-        Simulated makespan of one request in us; None where there is no schedule.
+        Simulated makespan of one request in us; None if there is no schedule.
     latency_low_us, latency_high_us
-        Between what it lies with 90 %; None where that was not found.
+        Bounds of the 90 % range of `latency_us`; None if there is no range.
     speedup, speedup_low, speedup_high
-        Of one request over one stream as a CUDA graph.
+        Speedup of one request over one stream as a CUDA graph, and the bounds of its 90 % range.
     place
         One more than the number of deployments that are faster with 90 %.
     requests_per_s
-        With 1, 2, 4 and 8 requests in flight.
+        Requests per second with 1, 2, 4 and 8 requests in flight.
     peak_memory_bytes
-        On the GPU that needs most.
+        Peak memory of the GPU that needs most.
     host_share
         Part of the critical path, in [0, 1], on which the host launches and synchronises.
     reason
-        Why there is no schedule; None if there is one.
+        Reason why there is no schedule; None if there is one.
     """
 
     SUBJECT, ERROR = "deployment {0.name!r}", WhatIfError
@@ -82,24 +82,24 @@ class Deployment(Checked):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Advice(Finding):
-    """What to deploy; prints as a table with two sentences above.
+    """Ways to deploy a model; prints as a table with two sentences above.
 
     Parameters
     ----------
     graph, cluster
-        Names of what runs, and on what.
+        Names of the graph and the cluster.
     rows
         The ways to run it.
     best
         Name of the one that is recommended for the least latency.
     verdict
-        Two sentences: what pays, by how much, and when not.
+        Two sentences: the way that pays, its gain, and when it does not pay.
     assumed
-        What the answer rests on: number formats, shapes, device, calibration, by name.
+        Assumptions behind the answer, by name: number formats, shapes, device, calibration.
     commands
-        What to type next, and what each line is for.
+        Commands to type next, each with its purpose.
     doubt
-        What ranges come from, and what they hang on.
+        Sources of the ranges, and the assumptions that they depend on.
     plans
         The schedule of each way, by name; none once read from a file.
     comparison
@@ -118,7 +118,7 @@ class Advice(Finding):
 
     @property
     def plan(self) -> Schedule:
-        """The schedule of the way that is recommended, of one that was not read from a file."""
+        """Schedule of the recommended way, unless it was read from a file."""
         if self.plans is None:
             raise WhatIfError("advice that was read from a file has no schedules: ask for it anew")
         return self.plans[self.best]
@@ -144,13 +144,13 @@ class Advice(Finding):
         return table_of(title, headings, [_cells(row, unit) for row in self.rows], note=notes, best=best)
 
     def notes(self) -> tuple[str, ...]:
-        """Return why some ways are not there, and what the answer depends on."""
+        """Return the reasons for missing ways, and the assumptions behind the answer."""
         doubt = () if self.doubt is None else (f"{str(self.doubt)[0].upper()}{str(self.doubt)[1:]}.",)
         return (*(f"{row.name}: {row.reason}" for row in self.rows if row.reason), *doubt)
 
 
 def _commands(best: Deployment, in_torch: bool, source: str, options: str) -> Iterator[tuple[str, str]]:
-    """Give what to type next, with what each line is for; `torch.compile` runs schedules as schedulers make them."""
+    """Return commands to type next with their purposes; `torch.compile` runs schedules as schedulers make them."""
     if in_torch:
         ours = f'backend="simsched", options={{"scheduler": "{best.scheduler}"}}'
         how = 'mode="reduce-overhead"' if best.name in (ONE, CAPTURED) else ours
@@ -195,23 +195,23 @@ def advise(
     source: str = "MODEL",
     options: str = "",
 ) -> Advice:
-    """Say which way to run a model pays: streams, a captured graph, several GPUs.
+    """Recommend a way to run a model: one stream, several streams, a captured graph, several GPUs.
 
     Parameters
     ----------
     graph, cluster, schedulers, cost
         As in `compare`.
     comparison
-        What `compare` found of them, where that is known.
+        The schedulers' `Comparison` on this graph, if it exists already.
     source, options
-        What the command line calls the graph, and the options that name the cluster, for the lines to type next.
+        The graph's name on the command line, and the options that name the cluster, for the commands to type next.
 
     Returns
     -------
     Advice
         One stream as PyTorch launches it operator by operator, as a lean host launches it, and as a CUDA graph, which
-        is what others are measured against; the best streams, launched and captured; and on several GPUs of one kind a
-        request split over all of them, and a copy of the model on each.
+        is the baseline of speedups; the best streams, launched and captured; and on several GPUs of one kind a request
+        split over all of them, and a copy of the model on each.
 
     Raises
     ------
@@ -220,14 +220,14 @@ def advise(
 
     Notes
     -----
-    The row of eager execution has no range, see `simsched.experiments.baselines`. Of the schedules within 1 % of the
-    least makespan that with the fewest streams is taken; ablations of schedulers are left out. Only schedules of the
-    operators as they are can be deployed: one that rewrites operators, merged convolutions say, is named where it is
-    faster, and never recommended. Where more than a tenth of the time is of operators of unknown kinds, of which the
-    bytes alone are known, there is no advice, and `best` is the captured stream. One GPU is the first. Replicas have
-    the schedule that is best on one: with k requests in flight on n GPUs each has k / n, in whole requests. Ranges are
-    those of `compare`, in worlds common to all rows. Throughputs are those of `simsched.throughput`. A graph with
-    symmetric collectives is what each of several GPUs runs: it is neither split further nor copied.
+    The row of eager execution has no range, see `simsched.experiments.baselines`. Among the schedules within 1 % of the
+    least makespan, the one with the fewest streams is taken; ablations of schedulers are left out. Only schedules of
+    unchanged operators can be deployed: a schedule that rewrites operators (merges convolutions, say) is named where it
+    is faster, and never recommended. Operators of unknown kinds have only their bytes; where they take more than a
+    tenth of the time, there is no advice, and `best` is the captured stream. "One GPU" is the first. Replicas have the
+    best schedule of one GPU: with k requests in flight on n GPUs each has k / n, in whole requests. Ranges are computed
+    as in `compare`, in worlds common to all rows, and throughputs as in `simsched.throughput`. A graph with symmetric
+    collectives is what each of several GPUs runs: it is neither split further nor copied.
 
     >>> import simsched as ss
     >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]
@@ -305,13 +305,13 @@ def advise(
 
 
 def _is_surely_faster(one: Trace, other: Trace, cluster: Target, cost: CostModel | None) -> bool:
-    """Say whether the range of the speedup of a run over another one lies above 1."""
+    """Return whether the whole range of a run's speedup over another run is above 1."""
     ranged, _ = ranges({"one": one.program}, cluster, cost, reference=other.program)
     return "one" in ranged and (ranged["one"].speedup_low or 0.0) > 1.0
 
 
 def _out_of_reach(plan: Schedule, trace: Trace, base: float) -> str:
-    """Return a sentence on a schedule that is faster than what is recommended, and that nothing deploys."""
+    """Return a sentence on a schedule that is faster than the recommended one and cannot be deployed."""
     return (
         f"{plan.scheduler}, captured, is simulated {base / trace.makespan:.2f} times as fast as one stream captured, "
         f"but it rewrites operators ({len(plan.rewriting)}), and nothing here deploys that."
@@ -325,7 +325,7 @@ def _makespan(each: tuple[Schedule, Trace]) -> float:
 def _best(
     plans: Sequence[Schedule], whole: Any, cluster: Target, cost: CostModel | None, execution: str | None
 ) -> tuple[Schedule, Trace]:
-    """Return the simplest of the plans that are as good as the best, and what it does.
+    """Return the simplest of the schedules that are as good as the best, and its latency.
 
     `execution` None: launched by the host; a plan that is a captured graph then has events.
     """
@@ -377,7 +377,7 @@ def _on_copies(rates: Mapping[int, float], n: int, k: int) -> float:
 def _verdict(
     rows: Sequence[Deployment], n: int, basis: str, *, surely_split: bool, n_streams: Mapping[str, int]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return what to run, and in two sentences why."""
+    """Return the recommended way, and two sentences with the reason."""
     by_name = {row.name: row for row in rows if row.reason is None}
     captured = by_name[CAPTURED]
     alone = [by_name[name] for name in (CAPTURED, ONE, _STREAMS, _BOTH) if name in by_name]

@@ -1,4 +1,4 @@
-"""The deployments that schedules are measured against: one stream, eager, launched by a lean host, and captured."""
+"""Baselines of speedups: one stream, launched eagerly by PyTorch, by a lean host, or captured as a CUDA graph."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,8 +33,7 @@ class Baselines:
     plan
         The schedule, launched by the host.
     eager, one, captured
-        Runs of it: with the time that PyTorch's host takes for each launch; with that of the device's preset; and as
-        a CUDA graph.
+        Their runs: PyTorch's host time for each launch; the device preset's host time; a CUDA graph.
     """
 
     plan: Schedule
@@ -44,11 +43,11 @@ class Baselines:
 
     @property
     def traces(self) -> dict[str, Trace]:
-        """The runs by the names of `NAMES`."""
+        """Runs by their names in `NAMES`."""
         return dict(zip(NAMES, (self.eager, self.one, self.captured), strict=True))
 
     def is_slower(self, trace: Trace) -> bool:
-        """Say whether a run takes longer than one stream that is launched in the same way.
+        """Return whether a run takes longer than one stream that is launched in the same way.
 
         A graph is held against the captured stream; events and stages are held against the stream that the host
         launches.
@@ -68,7 +67,7 @@ def baselines(graph: OpGraph, cluster: Target, cost: CostModel | None = None) ->
     Raises
     ------
     SimschedError
-        If operators cannot run one after the other, as `sequential` says.
+        If operators cannot run one after the other (see `sequential`).
 
     Notes
     -----
@@ -97,7 +96,7 @@ def require_execution(execution: str) -> str:
     Raises
     ------
     UnknownNameError
-        If there is no such execution.
+        If no execution has this name.
     """
     if execution not in ASKED:
         raise UnknownNameError("execution", execution, list(ASKED))
@@ -105,12 +104,12 @@ def require_execution(execution: str) -> str:
 
 
 def with_execution(plan: Schedule, execution: str) -> Schedule:
-    """Return a schedule in another execution, without the estimate, which was of its own; with `OWN` as it is.
+    """Return a schedule in another execution, without its estimate; with `OWN` return it unchanged.
 
     Raises
     ------
     UnknownNameError
-        If there is no such execution.
+        If no execution has this name.
     SchedulerError
         If stages are asked for, and the schedule has none.
     """

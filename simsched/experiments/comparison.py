@@ -1,4 +1,4 @@
-"""`compare`: what several schedulers do on one graph, in a table."""
+"""`compare`: the schedules of several schedulers for one graph, in a table."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -40,21 +40,21 @@ _ALIKE: Final = {
 }
 """Schedulers that do on one GPU what another does, or one stream."""
 _SLOWER: Final = "(slow)"
-_MOST_STORED: Final = 10_000  # samples of a schedule that stand in a document
+_MOST_STORED: Final = 10_000  # samples of a schedule that a document keeps at most
 
 
 @dataclass(frozen=True, slots=True)
 class Row(Checked):
-    """What one scheduler came to.
+    """Result of one scheduler.
 
     Parameters
     ----------
     scheduler
         Its name; of a baseline the name of the deployment.
     execution
-        How the schedule runs: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None where there is no schedule.
+        Execution of the schedule: ``"eager"``, ``"events"``, ``"stages"`` or ``"graph"``; None if there is no schedule.
     makespan_us
-        Simulated makespan in us, of sampled comparisons without jitter; None where there is no schedule.
+        Simulated makespan in us; in sampled comparisons without jitter; None if there is no schedule.
     p50_us, p95_us, p99_us
         Percentiles of the sampled makespans in us; None if none were drawn.
     estimate_us
@@ -64,9 +64,11 @@ class Row(Checked):
     slower_than_one_stream
         Whether one stream that is launched in the same way is faster; None where that is not known.
     makespan_low_us, makespan_high_us, speedup_low, speedup_high
-        Between what both lie with 90 %, see `simsched.experiments.ranges`; None where that was not found.
+        Bounds of the 90 % ranges of makespan and speedup, see `simsched.experiments.ranges`; None if there are no
+        ranges.
     place
-        One more than the number of schedules that are faster with 90 %: those whose order is not certain share it.
+        One more than the number of schedules that are faster with 90 %: schedules whose order is not certain share a
+        place.
     over_bound
         Makespan over the lower bound of the graph the schedule runs; None if the bound is 0.
     streams, devices
@@ -74,15 +76,15 @@ class Row(Checked):
     syncs
         Waits, barriers and host syncs of the program.
     peak_memory_bytes
-        On the device that needs most.
+        Peak memory of the device that needs most.
     sm_utilization, sm_efficiency
         Means over the makespan and the devices, in [0, 1].
     search_s
-        Wall time of the scheduler in s, without that of compiling it where it has not been yet.
+        Wall time of the scheduler in s, without the time to compile its native code.
     warning
-        Such as more memory than the device has; None if there is nothing to say.
+        A warning, for example of more memory than the device has; None if there is none.
     reason
-        Why there is no schedule; None if there is one.
+        Reason why there is no schedule; None if there is one.
     """
 
     SUBJECT, ERROR = "row of {0.scheduler!r}", SimulationError
@@ -119,7 +121,7 @@ class Row(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Sampling(Checked):
-    """How makespans were sampled.
+    """Settings of sampled makespans.
 
     Parameters
     ----------
@@ -162,11 +164,11 @@ class _File:
     Parameters
     ----------
     cluster
-        What was compared on.
+        The cluster of the comparison.
     sampling
         How makespans were sampled.
     doubt
-        What ranges come from.
+        Sources of the ranges.
     rows
         One per scheduler, in the order asked for.
     plans
@@ -174,7 +176,7 @@ class _File:
     samples
         Sampled makespans in us by scheduler.
     graphs
-        What schedules run, each once; they name them by their place.
+        Graphs that schedules run, each once; schedules refer to them by index.
     graph
         The place of the one that was compared.
     baselines
@@ -202,7 +204,7 @@ class Comparison(Result, Document):
     Parameters
     ----------
     graph, cluster
-        What was compared.
+        The graph and the cluster of the comparison.
     rows
         One per scheduler, in the order asked for.
     plans, traces
@@ -217,7 +219,7 @@ class Comparison(Result, Document):
         Whether each scheduler was asked for by name: then each has its row in the printed table, also where it is one
         that does the same as another on one GPU.
     doubt
-        What the ranges of the rows come from, and what they hang on; None if they were not found.
+        Sources of the rows' ranges, and the assumptions that they depend on; None if there are no ranges.
     baselines
         Rows of the deployments on one stream: eager, launched by the host, captured. None where operators cannot run
         one after the other.
@@ -241,7 +243,7 @@ class Comparison(Result, Document):
     baseline: str = CAPTURED
 
     def summary(self) -> dict[str, Any]:
-        """Return what the table says as JSON values: rows, the names of graph and devices, and how it was sampled."""
+        """Return the table as JSON values: rows, the names of graph and devices, and the sampling."""
         return {
             "graph": {
                 "name": self.graph.name,
@@ -260,8 +262,8 @@ class Comparison(Result, Document):
     def to_file(self) -> _File:
         """Return it as its file has it.
 
-        Graphs stand there once each, with the times that the schedules ran with where a calibration or a cost model
-        gave them; `graph` itself is as it was given. Up to 10,000 samples of a schedule are written.
+        Each graph is written once, with the operator times of its runs where a calibration or a cost model gave them;
+        `graph` itself is written as given. Up to 10,000 samples of a schedule are written.
         """
         graphs, numbers, plans = [self.graph], {(id(self.graph), b""): 0}, {}
         for name, plan in self.plans.items():
@@ -300,7 +302,7 @@ class Comparison(Result, Document):
         baselines: Sequence[Row] = (),
         baseline: str = "sequential",
     ) -> "Comparison":
-        """Make one of what its file has. Nothing is simulated before somebody asks for a trace."""
+        """Make a comparison from the data of its file. Nothing is simulated before a trace is read."""
         done = [row.scheduler for row in rows if row.makespan_us is not None]
         if len({row.scheduler for row in rows}) < len(rows) or sorted(done) != sorted(plans):
             raise FormatError("'plans' must hold one schedule for each row with a makespan, under its name")
@@ -331,7 +333,7 @@ class Comparison(Result, Document):
         return [write(row) for row in self.rows]
 
     def best(self) -> Row | None:
-        """Return the row of least makespan, of equal ones the first; None if no scheduler had a schedule."""
+        """Return the row of least makespan; on ties the first; None if no scheduler has a schedule."""
         done = [row for row in self.rows if row.makespan_us is not None]
         return min(done, key=lambda row: row.makespan_us or 0.0) if done else None
 
@@ -389,7 +391,7 @@ class Comparison(Result, Document):
         )
 
     def _repeats(self) -> dict[str, str]:
-        """Return the rows that say again what another says, with that: some differ on several GPUs alone."""
+        """Return the rows that repeat another row, with that row: some schedulers differ on several GPUs alone."""
         if self.named or len(self.cluster) > 1:
             return {}
         rows = (*self.baselines, *self.rows)
@@ -424,7 +426,8 @@ class Comparison(Result, Document):
 def scheduler_set(asked: str | Sequence[str | Scheduler], graph: OpGraph) -> list[str | Scheduler]:
     """Return the schedulers that are asked for on a graph.
 
-    Those of a set, ``"all"`` or ``"fast"``, which answer within a second on this graph; or one or several by name.
+    Return schedulers by name: a set (``"all"``; or ``"fast"``, which answer within a second on this graph), or one or
+    several names.
     """
     if isinstance(asked, str) and asked in SETS:
         return [s for s in SCHEDULERS if asked == "all" or len(graph) <= FAST_UP_TO.get(s, len(graph))]
@@ -451,7 +454,7 @@ def compare(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     schedulers
         ``"fast"`` (those that answer within a second), ``"all"``, or names and functions as
         `schedule` takes them.
@@ -460,33 +463,33 @@ def compare(
     samples
         How many makespans to sample of each schedule; None samples none.
     jitter, rng
-        Of the samples, as in `simulate_many`; every schedule gets the same draws. `makespan_us` and all that follows
-        from it are without.
+        Jitter and seed of the samples, as in `simulate_many`; every schedule gets the same draws. `makespan_us` and its
+        derived columns are without jitter.
     workers
-        As in `simulate_many`; has no influence on the results.
+        As in `simulate_many`; does not change the results.
     ranges
-        Whether rows say between what makespans and speedups lie, by `simsched.experiments.ranges.ranges`.
+        Whether rows have ranges of makespans and speedups, by `simsched.experiments.ranges.ranges`.
     execution
         How all schedules run: ``"own"``, as their schedulers mean them to; or ``"events"``, ``"stages"`` or
         ``"graph"``. A schedule that cannot run so has a row with the reason.
     baseline
-        What speedups are over: a deployment on one stream, of `simsched.experiments.baselines.NAMES`, or the name of
+        Reference of the speedups: a deployment on one stream, of `simsched.experiments.baselines.NAMES`, or the name of
         one of the schedulers.
     progress
-        Called with the name of each scheduler and "" before it runs, then with what it is doing if it says.
+        Called with the name of each scheduler and "" before it runs, then with the scheduler's own progress.
 
     Returns
     -------
     Comparison
-        `search` begins from the schedules of those before it, too. A scheduler that refuses the
-        graph has a row with the reason.
+        The comparison. `search` begins from the schedules before it, too. A scheduler that refuses the graph has a row
+        with the reason.
 
     Raises
     ------
     UnknownNameError
         If a scheduler, an execution or a baseline is not known.
     ScheduleError
-        If what a scheduler returns is no schedule, or cannot run.
+        If a scheduler returns an object that is not a schedule, or a schedule that cannot run.
     SimulationError
         If samples are asked for, but fewer than one, or without `jitter` or `rng`; or there is jitter without samples.
     """
@@ -498,7 +501,7 @@ def compare(
     seed = None if sampling is None else int(np.random.default_rng(rng).integers(2**63))
     bound = Yardstick(graph, cluster, cost).bound
     one: Baselines | None = None
-    with suppress(SimschedError):  # a row of `sequential` says why
+    with suppress(SimschedError):  # the row of `sequential` has the reason
         one = baselines(graph, cluster, cost)
     rows: list[Row] = []
     found: dict[str, Evaluation] = {}
@@ -587,7 +590,7 @@ def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines 
     baseline
         Makespan in us that the speedup is over; None leaves it out.
     one
-        The runs on one stream that say whether the schedule is slower; None leaves that out.
+        Runs on one stream, to which the schedule is compared; without them, no warning says that it is slower.
     """
     plan, trace, drawn = found.plan, found.trace, found.samples
     assert isinstance(plan, Schedule)

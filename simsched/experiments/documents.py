@@ -1,4 +1,4 @@
-"""The kinds of files that there are: what makes something of each, and how it is described."""
+"""Kinds of files: their loaders and their JSON schemas."""
 
 from typing import Any, Final
 
@@ -45,13 +45,13 @@ def schema(name: str) -> dict[str, Any]:
     Raises
     ------
     UnknownNameError
-        If there is no such format; the message lists those that there are.
+        If no format has this name; the message lists all formats.
 
     Notes
     -----
-    What it accepts the loaders accept, but for what a schema cannot say: that names are unique and those that are
-    referred to exist, that a graph has no cycle, that lists which belong together are as long, and the like. See
-    ``docs/formats.md``.
+    The loaders accept every document that fits the schema, except for faults that a schema cannot express: names that
+    are not unique, references to missing names, cycles in a graph, lists that belong together and differ in length, and
+    the like. See ``docs/formats.md``.
 
     >>> found = schema("simsched.graph")
     >>> found["$defs"]["Operator"]["properties"]["time"]["description"]

@@ -24,10 +24,10 @@ from simsched.simulator import simulate
 ROUND: Final = 500
 """Evaluations after which annealing begins again: by turns from a new graph and from the best one."""
 _HOT, _COLD = 0.1, 0.002  # temperatures at the beginning and the end of a round, of the logarithm of the factor
-_STEP: Final = 0.7  # standard deviation of the logarithm of what a size is multiplied by
-_JUMP: Final = 0.2  # part of the changes of a size that draw it anew
-_RATE: Final = 25_000.0  # bytes/us at which exact transfers count where there is no link
-_DIGITS: Final = 1  # of times in us, behind the point
+_STEP: Final = 0.7  # standard deviation of the logarithm of the factor that changes a size
+_JUMP: Final = 0.2  # part of the changes of a size that draw a new one
+_RATE: Final = 25_000.0  # bytes/us: speed of exact transfers where there is no link
+_DIGITS: Final = 1  # decimal places of times in us
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Space(Checked):
     blocks
         Least and largest number of thread blocks of an operator with a kernel.
     threads, registers
-        Threads per block, and registers per thread, of which one is drawn.
+        Numbers of threads per block, and of registers per thread, to draw from.
     nbytes
-        Least and largest size of the tensor of an edge in bytes. It is no more either than the DRAM of the first device
-        takes while its producer runs: an operator has to write what it hands on.
+        Least and largest size of an edge's tensor in bytes. An edge never carries more bytes than the first device's
+        DRAM moves while the producer runs, because an operator has to write its output.
     degree
         Edges into an operator, and out of it, at most.
     """
@@ -74,12 +74,12 @@ class Space(Checked):
 
 @dataclass(frozen=True)
 class Duel(Result, Checked, Document):
-    """A graph on which one schedule takes longer than another; prints as a table of where the time goes.
+    """A graph on which one schedule takes longer than another; prints as a table of time by cause.
 
     Parameters
     ----------
     graph, cluster
-        What both schedule, and on what.
+        The graph that both schedulers get, and the cluster.
     loser, winner
         Names of the schedulers.
     losing, winning
@@ -89,11 +89,11 @@ class Duel(Result, Checked, Document):
     losing_blame, winning_blame
         us by cause on the critical paths.
     reasons
-        In words: what the loser spends more on, and what bounds each of the two schedules.
+        Sentences: where the loser spends more time, and the bottleneck of each schedule.
     start
-        What the search began from.
+        The start of the search.
     seed, evaluations, found_at
-        Of the search: with them it finds the same again. `found_at` is the evaluation that had this graph.
+        Seed and length of the search: it finds the same graph again. `found_at` is the evaluation that had this graph.
     space
         The graphs that were searched.
     simsched
@@ -128,7 +128,7 @@ class Duel(Result, Checked, Document):
 
     @property
     def factor(self) -> float:
-        """Makespan of the losing schedule over that of the winning one."""
+        """Makespan of the losing schedule over the winning schedule's makespan."""
         return self.losing_us / self.winning_us
 
     def replay(self) -> "Duel":
@@ -145,7 +145,7 @@ class Duel(Result, Checked, Document):
 
     @property
     def traces(self) -> dict[str, Trace]:
-        """What runs when, by scheduler: the losing one first."""
+        """Simulated traces by scheduler: the losing one first."""
         return {name: simulate(plan, self.cluster) for name, plan in self.plans.items()}
 
     @property
@@ -199,11 +199,11 @@ def duel(
     Parameters
     ----------
     start
-        The graph that the search begins from, or what makes one of a seed.
+        The graph that the search begins from, or a function that makes a graph from a seed.
     cluster
-        What both schedule for.
+        The cluster of both schedules.
     loser, winner
-        As in `schedule`; the makespan of the first over that of the second is made large. One that draws has `rng`.
+        As in `schedule`; the search maximises the loser's makespan over the winner's. A random scheduler has `rng`.
     evaluations
         How many graphs are tried; None: as many as there is time for.
     seconds
@@ -211,7 +211,7 @@ def duel(
     rng
         Seed of the search. Equal seeds and evaluations give equal duels, if the schedulers heed no clock.
     space
-        The graphs to search; by default those of `Space`.
+        The graphs to search; by default `Space()`.
     name
         How the start is called.
     progress
@@ -224,15 +224,16 @@ def duel(
     SchedulerError
         If the two refuse every graph that was tried.
     ScheduleError
-        If what a scheduler returns is no schedule, or cannot run.
+        If a scheduler returns an object that is not a schedule, or a schedule that cannot run.
 
     Notes
     -----
-    This is PISA [1]_ on our model: contention, streams, launches and transfers count. A step changes one thing - the
+    This is PISA [1]_ on our model: contention, streams, launches and transfers count. A step changes one property - the
     time of an operator, its utilization or launch shape, its interference class, an edge or its bytes - or exchanges
     two operators. Edges lead from earlier to later operators, so there are no cycles. A worse graph is taken with
     probability ``exp(change of log factor / temperature)``; the temperature falls from 0.1 to 0.002 in rounds of 500
-    evaluations, which begin by turns at a new start and at the best graph so far. So more evaluations never find less.
+    evaluations, which begin by turns at a new start and at the best graph so far. So more evaluations never end with a
+    smaller factor.
 
     Ctrl-C ends the search with the best graph so far. Each step schedules and simulates twice; 8 operators take about
     5 ms with list schedulers.
@@ -246,7 +247,7 @@ def duel(
         raise WhatIfError("a duel needs an end: give `evaluations` or `seconds` (--evaluations, --seconds)")
     search = _Search(start, cluster, loser, winner, rng, space or Space())
     end = inf if seconds is None else running_time() + seconds
-    with Deadline("duel") as interrupt:  # the first Ctrl-C ends the search with what it has
+    with Deadline("duel") as interrupt:  # the first Ctrl-C ends the search with its best graph
         while (evaluations is None or search.n < evaluations) and (search.n == 0 or running_time() < end):
             search.step()
             if progress is not None:
@@ -288,7 +289,7 @@ def _apart(loser: str, winner: str) -> tuple[str, str]:
 def _reasons(
     names: tuple[str, str], plans: list[Schedule], cluster: Cluster, blames: list[dict[str, float]]
 ) -> Iterator[str]:
-    """Give what the loser spends more on, and what bounds each of the two."""
+    """Return sentences on the loser's extra time, and on the bottleneck of each schedule."""
     more = {cause: us - blames[1].get(cause, 0.0) for cause, us in blames[0].items()}
     largest = sorted(((cause, us) for cause, us in more.items() if us > 0), key=lambda each: -each[1])
     if largest:
@@ -321,7 +322,7 @@ class _Draft:
 
 @dataclass(frozen=True)
 class _Tried:
-    """A draft with its factor, minus infinity where one of the two refuses it."""
+    """A draft with its factor, minus infinity where a scheduler refuses it."""
 
     draft: _Draft
     graph: OpGraph | None
@@ -359,7 +360,7 @@ class _Search:
         self.best = self.at = self._tried(self._begun())
 
     def step(self) -> None:
-        """Try one more graph: that of a new round, or a changed one."""
+        """Evaluate one more graph: the first of a new round, or a changed one."""
         position = self.n % ROUND
         if position == 0 and self.n > 0:
             is_new = self.n // ROUND % 2 == 0
@@ -375,7 +376,7 @@ class _Search:
             self.best = self.at
 
     def scheduled(self, scheduler: str | Scheduler, graph: OpGraph) -> Schedule:
-        """Return what a scheduler makes of a graph."""
+        """Return a scheduler's schedule of a graph."""
         options: dict[str, Any] = {"rng": self._seed} if takes(scheduler, "rng") else {}
         return schedule(graph, self.cluster, scheduler, **options)
 
@@ -435,7 +436,7 @@ class _Search:
         return _within(round(time, _DIGITS), self.space.time)
 
     def _size(self, old: float, bounds: tuple[float, float]) -> float:
-        """Return another size within bounds: multiplied by a factor, or drawn anew."""
+        """Return another size within bounds: multiplied by a factor, or newly drawn."""
         low, high = bounds
         if self._rng.random() < _JUMP:
             return float(low * (high / low) ** self._rng.random())

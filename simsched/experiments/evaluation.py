@@ -19,14 +19,14 @@ from simsched.simulator.workload import Jitter
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a schedule came to.
+    """A schedule with its simulated trace and its lower bound.
 
     Parameters
     ----------
     plan
         The schedule, or the program that was given in its place.
     trace
-        What ran when.
+        The simulated run.
     samples
         Makespans with operator times that vary; None if none were asked for.
     bound_us
@@ -59,20 +59,20 @@ def evaluate(
     lowering: Mapping[str, Any] | None = None,
     execution: str = OWN,
 ) -> Evaluation:
-    """Schedule a graph, or take a schedule as it is, and find what it comes to.
+    """Schedule a graph, or take an existing schedule, and simulate it.
 
     Parameters
     ----------
     what, cluster, cost
         As in `schedule` and `simulate`.
     scheduler, options
-        Who schedules a graph, and how.
+        The scheduler of a graph, and its options.
     bound
-        Gives the lower bound of a graph in us, such as `Yardstick.bound`; None if there is no need of it.
+        Returns the lower bound of a graph in us, for example `Yardstick.bound`; None if no bound is needed.
     jitter, seed, engine
         As in `simulate`.
     samples, workers
-        As in `simulate_many`: with samples jitter is in them alone, the trace is without. None draws none.
+        As in `simulate_many`: with samples, they alone have jitter, and the trace has none. None draws none.
     lowering
         Options of `Schedule.lower`; None leaves it to `simulate`.
     execution
@@ -99,7 +99,7 @@ def evaluate(
 
 @dataclass
 class Yardstick:
-    """What all schedules of a graph are measured by, found when it is first asked for.
+    """Lower bound and baselines of all schedules of a graph, computed on first use.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Yardstick:
             if known == conditions:
                 return makespan
         found: float | None = None
-        with suppress(SimschedError):  # a row of `sequential` says why
+        with suppress(SimschedError):  # the row of `sequential` has the reason
             run = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", execution="graph", **conditions)
             found = run.trace.makespan
         self._captured.append((conditions, found))

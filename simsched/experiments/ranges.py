@@ -1,4 +1,4 @@
-"""Ranges: between what makespans and speedups lie with 90 %, by what is not sure of a cluster."""
+"""Ranges of 90 % around makespans and speedups, from the uncertain numbers of a cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,11 +29,11 @@ class Errors(NamedTuple):
     Parameters
     ----------
     own
-        Of the time of one schedule, apart from others.
+        Error of one schedule's time, apart from other schedules.
     common
-        Of what all schedules of a graph have in common.
+        Error that all schedules of a graph share.
     gain
-        Of a ratio of two schedules, over its logarithm: large gains are less sure.
+        Error of the ratio of two schedules, over its logarithm: large gains are less certain.
     shortfall
         Part of the logarithm of a ratio that measured ones fall short of simulated ones; not a deviation.
     """
@@ -51,7 +51,7 @@ MEASURED_CAPABILITY: Final = "9.0"
 """Compute capability of the H100 that the constants of kernels were measured on."""
 MEASURED_COMMON: Final = 0.05
 """Common error on devices of that capability; constants were carried over to all others. Chosen likewise."""
-_MEAN_TO_SD: Final = 1.25  # of a normal variable, its mean size to its standard deviation
+_MEAN_TO_SD: Final = 1.25  # mean absolute value of a normal variable, to its standard deviation
 _DRAWS, _FEWEST = 32, 8
 _ENOUGH = 2**11  # operators in all worlds, beyond which there are fewer
 _MOST = 2**22  # instructions of all programs in all worlds, beyond which there are none
@@ -89,14 +89,14 @@ _SETTLED_BY: Final = {
     **dict.fromkeys((name for name in OVERHEADS if name != "copy"), "overhead"),
 }
 _NORMAL: Final = np.array([NormalDist().inv_cdf((i + 0.5) / 41) for i in range(41)])
-_SLACK: Final = 1e-12  # of a logarithm and back
-_OWN: Final = 4096  # factors of operators; those that do the same have the same
+_SLACK: Final = 1e-12  # rounding of a logarithm and back
+_OWN: Final = 4096  # factors of operators; operators of the same kind and size share one
 
 
 class Unsure(NamedTuple):
-    """A number that is not sure: drawn evenly in its logarithm, or evenly itself where it may be 0.
+    """An uncertain number: drawn evenly in its logarithm, or evenly itself if it may be 0.
 
-    `relative`: `low` and `high` are factors of what the cluster has.
+    `relative`: `low` and `high` are factors of the cluster's number.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Unsure(NamedTuple):
 
 
 class Ranged(NamedTuple):
-    """Between what the makespan of a schedule in us lies, and its speedup, and its place.
+    """The 90 % range of a schedule's makespan in us, of its speedup, and its place.
 
     The place is one more than the number of schedules that are faster with 90 %.
     """
@@ -124,7 +124,7 @@ class Ranged(NamedTuple):
 
 
 def unsure_of(target: Target) -> tuple[Unsure, ...]:
-    """Return what is not sure of a cluster: intervals of its calibration, and of priors where it has none."""
+    """Return a cluster's uncertain numbers: intervals of its calibration, and priors where it has none."""
     fitted = {row.name: row for row in target.parameters if row.identified} if isinstance(target, Calibration) else {}
     found = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
     names = [*_OF_DEVICES, *(("link.latency", "link.bandwidth") if bare(target).links else ())]
@@ -142,20 +142,20 @@ def _prior(name: str) -> Unsure:
 
 
 class Outcomes(NamedTuple):
-    """What programs take in the same worlds.
+    """Times of programs in the same worlds.
 
     Parameters
     ----------
     names
-        Of the programs.
+        Names of the programs.
     worlds
         Logarithms of makespans in us, shape (n_programs, n_worlds); the last of the programs is the reference, if any.
     points
-        Those with the numbers as they are, shape (n_programs,).
+        Times with all numbers unchanged, shape (n_programs,).
     alike
         Programs of the same number do the same, shape (n_programs,).
     unsure, drawn
-        What is not sure, and its values, shape (n_worlds, n_unsure).
+        The uncertain numbers, and their values, shape (n_worlds, n_unsure).
     """
 
     names: tuple[str, ...]
@@ -167,7 +167,7 @@ class Outcomes(NamedTuple):
 
     @property
     def has_reference(self) -> bool:
-        """Whether there is a program that speedups are over."""
+        """Whether speedups have a reference program."""
         return len(self.worlds) > len(self.names)
 
 
@@ -178,7 +178,7 @@ def outcomes(
     *,
     reference: Program | None = None,
 ) -> Outcomes | None:
-    """Return what some programs take in worlds drawn from all that is not sure of a cluster; see `ranges`."""
+    """Return programs' times in worlds drawn from all uncertain numbers of a cluster; see `ranges`."""
     cluster = bare(target)
     distinct: dict[Any, int] = {}
     every = [*programs.values(), *([] if reference is None else [reference])]
@@ -210,32 +210,33 @@ def ranges(
     reference: Program | None = None,
     errors: Errors | None = None,
 ) -> tuple[dict[str, Ranged], Doubt | None]:
-    """Return between what the makespans of some programs lie with 90 %, and their speedups.
+    """Return the 90 % ranges of programs' makespans and of their speedups.
 
     Parameters
     ----------
     programs
-        By name, lowered for the cluster.
+        Programs by name, lowered for the cluster.
     target, cost
         As in `simulate`.
     reference
-        What speedups are measured against, in the same world; None for none.
+        Program that speedups are measured against, in the same world; None for no speedups.
     errors
-        Of the model; by default those of a calibration's held-out runs, else `uncalibrated_errors`.
+        Errors of the model; by default a calibration's held-out errors, else `uncalibrated_errors`.
 
     Returns
     -------
     tuple
-        A range for each program, and what they come from; nothing if the programs are too large for eight worlds.
+        A range for each program, and the sources of the ranges; no ranges if the programs are too large for eight
+        worlds.
 
     Notes
     -----
-    32 worlds are drawn, down to 8 for graphs of 256 operators and more, whatever other programs are asked about: the
-    same question always has the same answer. They are a Latin hypercube over the intervals of all that is not sure of
-    the cluster, evenly in the logarithm. Operators whose time is a roofline get another in each world, by its
-    rates and by a factor of their own that all which do the same share; a `time` that was given or measured stays.
-    All programs run in the same worlds, so that what is common to two of them leaves their ratio alone. The errors of
-    the model are added, independent for each program. A range reaches to what is simulated without any change at least.
+    32 worlds are drawn, down to 8 for graphs of 256 operators and more, independent of the other programs: the same
+    question always has the same answer. The worlds are a Latin hypercube over the intervals of all uncertain numbers of
+    the cluster, evenly in the logarithm. Operators whose time is a roofline get a new time in each world: by the
+    world's rates, and by a factor that all operators of the same kind and size share. A `time` that was given or
+    measured stays. All programs run in the same worlds, so errors that two programs share leave their ratio unchanged.
+    The errors of the model are added, independent for each program. A range always includes the unchanged simulation.
     """
     known = outcomes(programs, target, cost, reference=reference)
     if known is None:
@@ -259,7 +260,7 @@ def ranges(
 
 
 def ranged(known: Outcomes, i: int, errors: Errors) -> tuple[tuple[float, float], tuple[float, float] | None]:
-    """Return between what the makespan of the program at `i` lies with 90 %, and its speedup over the reference."""
+    """Return the 90 % range of makespan of the program at `i`, and of its speedup over the reference."""
     logs, point = known.worlds[i], float(known.points[i])
     makespan = _range(logs, point, hypot(errors.own, errors.common))
     if not known.has_reference:
@@ -277,7 +278,7 @@ def _of_ratios(gains: Any, errors: Errors) -> Any:
 
 
 def _key(program: Program) -> tuple[Any, ...]:
-    """Return what tells a program from others that take another time."""
+    """Return a key that differs between programs whose times differ."""
     columns = program.thread_ptr, program.action, program.device, program.stream, program.argument, program.priority
     return id(program.graph), program.execution, *(column.tobytes() for column in columns)
 
@@ -294,7 +295,7 @@ def rates_of(unsure: Sequence[Unsure], values: Floats) -> Rates:
 
 
 def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
-    """Return the cluster with what was drawn of it."""
+    """Return the cluster with the drawn numbers."""
     drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
     factors = {each.name: x for each, x in drawn.items() if each.relative}
     slower, wider = (factors.get(name, 1.0) for name in ("link.latency", "link.bandwidth"))
@@ -323,9 +324,9 @@ def _scaled(device: Device, factors: Mapping[str, float]) -> Device:
 
 
 class _Priced:
-    """The cost model of a world: times that are the same in all of them, and rooflines at its rates.
+    """Cost model of a world: times that all worlds share, and rooflines at this world's rates.
 
-    `known` has of graphs on devices what all worlds share.
+    `known` holds, by graph and device, the values that all worlds share.
     """
 
     def __init__(
@@ -364,7 +365,7 @@ def _shared(graph: OpGraph, target: Target, device: Device, cost: CostModel | No
 
 
 def _range(logs: Floats, point: float, error: float) -> tuple[float, float]:
-    """Return between what a number lies with 90 %, given its logarithm in each world and as it is."""
+    """Return the 90 % range of a number, given its logarithm in each world and its unchanged logarithm."""
     low, high = np.quantile(np.add.outer(logs, error * _NORMAL), [(1 - SURE) / 2, (1 + SURE) / 2])
     return exp(min(low, point - _SLACK)), exp(max(high, point + _SLACK))
 
@@ -372,7 +373,7 @@ def _range(logs: Floats, point: float, error: float) -> tuple[float, float]:
 def uncalibrated_errors(cluster: Cluster) -> Errors:
     """Return the errors of the model on a cluster without a calibration.
 
-    What schedules have in common is surer where every device is of the generation that kernels were measured on.
+    Errors that schedules share are smaller where every device is of the generation that kernels were measured on.
     """
     if all(device.capability == MEASURED_CAPABILITY for device in cluster.kinds):
         return MODEL_ERRORS._replace(common=MEASURED_COMMON)
@@ -387,7 +388,7 @@ def _model_errors(target: Target) -> Errors:
 
 
 def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Floats, error: float) -> Doubt:
-    """Return what some logarithms, one in each world, go with most."""
+    """Return the uncertain number that correlates most with some logarithms, one in each world."""
     ranked = np.argsort(np.argsort(np.column_stack([drawn, asked]), axis=0), axis=0).astype(np.float64)
     found = np.zeros(len(unsure))
     if np.ptp(asked) > 0:

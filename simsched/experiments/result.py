@@ -1,4 +1,4 @@
-"""What the results of all experiments share: rows as data frames, CSV, Parquet and JSON, a table, and a picture."""
+"""Output that all experiments share: rows as data frames, CSV, Parquet and JSON, a table, and a picture."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Result:
-    """What an experiment found: rows, a table that it prints as, a picture, and files.
+    """Result of an experiment: rows, a table that it prints as, a picture, and files.
 
     Each kind has ``save`` and ``load``, too: most of a JSON file, see `simsched.base.codec.Document`; a study and a
     validation of their folder.
@@ -38,7 +38,7 @@ class Result:
 
     @property
     def view(self) -> str:
-        """What pictures and pages know it by: the name of its class."""
+        """Name of the view in pictures and pages: the name of the class."""
         return type(self).__name__.lower()
 
     @property
@@ -103,12 +103,12 @@ class Result:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Finding(Result, Checked, Document):
-    """What an analysis of a schedule found.
+    """Result of the analysis of one schedule.
 
     Parameters
     ----------
     graph, cluster
-        Names of what ran, and on what.
+        Names of the graph and the cluster.
     """
 
     SUBJECT, ERROR = "what was found of {0.graph!r}", WhatIfError
@@ -127,7 +127,7 @@ class Finding(Result, Checked, Document):
 
 @dataclass(frozen=True, slots=True)
 class Doubt(Checked):
-    """What ranges come from, and what they depend on.
+    """Sources of the ranges, and the assumptions that they depend on.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Doubt(Checked):
 
 
 class Later(Mapping[str, T]):
-    """What there is by some names, each made when somebody asks for it."""
+    """Values by name, each computed when it is first read."""
 
     def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:
         self._names, self._make = names, cache(make)
@@ -181,7 +181,7 @@ def _cell(value: Any) -> str:
 
 
 def _column(values: Sequence[Any]) -> list[Any]:
-    """Return values as one kind: those of several kinds, and whole numbers that no float reaches, as texts."""
+    """Return values as one kind: values of several kinds, and whole numbers too large for a float, become texts."""
     given = [value for value in values if value is not None]
     kinds = {type(value) for value in given}
     wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= 2**63 for value in given))
@@ -204,7 +204,7 @@ class Table(NamedTuple):
     best
         Row to set off, -1 for none.
     left
-        Columns of which texts begin at the left; those of others end at the right.
+        Columns whose texts are aligned to the left; other columns are aligned to the right.
     dim
         Rows that matter less.
     """
@@ -228,9 +228,9 @@ def table_of(
     left: Collection[int] = (0,),
     dim: Collection[int] = (),
 ) -> Table:
-    """Return a table of printable texts; headings may have several lines, and the note those that are given.
+    """Return a table of printable texts; headings and notes may have several lines.
 
-    A row that is nothing but a name has dashes behind it, and matters less.
+    A row that is only a name has dashes after it, and is shown dimmed.
     """
     given = [[*map(printable, row)] for row in rows]
     bare = [i for i, row in enumerate(given) if len(row) == 1]
@@ -250,7 +250,7 @@ def write_table(table: Table, console: Any) -> None:
     for c, heading in enumerate(table.headings):
         texts = [Text(text) for text in (heading, *(row[c] for row in table.rows))]
         width = max(console.measure(text, options=wide).maximum for text in texts)
-        last = c == len(table.headings) - 1  # in it there may be a sentence, to be wrapped
+        last = c == len(table.headings) - 1  # it may hold a sentence that has to be wrapped
         side: Any = "left" if c in table.left else "right"
         grid.add_column(texts[0], justify=side, no_wrap=not last, min_width=None if last else width)
     for i, row in enumerate(table.rows):

@@ -1,4 +1,4 @@
-"""Operators of which a graph says too little: no load, or a kind of which the bytes alone are known."""
+"""Operators with too little data: without a load, or of a kind of which only the bytes are known."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _MOST_LISTED: Final = 8  # kinds in a line
 
 
 def bounded_by_bytes(graph: OpGraph, device: Device) -> str | None:
-    """Return what is said of operators of which an importer knows the bytes alone; None if there are none."""
+    """Return a sentence on operators of which an importer knows only the bytes; None if there are none."""
     kinds = {op.name: str(op.attributes[UNKNOWN]) for op in graph.operators if UNKNOWN in op.attributes}
     if not kinds:
         return None
@@ -23,7 +23,7 @@ def bounded_by_bytes(graph: OpGraph, device: Device) -> str | None:
 
 
 def share_of_unknown(graph: OpGraph, device: Device) -> float:
-    """Return the part of the summed times that is of operators of which an importer knows the bytes alone."""
+    """Return the part of the summed times that operators take of which an importer knows only the bytes."""
     places = [i for i, op in enumerate(graph.operators) if UNKNOWN in op.attributes]
     times = operator_times(graph, device)
     total = float(times.sum())

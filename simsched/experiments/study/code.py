@@ -1,4 +1,4 @@
-"""The code of schedulers that are not part of this library: a digest of its source, and of what that imports nearby."""
+"""The code of schedulers outside this library: a digest of its source, and of the modules nearby that it imports."""
 
 import ast
 import sys
@@ -13,7 +13,7 @@ from simsched.base.errors import StudyError
 from simsched.base.io import read_bytes
 from simsched.schedulers import resolve
 
-_OURS: Final = "simsched"  # the version stands for its code
+_OURS: Final = "simsched"  # the version identifies its code
 _LENGTH: Final = 16  # hex digits of a digest
 _loaded: dict[str, tuple[ModuleSpec | None, str]] = {}  # the digest of a scheduler's code when it was first asked for
 
@@ -29,7 +29,8 @@ def code_of(scheduler: str) -> str | None:
     Returns
     -------
     str or None
-        16 hex digits. None of a scheduler of this library, whose version says enough, and of a module without a file.
+        16 hex digits. None for a scheduler of this library, which the version identifies, and for a module without a
+        file.
 
     Raises
     ------
@@ -40,9 +41,9 @@ def code_of(scheduler: str) -> str | None:
 
     Notes
     -----
-    Nearby is the folder that holds the module, or the package that it is part of; of an installed module, its package
-    alone. Imports are read from the source, those inside functions too, and followed. Imports by a computed name and
-    data files are not seen. Where the module is on the disk does not matter.
+    "Nearby" is the folder that holds the module, or the package that it is part of; for an installed module, its
+    package alone. Imports are read from the source, also inside functions, and followed. Imports by a computed name and
+    data files are not seen. The module's place on the disk does not matter.
     """
     module, colon, _ = scheduler.partition(":")
     if not colon or module.partition(".")[0] == _OURS:
@@ -79,7 +80,7 @@ def require_loaded(scheduler: str, code: str) -> None:
 
 
 def _sources(module: str, file: Path) -> dict[str, Path]:
-    """Return the files of a module and of those nearby that it imports, by the names of the modules."""
+    """Return the files of a module, and of the modules nearby that it imports, by the names of the modules."""
     is_package = file.stem == "__init__"
     root = file.resolve().parents[module.count(".") + is_package]
     installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
@@ -114,11 +115,11 @@ def _file_of(module: str, root: Path) -> Path | None:
 
 
 def _imports(module: str, file: Path) -> Iterator[list[str]]:
-    """Yield what a module imports, from its source: names of modules, of which the first that is one is meant."""
+    """Yield a module's imports, from its source, as tuples of names: the first that is a module counts."""
     package = module if file.stem == "__init__" else module.rpartition(".")[0]
     try:
         tree = ast.parse(read_bytes(file))
-    except (SyntaxError, ValueError):  # of a module that is imported inside of `try`
+    except (SyntaxError, ValueError):  # in a module that is imported inside of `try`
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

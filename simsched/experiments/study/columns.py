@@ -9,14 +9,14 @@ _ROOMS: Final = ("workload", "cluster", "simulation", "option", "search", "wall"
 
 
 def column_of(name: str, rows: Sequence[Mapping[str, Any]], whose: str) -> str:
-    """Return the column that a name means: itself, or that of a workload, a cluster, an option, ... with this name.
+    """Return the column that a name means: itself, or a column of a workload, a cluster, an option, ... with this name.
 
     Parameters
     ----------
     name
         ``"workload.n_ops"``, ``"n_ops"``, ``"makespan"`` for ``"makespan_us"``.
     rows, whose
-        Rows that have the columns, and what an error calls that which asks for it.
+        Rows that have the columns, and the asking object's name for errors.
 
     Raises
     ------

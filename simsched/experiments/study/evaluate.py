@@ -1,4 +1,4 @@
-"""From what a row is of to the row: makes the graph, schedules it, simulates the schedule. Runs in workers."""
+"""Evaluation of a row in a worker: make the graph, schedule it, simulate the schedule."""
 
 import json
 import re
@@ -44,7 +44,7 @@ _RESULTS: Final = (
     "peak_memory_bytes",
     "sm_utilization",
     "sm_efficiency",
-)  # of a row of a comparison
+)  # columns of a row of a comparison
 FORMAT: Final = "simsched.row 2"
 """Changed whenever equal keys would no longer mean equal rows."""
 _COLUMNS: Final = (*COSTS, "intensity", "src", "dst", "edge_nbytes", "edge_transfer", "kernel_ptr", *KERNELS)
@@ -53,20 +53,21 @@ _draws = cache(partial(takes, option="rng"))
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Makes rows of what they are of; can be sent to other processes.
+    """Makes rows from their specifications; can be sent to other processes.
 
     Parameters
     ----------
     load
         Makes the graph of a kind and its parameters, `seed` among them.
     folder
-        What files of the study are relative to.
+        Folder that the study's file names are relative to.
     version
-        Of this library.
+        Version of this library.
     time_limit
         Seconds that a row may take, graph and all; None: as long as it takes.
     run
-        Different for every run: what a process keeps of another, whose files may have held other things, is not used.
+        Identifies the run: values that a process keeps from another run, whose files may have had other contents, are
+        not used.
     codes
         Digest of the code of each scheduler that is not part of this library, see `code_of`.
     """
@@ -100,7 +101,7 @@ class Evaluate:
         return [self._complete(spec, row, *end)]
 
     def died(self, spec: RowSpec, timed_out: bool) -> list[Row]:
-        """Return the row of what took its process with it."""
+        """Return the row of a unit that ended its process."""
         died = FAILED, "the process that ran it died, of too little memory or of a crash"
         ended = TIMEOUT, "did not heed the time limit; its process was ended"
         return [self._complete(spec, {}, *(ended if timed_out else died))]
@@ -145,7 +146,7 @@ def _target(make: Evaluate, point: Items) -> tuple[Target, str]:
 
 @lru_cache(2)  # rows of one unit that come in several batches share a graph
 def _graph(make: Evaluate, unit: str, workload: Items, root: int, instance: int) -> Measured:  # noqa: ARG001
-    """Return the graph of a unit, whose name tells 1 from 1.0, its digest, and what is known of it on targets."""
+    """Return a unit's graph (its name distinguishes 1 from 1.0), its digest, and its values on targets."""
     parameters = dict(workload)
     kind = file_or_kind(parameters.pop("kind"), make.folder)
     graph = make.load(kind, **{"seed": seed_of(root, instance, GRAPH), **parameters})
@@ -165,7 +166,7 @@ def make_target(point: Point, folder: str) -> Target:
     FileError, FormatError
         If the file cannot be read.
     UnknownNameError, ClusterError
-        If a preset is not known, or a field of a device or link is not, or holds what it cannot.
+        If a preset or a field of a device or link is unknown, or a field holds a wrong value.
     """
     if "file" in point:
         target = read_target(Path(folder, point["file"]))
@@ -219,17 +220,17 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return what went wrong on one line, the same each time."""
+    """Return a message on one line, without parts that differ from run to run."""
     kind, text = type(error).__name__, _text_of(error)
     said = f"{kind}: {text}" if text else kind
     return str(SimschedError(_ADDRESS.sub("0x...", " ".join(said.split()))))
 
 
 def _text_of(error: BaseException) -> str:
-    """Return the text of an error; an empty one if it cannot say it."""
+    """Return the text of an error; an empty text if the error cannot be printed."""
     try:
         return str(error)
-    except Exception:  # somebody's own class
+    except Exception:  # the class is not ours
         return ""
 
 
@@ -268,10 +269,10 @@ def row_key(spec: RowSpec, version: str, graph: str | None, cluster: str | None,
     Parameters
     ----------
     version
-        Of this library.
+        Version of this library.
     graph, cluster
-        Their digests. Where there is none - no graph could be made, or the process died - what the study says
-        stands for them.
+        Their digests. If a digest is missing (no graph could be made, or the process died), the study's own description
+        replaces it.
     code
         Digest of the scheduler's code, None of a scheduler of this library.
     """

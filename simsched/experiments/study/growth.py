@@ -1,4 +1,4 @@
-"""Studies that grow: where a row stands in a study whatever its number was, and one study of several."""
+"""Studies that grow: rows keep their identity under new numbers, and several studies merge into one."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,8 +29,9 @@ class Places:
 
     Notes
     -----
-    A study that has grown numbers its rows anew. A row's unit tells its workload, root seed and instance, the other
-    columns cluster, simulation, scheduler and options. Rows of points that a study names twice stand in both places.
+    A study that has grown numbers its rows again. A row's unit identifies its workload, root seed and instance; the
+    other columns identify cluster, simulation, scheduler and options. If a study names a point twice, its rows get both
+    places.
     """
 
     def __init__(self, study: Study) -> None:
@@ -109,7 +110,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _with_new(known: Sequence[Any], given: Iterable[Any], text: Callable[[Any], str] = json.dumps) -> list[Any]:
-    """Return some things, then those given that are none of them."""
+    """Return the first values, then the second ones that are not among them."""
     texts = {text(each) for each in known}
     return [*known, *(each for each in given if text(each) not in texts)]
 

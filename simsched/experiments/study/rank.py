@@ -31,12 +31,12 @@ LEVEL: Final = 0.05
 _RESAMPLES: Final = 2000
 _EXACT: Final = 50  # differences up to which the distribution of signed ranks is counted out
 _BLOCK: Final = ("workload.", "cluster.", "simulation.")
-_SHOWN: Final = 1e-4  # p-values below are not told apart
+_SHOWN: Final = 1e-4  # smaller p-values are shown as this bound
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """How a scheduler did in the complete blocks of a group.
+    """Statistics of a scheduler over the complete blocks of a group.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ class Rank:
     wins, shared
         Blocks in which it alone was best, and in which it was as good as another best one.
     mean_rank
-        Mean of its ranks, 1 for the best; those that are equal share the mean of their ranks.
+        Mean of its ranks, 1 for the best; equal values share the mean of their ranks.
     to_best
         Geometric mean of its cost over the least of the block.
     to_baseline, low, high
-        Geometric mean of its cost over that of the baseline, and the ends of its 95 % bootstrap interval.
+        Geometric mean of its cost over the baseline's, and the ends of the 95 % bootstrap interval.
     p
-        Of the Wilcoxon test against the scheduler of least mean rank, corrected by Holm over all pairs of the group;
-        None for that scheduler.
+        p-value of the Wilcoxon test against the scheduler of least mean rank, corrected by Holm over all pairs of the
+        group; None for that scheduler.
     no_result
         Blocks of the group, complete or not, in which it has no result.
     """
@@ -82,7 +82,8 @@ class Pair:
     ratio
         Geometric mean of the first one's cost over the second one's.
     p, p_holm
-        Of the two-sided Wilcoxon signed-rank test on the logarithms of their ratios, and corrected over all pairs.
+        p-value of the two-sided Wilcoxon signed-rank test on the logarithms of their ratios, and the same corrected
+        over all pairs.
     """
 
     first: str
@@ -106,15 +107,15 @@ class Group:
     blocks, complete
         How many blocks there are, and in how many of them every scheduler has a result.
     rows
-        One per scheduler, from the least mean rank; of equal ones in the order of the study.
+        One row per scheduler, from the least mean rank; on ties in the order of the study.
     pairs
         All pairs of schedulers; none without a complete block.
     friedman
         Statistic and p-value of the test that all mean ranks are equal; None with less than three schedulers.
     critical_difference
-        By how much two mean ranks differ if that is no chance, by Nemenyi; None without a complete block.
+        Difference of two mean ranks that is significant by Nemenyi; None without a complete block.
     cliques
-        Schedulers from least mean rank that it does not tell apart, largest sets of two or more.
+        Largest sets of two or more schedulers that are not significantly different, from least mean rank.
     ratios
         ``(blocks, schedulers)``: cost over the least of the block, of all blocks with a result, infinite where there
         is none; columns are as `rows`.
@@ -133,12 +134,12 @@ class Group:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Ranking(Result):
-    """Who wins a study; prints as a table, plots performance profiles above critical differences.
+    """Ranking of a study's schedulers; prints as a table, plots performance profiles above critical differences.
 
     Parameters
     ----------
     name, metric, baseline
-        Of the study, what is compared, and the scheduler that ratios are to.
+        The study's name, the compared column, and the scheduler that ratios are relative to.
     groups
         One for each value of the columns that were asked for; one of all if none were.
     without_rows
@@ -215,7 +216,7 @@ class Ranking(Result):
         return table_of(f"{self.name}: pairs by {self.metric}", headings, cells, note=note, left=range(len(names) + 2))
 
     def notes(self) -> list[str]:
-        """Return in sentences what was compared, what was left out, and what the tests of all schedulers say."""
+        """Return sentences on the blocks that were compared or left out, and on the tests over all schedulers."""
         cost = "1 / speedup" if self.metric == "speedup" else self.metric
         lines = [
             f"a block is an instance: workload, seed, cluster, simulation; costs are {cost}: less is better",
@@ -239,7 +240,7 @@ class Ranking(Result):
     def to_tex(self) -> str:
         """Return the table as LaTeX, for the package booktabs, with a rule between groups.
 
-        A comment above it says what `notes` say.
+        A comment above it has the sentences of `notes`.
         """
         names = list(self.groups[0].by)
         headings = [
@@ -258,7 +259,7 @@ class Ranking(Result):
                 (
                     *(text_of(value) for value in group.by.values()),
                     row.scheduler,
-                    *(cell.replace("-", "--") for cell in _cells(row)[1:-1]),  # ranges, and what there is not
+                    *(cell.replace("-", "--") for cell in _cells(row)[1:-1]),  # ranges, and missing values
                 )
                 for row in group.rows
             ]
@@ -271,9 +272,9 @@ class Ranking(Result):
     def plot(self, path: Any = None) -> Any:
         """Draw profiles and critical differences of all groups, to a file if a path is given; return the figure.
 
-        A performance profile says for each factor in how many blocks a scheduler is within that factor of the best;
-        one without a result is within none. Below it mean ranks lie on a line, and bars join those that Nemenyi's test
-        does not tell apart.
+        A performance profile shows for each factor in how many blocks a scheduler is within that factor of the best; a
+        scheduler without a result is within none. Below it mean ranks are points on a line, and bars join ranks that
+        Nemenyi's test does not distinguish.
 
         Raises
         ------
@@ -336,7 +337,7 @@ def rank(
     Parameters
     ----------
     name, rows, schedulers
-        Of the study: what it is called, its rows, and the labels of its schedulers in their order.
+        The study's name, its rows, and the labels of its schedulers in their order.
     by
         Columns, or their last parts: there is a group for each of their values, in the order of the rows.
     metric
@@ -353,14 +354,14 @@ def rank(
 
     Notes
     -----
-    A block is what the schedulers were given alike: workload, seed, cluster and simulation. Ranks, ratios and tests
-    take complete blocks, in which every scheduler has a positive value: rows that were refused, failed, ran out of time
-    or are missing leave their block out, and are counted. Profiles [1]_ take all blocks with a result.
+    A block is the rows with the same input: workload, seed, cluster and simulation. Ranks, ratios and tests take
+    complete blocks, in which every scheduler has a positive value: rows that were refused, failed, ran out of time or
+    are missing leave their block out, and are counted. Profiles [1]_ take all blocks with a result.
 
-    Values within 1e-9 of each other are equal. The tests are those that Demšar [2]_ recommends. Friedman's is of
+    Values within 1e-9 of each other are equal. The tests are the ones that Demšar [2]_ recommends. Friedman's compares
     ranks. Wilcoxon's is two-sided, of differences of logarithms other than 0; exact for up to 50 of them without equal
     sizes, else by the normal distribution; corrected by Holm [3]_ over the pairs of a group. Nemenyi's critical
-    difference is at 5 %. Blocks count as independent; those of one graph on several clusters are less than that. The
+    difference is at 5 %. Blocks count as independent; blocks of one graph on several clusters are less than that. The
     interval is between the 2.5th and the 97.5th percentile of 2000 resamples of the blocks.
 
     References
@@ -393,7 +394,7 @@ def rank(
 
 
 def _costs(rows: Sequence[Row], labels: Sequence[str], column: str, inverse: bool) -> Floats:
-    """Return the costs ``(blocks, schedulers)``, infinite where there is no result or none above 0."""
+    """Return the costs ``(blocks, schedulers)``, infinite where a result is missing or not above 0."""
     blocks: dict[str, dict[str, float]] = {}
     for row in rows:
         block = json.dumps([row["unit"], *((k, v) for k, v in sorted(row.items()) if k.startswith(_BLOCK))])
@@ -455,7 +456,7 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
 
 
 def _levelled(costs: Floats) -> Floats:
-    """Return positive numbers with those of a row that are nearly equal made equal."""
+    """Return positive numbers, with nearly equal ones in a row made equal."""
     order = np.argsort(costs, axis=1, kind="stable")
     ascending = np.take_along_axis(costs, order, axis=1)
     for i in range(1, costs.shape[1]):
@@ -555,7 +556,7 @@ def friedman(ranks: Floats) -> tuple[float, float] | None:
 
 
 def critical_difference(n_schedulers: int, n_blocks: int) -> float:
-    """Return from which difference on two mean ranks are told apart at 5 %, by Nemenyi.
+    """Return the least difference of two mean ranks that is significant at 5 %, by Nemenyi.
 
     >>> round(critical_difference(4, 14), 2)  # as Demšar has it
     1.25

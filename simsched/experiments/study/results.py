@@ -50,9 +50,9 @@ _ORDER: Final = (
     _RESULTS,
     "search.",
     WALL,
-)  # of columns, or of all that begin so
+)  # columns, or prefixes of columns
 _POINT: Final = ("workload.", "cluster.", "simulation.")
-_REASONS, _LONGEST = 2, 160  # of each scheduler, and characters of each
+_REASONS, _LONGEST = 2, 160  # reasons of each scheduler, and characters of each
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,15 +62,15 @@ class Results(Result):
     Parameters
     ----------
     study
-        What they are of.
+        Study that the rows belong to.
     rows
-        Those that there are, by index.
+        Existing rows, by index.
     folder
         Where they are from, None if from nowhere.
     n_new
         How many of them the run that returned this has made; None if no run did.
     others
-        Rows of the folder that the study does not name, but did once, or whose scheduler's code has changed since.
+        Rows of the folder that the study no longer names, or whose scheduler's code has changed since.
     """
 
     study: Study
@@ -81,7 +81,7 @@ class Results(Result):
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "Results":
-        """Read what a folder holds, also while a run is writing to it.
+        """Read a folder, also while a run is writing to it.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Results(Result):
     load = open
 
     def __len__(self) -> int:
-        """Return how many rows the study has, those included that are not there yet."""
+        """Return the number of the study's rows, including missing ones."""
         return len(self.study)
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Results(Result):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of any row: what the row is, what it is of, facts and results, searches, wall times."""
+        """Names of the columns of any row: identity, settings, facts and results, searches, wall times."""
         return tuple(sorted(dict.fromkeys(name for row in self.rows for name in row), key=_place))
 
     def to_csv(self, deterministic: bool = True) -> str:
@@ -124,7 +124,7 @@ class Results(Result):
     def table(self) -> Any:
         """Return means over the instances of every point and scheduler as a table of texts.
 
-        What is the same for all rows stands in the caption.
+        Values that all rows share are in the caption.
         """
         rows = means(self.columns, self.rows)
         names = [name for name in (rows[0] if rows else ()) if name.startswith(_POINT)]
@@ -159,7 +159,7 @@ class Results(Result):
         return f"{self.study.name}: {len(self.rows)} of {len(self)} rows"
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return for each scheduler how many rows there are, are missing and came to what, and their wall time in s."""
+        """Return each scheduler's numbers of rows by outcome, including missing ones, and their wall time in s."""
         of: dict[str, list[Mapping[str, Any]]] = {choice.label: [] for choice in self.study.choices}
         for row in self.rows:
             of[row["scheduler"]].append(row)
@@ -188,19 +188,19 @@ class Results(Result):
 
     @property
     def left_over(self) -> str:
-        """What there is of rows that count no more, in a line; empty if there are none."""
+        """Return a line on rows that no longer count; empty if there are none."""
         if not self.others:
             return ""
         rows = "1 more row" if len(self.others) == 1 else f"{len(self.others)} more rows"
         return f"{rows} in the folder, of parts that the study no longer has or of code that changed"
 
     def plot(self, folder: str | os.PathLike[str] | None = None, *, format: str = "png") -> list[Path]:
-        """Draw the figures that the study asks for, or those that suit it; return their files.
+        """Draw the figures that the study asks for, or the usual ones; return their files.
 
         Parameters
         ----------
         folder
-            Where to; by default the folder ``figures`` in that of the study.
+            Folder of the files; by default the folder ``figures`` in the study's own.
         format
             ``"png"``, ``"svg"`` or ``"pdf"``.
 
@@ -225,7 +225,7 @@ class Results(Result):
     ) -> Ranking:
         """Return which scheduler wins, by how much, and whether that may be chance.
 
-        Parameters and errors are those of `simsched.experiments.study.rank.rank`.
+        Parameters and errors are as in `simsched.experiments.study.rank.rank`.
         """
         labels = [choice.label for choice in self.study.choices]
         return rank(self.study.name, self.rows, labels, by=by, metric=metric, baseline=baseline, rng=rng)
@@ -241,7 +241,7 @@ class Results(Result):
 
 
 def _place(name: str) -> int:
-    """Return where a column stands in the order."""
+    """Return the position of a column in the order."""
     known = (i for i, group in enumerate(_ORDER) if name == group or (group[-1] == "." and name.startswith(group)))
     return next(known, _ORDER.index(_RESULTS))
 
@@ -252,9 +252,9 @@ def means(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[dic
     Returns
     -------
     list of dict
-        The columns of the point and ``scheduler``; ``rows`` that there are, ``done`` that came to a result,
-        ``failed`` of all other ends; ``makespan_us``, ``speedup``, ``search_s`` as pairs of mean and sample
-        standard deviation over the instances, None where there is nothing.
+        The columns of the point and ``scheduler``; the numbers of ``rows`` that exist, of ``done`` ones with a result,
+        of ``failed`` ones with any other end; ``makespan_us``, ``speedup``, ``search_s`` as pairs of mean and sample
+        standard deviation over the instances, None where no row has a result.
     """
     names = [name for name in columns if name.startswith(_POINT)]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
@@ -288,15 +288,15 @@ def run_study(
     check: Callable[..., None] | None = None,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> Results:
-    """Run what is missing of a study, and write it to a folder.
+    """Run the missing rows of a study, and write them to a folder.
 
     Parameters
     ----------
     study
-        What to run.
+        The study to run.
     folder
-        Where its rows are, or will be: ``study.json``, and a line of ``rows.jsonl`` for each, on disk as soon as it
-        is done. At the end also ``rows.csv`` and, where pyarrow is installed, ``rows.parquet``.
+        Folder of its rows: ``study.json``, and a line of ``rows.jsonl`` for each, on disk as soon as it is done. At the
+        end also ``rows.csv`` and, where pyarrow is installed, ``rows.parquet``.
     load
         ``load(kind, seed=..., **parameters)`` returns the graph of a workload: `workloads.load_kind`, or a function of
         yours that other processes can import. It leaves the seed alone where it draws nothing.
@@ -306,15 +306,15 @@ def run_study(
     workers
         Processes; by default one per core.
     shard
-        ``(i, n)`` or ``"i/n"``, i from 1 to n, or 0 for n: part i alone, in a file of its own. The parts may run at
-        once and into folders of their own or into one; see `merge`.
+        ``(i, n)`` or ``"i/n"``, i from 1 to n, or 0 for n: part i alone, in a separate file. The parts may run at once,
+        each into its own folder or all into one; see `merge`.
     retry
         Run rows without a result again.
     check
         ``check(kind, **parameters)``, called for every workload before any row runs, raises an error if `load` is
         going to: `workloads.check_kind`.
     progress
-        Called with how many rows are done, how many there are to do, and how many of those done have no result.
+        Called with the numbers of rows that are done, that are to do, and that are done without a result.
 
     Returns
     -------
@@ -331,9 +331,9 @@ def run_study(
 
     Notes
     -----
-    A row is run again only if what it is made from has changed: its key is the sha256 of the graph's content, of that
-    of the cluster or calibration, of scheduler and options, seed, simulation and version, and of a scheduler of yours
-    also of its code, see `simsched.experiments.study.code.code_of`. Graphs are made again to see.
+    A row is run again only if its inputs have changed: its key is the sha256 of the graph's content, the content of the
+    cluster or calibration, scheduler and options, seed, simulation and version, and the code of a scheduler outside
+    this library, see `simsched.experiments.study.code.code_of`. Graphs are made again for this.
 
     The folder may hold an earlier form of the study: schedulers, seeds, workloads, clusters and simulations may have
     been added or left out, or have another name or order. Rows of the same key are taken over. Rows that the study
@@ -348,7 +348,7 @@ def run_study(
         rows = store.placed_rows(store.rows_paths(path), study, codes)
         _tell_changed(study, rows, codes, path)
         before = [row for row in rows.placed if not retry or row["status"] == OK]
-        # those that are known are looked at first: from then on it goes as fast as it will
+        # rows that exist are checked first: later rows then take only their own time
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
         specs = _renamed(specs, rows.others, os.path.realpath(study.folder), version, codes)
         specs.sort(key=lambda spec: spec.known is None)
@@ -391,7 +391,7 @@ def _codes(study: Study, executor: str) -> dict[str, str]:
 
 
 def _tell_changed(study: Study, rows: store.Rows, codes: Mapping[str, str], folder: Path) -> None:
-    """Log of which schedulers rows are run again since their code is not, or may not be, that of the rows."""
+    """Log the schedulers whose rows are run again because their code differs, or may differ, from the rows' code."""
     schedulers = {choice.label: choice.scheduler for choice in study.choices}
     unsigned = [row for row in rows.placed if schedulers[row["scheduler"]] in codes and "code" not in row]
     for why, told in (("has changed", rows.stale), ("was not recorded", unsigned)):
@@ -402,7 +402,7 @@ def _tell_changed(study: Study, rows: store.Rows, codes: Mapping[str, str], fold
 def _renamed(
     specs: list[RowSpec], rows: Sequence[Mapping[str, Any]], folder: str, version: str, codes: Mapping[str, str]
 ) -> list[RowSpec]:
-    """Return specs of rows, those with the key of a row that has another name with that row.
+    """Return specifications of rows; a key that has a row under another name comes with that row.
 
     Parameters
     ----------
@@ -479,10 +479,10 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
 
     Notes
     -----
-    Studies may have schedulers, seeds, workloads, clusters and values of the simulation that others have not: `out` is
-    then of all of them. What none of them has run is missing there, and `run_study` runs it.
+    The studies may differ in schedulers, seeds, workloads, clusters and values of the simulation: `out` then covers all
+    of them. Rows that no study has run are missing there, and `run_study` runs them.
 
-    Files of shards in `out` stay where they are; they say nothing that ``rows.jsonl`` does not.
+    Files of shards in `out` stay in place; ``rows.jsonl`` has all their rows.
     """
     if not folders:
         raise StudyError("there are no folders to merge; give at least one")

@@ -1,4 +1,4 @@
-"""The folder of a study: its resolved configuration, and rows in lines that are there whole or not at all."""
+"""The folder of a study: its resolved configuration, and its rows in lines that are complete or absent."""
 
 import errno
 import fcntl
@@ -26,7 +26,7 @@ WALL: Final = "wall."
 STATUSES: Final = ("ok", "refused", "failed", "timeout")
 _NUMBERS: Final = ("makespan_us", "speedup", "wall.search_s", "wall.row_s")  # that tables take means and sums of
 
-_LARGEST: Final = 1e300  # of those; sums of a million of them are floats still
+_LARGEST: Final = 1e300  # largest value of a column; sums of a million of them are floats still
 _line: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 Row = Mapping[str, Any]
@@ -34,14 +34,14 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class StudyFile(Checked, Document):
-    """What the rows of a folder are of.
+    """The study that the rows of a folder belong to.
 
     Parameters
     ----------
     simsched
         Version of the library that runs it.
     folder
-        What files that the study names are relative to.
+        Folder that the study's file names are relative to.
     study
         The study, its defaults written out; see `Study`.
     code
@@ -56,14 +56,14 @@ class StudyFile(Checked, Document):
 
 
 class Described(NamedTuple):
-    """What a folder says of its rows.
+    """A folder's description of its rows.
 
     Parameters
     ----------
     study
-        What they are of.
+        Study that the rows belong to.
     version
-        Of the library that made them.
+        Version of the library that made them.
     code
         Digest of the code of each scheduler that is not part of the library.
     """
@@ -79,11 +79,11 @@ class Rows(NamedTuple):
     Parameters
     ----------
     placed
-        Those that its study names, by index.
+        Rows that its study names, by index.
     stale
-        Those that it names, of schedulers whose code has changed since.
+        Rows that its study names, by schedulers whose code has changed since.
     others
-        Those that it does not name: an earlier form of the study did.
+        Rows that its study does not name: an earlier form of the study did.
     """
 
     placed: list[dict[str, Any]]
@@ -97,7 +97,7 @@ def rows_file(shard: tuple[int, int] | None = None) -> str:
 
 
 def prepare(study: Study, folder: str | os.PathLike[str], version: str, code: Mapping[str, str] | None = None) -> Path:
-    """Make the folder of a study, and write down what is going to be run.
+    """Make the folder of a study, and write the description of the coming run.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def prepare(study: Study, folder: str | os.PathLike[str], version: str, code: Ma
 
 
 def read_study(folder: str | os.PathLike[str]) -> Described:
-    """Return what a folder says of its rows."""
+    """Return a folder's description of its rows."""
     if not os.fspath(folder):
         raise StudyError("a folder without a name is that of no study; give . for the current one")
     path = Path(folder, STUDY)
@@ -139,7 +139,7 @@ def read_study(folder: str | os.PathLike[str]) -> Described:
 
 
 def require_kin(folder: str | os.PathLike[str], study: Study, version: str) -> Described:
-    """Return what a folder says of its rows; refuse one that holds a study of another name, or another version's."""
+    """Return a folder's description; refuse a study of another name, or of another version of the library."""
     old = read_study(folder)
     if old.study.name != study.name:
         names = f"{old.study.name!r}, not {study.name!r}"
@@ -150,7 +150,7 @@ def require_kin(folder: str | os.PathLike[str], study: Study, version: str) -> D
 
 
 def rows_paths(folder: Path) -> list[Path]:
-    """Return the files with rows of a folder: the whole study's, then those of shards."""
+    """Return the files with rows of a folder: the whole study's, then the shards'."""
     return [*folder.glob(rows_file()), *sorted(folder.glob("rows.shard-*-of-*.jsonl"))]
 
 
@@ -163,7 +163,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         If a line is no row; the message names it.
     """
     found: list[dict[str, Any]] = []
-    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # what has no end is of a writer that died
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # a line without end: its writer died
         try:
             row = json.loads(line)
             written = _is_row(row) and row.pop(_DIGEST, None) in (None, _digest(row))  # earlier releases wrote none
@@ -176,12 +176,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _digest(row: Row) -> str:
-    """Return a text that tells whether a row is as it was written."""
+    """Return a text that changes if the row is altered after it was written."""
     return blake2b(_line(row).encode(), digest_size=8).hexdigest()
 
 
 def _is_row(row: Any) -> bool:
-    """Return whether a decoded line has what is read from every row."""
+    """Return whether a decoded line has the fields that every row needs."""
     return (
         isinstance(row, dict)
         and is_count(row.get("index"))
@@ -246,14 +246,14 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
                 of_file[index] = placed if old is None or old["key"] != row["key"] else _agreed(old, placed, str(path))
         for index, row in of_file.items():
             found[index] = _agreed(found[index], row, str(path)) if index in found else row
-    keys = {row["key"] for row in found.values()}  # what was named anew is not left over
+    keys = {row["key"] for row in found.values()}  # rows under a new name are not left over
     rest = [[row for key, row in rows.items() if key not in keys] for rows in (stale, others)]
     return Rows([found[index] for index in sorted(found)], *rest)
 
 
 @contextmanager
 def appending(path: Path) -> Iterator[Callable[[Sequence[Row]], None]]:
-    """Give a function that appends rows to a file for this process alone; what is half-written is cut off.
+    """Yield a function that appends rows to a file of this process alone; a half-written line is cut off.
 
     All rows are appended, or none; they are on disk when it returns.
 

@@ -1,4 +1,4 @@
-"""`Study`: what is to be run, as a TOML file or in Python, checked when made; and its rows, in a fixed order."""
+"""`Study`: a plan of runs, from a TOML file or made in Python, checked when made; and its rows, in a fixed order."""
 
 import inspect
 import json
@@ -37,7 +37,7 @@ FIELDS: Final = ("name", "schedulers", "seeds", "seed", "workload", "cluster", "
 SIMULATION_DEFAULTS: Final = {"engine": "compiled", "threads": "device", "transfers": "async", "bound": True}
 MOST_ROWS: Final = 1_000_000
 """Of a study: they are kept in memory, 2 to 3 KB each once they are done."""
-_GIVEN: Final = ("graph", "cluster", "cost", "tools", "progress", "also")  # by whoever calls a scheduler
+_GIVEN: Final = ("graph", "cluster", "cost", "tools", "progress", "also")  # options that the caller of a scheduler sets
 
 _MOST_PARTS: Final = 64
 _PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\."""
@@ -98,8 +98,8 @@ class Study:
     name
         How tables call it.
     schedulers
-        Names, ``package.module:function``, or tables of a ``scheduler``, its options, and a ``label``; a list of
-        values of an option is swept, and a value that is itself a list stands inside of one.
+        Names, ``package.module:function``, or tables of a ``scheduler``, its options, and a ``label``; a list of values
+        of an option is swept, and a value that is itself a list has to be inside of a list.
     workload
         A table, or several: ``kind`` and parameters of the workload; lists are swept, the last varies fastest.
     cluster
@@ -112,19 +112,20 @@ class Study:
     simulation
         ``engine``, ``jitter``, ``samples``, ``threads``, ``transfers``, ``events``, ``bound``; lists are swept.
     execution
-        ``time_limit`` of a row in s, and ``memory_limit`` of a process that runs rows in bytes, all that it has
-        included; no row depends on them, but for those that exceed them. With ``executor="serial"`` memory has none.
+        ``time_limit`` of a row in s, and ``memory_limit`` in bytes of a process that runs rows, including the memory
+        that it has already; only rows that exceed a limit depend on it. With ``executor="serial"`` there is no limit of
+        memory.
     figure
-        Tables that say what is drawn.
+        Tables that describe figures.
     source
         How errors name the study.
     folder
-        What files in it are relative to.
+        Folder that its file names are relative to.
 
     Raises
     ------
     StudyError
-        If a field is unknown or holds what it cannot; the message names the study, the field and the remedy.
+        If a field is unknown or has a wrong value; the message names the study, the field and the remedy.
 
     Notes
     -----
@@ -170,7 +171,7 @@ class Study:
                 object.__setattr__(self, key, value)
             if isinstance(self.seeds, tuple) and len(set(self.seeds)) < len(self.seeds):
                 raise StudyError(f"'seeds' must be different numbers, not {self.seeds!r}")
-            if self.__len__() > MOST_ROWS:  # it may be more than `len` can say
+            if self.__len__() > MOST_ROWS:  # may exceed the range of `len`
                 raise StudyError(f"it has more than {MOST_ROWS:,} rows; sweep fewer values, or make several of it")
             if label := twice(choice.label for choice in self.choices):
                 raise StudyError(f"scheduler {label!r} stands twice; remove one, or give it a 'label' of its own")
@@ -252,7 +253,7 @@ class Study:
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Say what an error is of."""
+    """Prefix errors inside the block with the name of the thing that is refused."""
     try:
         yield
     except (SimschedError, TypeError) as error:
@@ -279,7 +280,7 @@ def _require_known(table: Mapping[str, Any], known: Collection[str], of: str = "
 
 
 def _require_table(name: str, given: Any, known: Collection[str]) -> None:
-    """Refuse what is no table, or has fields that are none of the known."""
+    """Refuse a value that is no table, or has unknown fields."""
     if not isinstance(given, Mapping):
         raise StudyError(f"{name!r} must be a table, [{name}]")
     _require_known(given, known, f" of [{name}]")
@@ -345,7 +346,7 @@ def _execution(given: Any) -> Table:
 
 
 def _checked(name: str, given: Mapping[str, Any], known: Mapping[str, Kind], inside: str = "") -> Table:
-    """Return a table whose fields may be swept, each value of its kind; tables inside have none."""
+    """Return a table whose fields may be swept, each value of its kind; fields of tables inside are not swept."""
     table: Table = {}
     for key, value in given.items():
         field = f"'{inside}{_taken(f'a field of [{name}]', _NAME, key)}' of [{name}]"
@@ -396,9 +397,9 @@ def _scheduler(given: Any) -> str | Table:
 
 
 def _choices(entry: Mapping[str, Any]) -> Iterator[Choice]:
-    """Yield what a scheduler with options stands for, options swept with the last varying fastest."""
+    """Yield the choices of a scheduler with options; of swept options the last varies fastest."""
     options = {option: value for option, value in entry.items() if option not in ("scheduler", "label")}
-    # under a label of its own only what is swept needs to be told apart
+    # a label needs only the swept options in addition
     said = [option for option, value in options.items() if "label" not in entry or len(_values(value)) > 1]
     for point in points(options):
         given = {option: None if value == "none" else value for option, value in point.items()}  # TOML has no None
@@ -408,12 +409,12 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[Choice]:
 
 
 def _values(given: Any) -> Sequence[Any]:
-    """Return the values that a field takes: those of a list, or the one."""
+    """Return the values of a field: the list's values, or the single one."""
     return given if isinstance(given, list) else [given]
 
 
 def _flat(table: Mapping[str, Any]) -> Table:
-    """Return the values of each field, those of tables inside under names such as ``device.launch``."""
+    """Return the values of each field; fields of tables inside get names such as ``device.launch``."""
     flat: Table = {}
     for key, value in table.items():
         flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, Mapping) else {key: value}
@@ -444,7 +445,7 @@ _NAMES: Final = ("key", "unit", "index", "status", "reason", "seed", "scheduler"
 
 @dataclass(frozen=True, slots=True)
 class RowSpec:
-    """What a row is made from.
+    """Inputs of a row.
 
     Parameters
     ----------
@@ -476,7 +477,7 @@ class RowSpec:
     same: Mapping[str, Any] | None = None
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns that say what the row is of."""
+        """Return the columns that identify the row."""
         return {
             **_columns("workload.", self.workload),
             "seed": self.instance,
@@ -485,7 +486,7 @@ class RowSpec:
 
 
 def setting_columns(cluster: Point, simulation: Point, choice: Choice) -> dict[str, Any]:
-    """Return the columns that say on what, how and by which scheduler a graph is run."""
+    """Return the columns of the cluster, the simulation and the scheduler."""
     return {
         **_columns("cluster.", cluster),
         **_columns("simulation.", simulation),
@@ -499,7 +500,7 @@ def _columns(prefix: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_name(column: str) -> bool:
-    """Return whether a column says what a row is of, and not what came of it."""
+    """Return whether a column identifies a row, as opposed to a result."""
     return column in _NAMES or column.startswith(("workload.", "cluster.", "simulation.", "option."))
 
 
@@ -547,8 +548,8 @@ def swept_columns(study: Study) -> list[str]:
 def seed_of(root: int, instance: int, purpose: int) -> int:
     """Return the seed of an instance for the graph, for the scheduler, or for jitter: 53 bits.
 
-    It is that of child `purpose` of child `instance` of ``SeedSequence(root)``, as `spawn` makes them:
-    the same however many instances there are, and at every point of the grid.
+    The seed is child `purpose` of child `instance` of ``SeedSequence(root)``, as `spawn` makes them: the same however
+    many instances there are, and at every point of the grid.
     """
     child = np.random.SeedSequence(root, spawn_key=(instance, purpose))
     return int(child.generate_state(1, np.uint64)[0]) >> 11

@@ -42,7 +42,7 @@ def booktabs(
     headings, groups
         Texts of columns, and of the rows of each group.
     n_left
-        Columns, from the first, of which texts begin at the left; those of others end at the right.
+        Columns, from the first, whose texts are aligned to the left; other columns are aligned to the right.
     comments
         Lines above it that are not typeset.
     """

@@ -1,4 +1,4 @@
-"""What-if: questions of a schedule with one thing or several different, and what follows from the answers."""
+"""What-if: questions about a schedule in a changed world, and analyses of the answers."""
 
 from simsched.experiments.whatif.better import BreakEven, Crossing, Robustness, breakeven, robust
 from simsched.experiments.whatif.changes import Change, absolute, parse_change

@@ -30,14 +30,14 @@ _PERCENTILES: Final = (50, 95, 99)
 
 @dataclass(frozen=True, slots=True)
 class Crossing(Checked):
-    """Where the better plan changes.
+    """A value of the parameter at which the better schedule changes.
 
     Parameters
     ----------
     factor
-        Of the parameter as it is.
+        Factor of the parameter's present value.
     value
-        Of the parameter there, in library units; None where it is not one number.
+        The parameter's value there, in library units; None if it is not one number.
     better_below, better_above
         Names of the plans with the lesser makespan.
     """
@@ -53,22 +53,22 @@ class Crossing(Checked):
 class BreakEven(Finding):
     """Makespans of two plans over a parameter, and where they cross; prints as a table.
 
-    It plots the makespans over the parameter; the crossings stand below.
+    Plots as the makespans over the parameter; a note lists the crossings.
 
     Parameters
     ----------
     graph, cluster
-        Names of what ran, and on what.
+        Names of the graph and the cluster.
     parameter, value
-        What was varied, and what it is in library units, None if it is not one number.
+        The varied parameter, and its present value in library units, None if it is not one number.
     names
-        Of the two plans.
+        Names of the two schedules.
     factors
-        Of the parameter, rising, shape (n,).
+        Factors of the parameter, rising, shape (n,).
     a_us, b_us
         Makespans in us, shape (n,).
     crossings
-        By rising factor.
+        Crossings by rising factor.
     """
 
     FORMAT = "simsched.breakeven"
@@ -115,7 +115,7 @@ class BreakEven(Finding):
 
 
 def _of(plan: Schedule | str | Scheduler, graph: OpGraph, cluster: Target) -> Schedule | str | Scheduler:
-    """Return a plan that is of a graph, or of the graph as measured on the target; a scheduler as it is."""
+    """Return a schedule of the graph, or of the graph as measured on the target; return a scheduler unchanged."""
     if not isinstance(plan, Schedule):
         return plan
     with suppress(ScheduleError):
@@ -139,11 +139,11 @@ def breakeven(
     parameter
         One that takes factors, as `WhatIf.set` does: ``"link.bandwidth"``, ``"overhead.launch"``, ...
     plan_a, plan_b
-        Schedules, which stay as they are; or schedulers by name or function, which schedule anew for every value.
+        Schedules, which stay unchanged; or schedulers by name or function, which make a new schedule for every value.
     cluster, cost
         As in `simulate`.
     graph
-        What schedulers schedule, and what schedules must be of; by default that of the other plan.
+        The graph that schedulers get, and that schedules must be of; by default the other schedule's graph.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def breakeven(
     WhatIfError
         If the parameter takes no factors or is 0, or two schedulers come without a graph.
     UnknownNameError
-        If there is no such parameter or scheduler.
+        If no parameter or scheduler has this name.
     ScheduleError
         If a schedule is of another graph than `graph`.
     ScheduleError, DeadlockError, ClusterError
@@ -162,14 +162,14 @@ def breakeven(
 
     Notes
     -----
-    Both are simulated with 49 factors from 1/64 to 64, evenly spaced in their logarithms. Where another plan is better
-    than at the last point at which one was, the place is narrowed down to 1e-6 of it. So two crossings between
-    neighbours of the grid are missed. Makespans within 1e-9 are equal: where both plans are equal over a stretch there
-    is no crossing, unless one was better before and the other is behind, which is then said to cross where the stretch
-    ends. Plans made anew may differ from value to value and cross in a jump. Edges with an exact `transfer` take no
-    notice of links.
+    Both are simulated with 49 factors from 1/64 to 64, evenly spaced in their logarithms. Where the better schedule
+    differs from the better one at the last point that had one, the crossing is narrowed down to 1e-6 of its factor. So
+    two crossings between neighbours of the grid are missed. Makespans within 1e-9 are equal: where both schedules are
+    equal over a stretch there is no crossing, unless the better schedule differs before and after it; then the crossing
+    is where the stretch ends. Schedules that are made for every value may differ from value to value and cross in a
+    jump. Edges with an exact `transfer` do not depend on links.
 
-    A fork of which both sides take 50 us: on one device 100 us, on two 50 us and a copy of 20,000 bytes. They are even
+    A fork both of whose sides take 50 us: on one device 100 us, on two 50 us and a copy of 20,000 bytes. They are even
     at 400 bytes per us:
 
     >>> import simsched as ss
@@ -245,7 +245,7 @@ class Robustness(Finding):
     Parameters
     ----------
     graph, cluster
-        Names of what ran, and on what.
+        Names of the graph and the cluster.
     sampling
         How makespans were drawn.
     samples
@@ -262,7 +262,7 @@ class Robustness(Finding):
             raise self.refusal("there must be samples of a schedule")
 
     def best(self, percentile: float = 95) -> str:
-        """Return the name of the schedule with the least percentile; of equal ones the first.
+        """Return the name of the schedule with the least percentile; on ties the first.
 
         Raises
         ------
@@ -321,13 +321,13 @@ def robust(
     Returns
     -------
     Robustness
-        Draw i of one schedule has the operator times of draw i of any other, as long as they run the same graph. A
-        schedule that runs a rewritten graph has draws of its own.
+        Draw i of one schedule has the same operator times as draw i of any other, as long as they run the same graph. A
+        schedule that runs a rewritten graph has its own draws.
 
     Raises
     ------
     WhatIfError
-        If there are no plans.
+        If there are no schedules.
     SimulationError
         If `jitter`, `samples`, `workers` or `rng` is missing or out of range.
     ScheduleError, DeadlockError, ClusterError

@@ -45,14 +45,14 @@ _UNITS: Final[Mapping[str, tuple[str, float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number of all devices or of all links, that takes factors and values of its own.
+    """A number of all devices or of all links, that takes factors and absolute values.
 
     Parameters
     ----------
     part
         `Device` or `Link`.
     fields
-        Those that are changed alike.
+        Fields that the parameter changes alike.
     """
 
     part: type[Device | Link]
@@ -60,11 +60,11 @@ class Parameter:
 
     @property
     def whole(self) -> bool:
-        """Whether it is rounded, to at least 1."""
+        """Whether the number is rounded, to at least 1."""
         return _HINTS[self.part][self.fields[0]] is int
 
     def values(self, cluster: Cluster) -> list[float | None]:
-        """Return what it is on each device or link; None where its fields differ."""
+        """Return the number of each device or link; None where its fields differ."""
         parts: Iterable[Any] = cluster.devices if self.part is Device else (link for _, _, link in cluster.links)
         return [common([_number_of(part, name) for name in self.fields]) for part in parts]
 
@@ -91,7 +91,7 @@ class Parameter:
 
 
 def _number_of(part: Any, name: str) -> float:
-    """Return a field of a device or a link; of several numbers the one that stands for all."""
+    """Return a field of a device or a link; for several numbers the one that represents them all."""
     value: Any = getattr(part, name)
     return float(max(map(max, value)) if name == "interference" else value["fp32"] if name == "peak" else value)
 
@@ -171,7 +171,7 @@ class Change:
     parameter
         Such as ``"link.bandwidth"``; see `WhatIf.set`.
     value
-        A factor of what there is, or the value itself; names of operators for ``"fuse"`` and ``"remove"``.
+        A factor of the present value, or the value itself; names of operators for ``"fuse"`` and ``"remove"``.
     is_absolute
         Whether it is the value itself, in library units.
 
@@ -193,11 +193,11 @@ class Change:
 
     @property
     def given(self) -> Any:
-        """What `WhatIf.set` takes for it."""
+        """The value in the form that `WhatIf.set` takes."""
         return Absolute(self.value) if self.is_absolute and not is_taken_as_is(self.parameter) else self.value
 
     def of(self, value: float) -> float:
-        """Return what becomes of a number."""
+        """Return a number after the change."""
         number = float(self.value)
         return number if self.is_absolute or not number else value * number  # not inf x 0
 
@@ -208,7 +208,7 @@ def make_change(parameter: str, value: Any) -> Change:
     Raises
     ------
     UnknownNameError
-        If there is no such parameter, preset or execution.
+        If no parameter, preset or execution has this name.
     WhatIfError
         If the value does not suit it.
     """
@@ -217,7 +217,7 @@ def make_change(parameter: str, value: Any) -> Change:
     if is_taken_as_is(parameter):
         names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
         if parameter == "device":
-            device_named(str(given), "gpu0")  # what is no preset, or no file of one, is refused at once
+            device_named(str(given), "gpu0")  # an unknown preset or an unreadable file is refused at once
             given = str(given)
         elif names and given not in names:
             raise UnknownNameError(parameter, str(given), names)
@@ -239,7 +239,7 @@ def make_change(parameter: str, value: Any) -> Change:
 
 
 def is_taken_as_is(parameter: str) -> bool:
-    """Return whether a parameter takes its values as they are, never as factors."""
+    """Return whether a parameter takes plain values, never factors."""
     is_named = parameter in _AS_THEY_ARE or stream_of(parameter) is not None
     return is_named or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
 
@@ -269,7 +269,7 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
 
 
 def parse_change(text: str) -> Change:
-    """Return the change that a text stands for: ``PARAMETER*=FACTOR`` or ``PARAMETER=VALUE``.
+    """Return the change that a text describes: ``PARAMETER*=FACTOR`` or ``PARAMETER=VALUE``.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def parse_change(text: str) -> Change:
     WhatIfError
         If it is not of that form, the unit is not the parameter's, or the value does not suit it.
     UnknownNameError
-        If there is no such parameter.
+        If no parameter has this name.
 
     >>> parse_change("link.bandwidth=600GB/s")
     Change(parameter='link.bandwidth', value=600000.0, is_absolute=True)
@@ -298,7 +298,7 @@ def parse_change(text: str) -> Change:
             raise WhatIfError(f"{text!r}: {parameter} takes no factor; write {parameter}=VALUE")
         return make_change(parameter, value.split(",") if parameter in _EDITS else plain_value(value))
     if not _takes_factors(parameter):
-        return make_change(parameter, value)  # which says what is known
+        return make_change(parameter, value)  # its error lists the parameters
     unit, scale = _NO_UNIT if factor else unit_of(parameter)
     number = value.removesuffix(unit)
     try:
@@ -309,7 +309,7 @@ def parse_change(text: str) -> Change:
 
 
 def unit_of(parameter: str) -> tuple[str, float]:
-    """Return the unit of values of a parameter in texts, and what it is in library units; of some ("", 1)."""
+    """Return the unit of a parameter's values in texts, and its size in library units; ("", 1) without unit."""
     return _UNITS.get(PARAMETERS[parameter].fields[0], _NO_UNIT) if parameter in PARAMETERS else _NO_UNIT
 
 

@@ -1,4 +1,4 @@
-"""`explain`: in words, what bounds a schedule and what would help most."""
+"""`explain`: sentences on a schedule's bottleneck and on the changes that would help most."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from simsched.model.trace import Trace
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS
 
 _CLOSE: Final = 1.05  # times the lower bound that are as good as it
-_FULL: Final = 0.9  # of the issue slots, from which on a device is full
-_MUCH: Final = 0.01  # of the makespan, from which on a cause is named
+_FULL: Final = 0.9  # part of the issue slots from which on a device is full
+_MUCH: Final = 0.01  # part of the makespan from which on a cause is named
 _LEAST_GAIN: Final = 0.005  # part of the makespan below which a change is not worth a word
 _SUGGESTED: Final = 3
 _NAMED: Final = 3  # causes, kinds and operators
@@ -40,11 +40,11 @@ class Suggestion(Checked):
     Parameters
     ----------
     text
-        What to change.
+        The change in words.
     makespan_us
         Simulated makespan in us after it.
     gain
-        By which part of the makespan, in [0, 1], it would be shorter.
+        Part of the makespan that the change saves, in [0, 1].
     doable
         Whether it is a matter of the plan alone; else it takes other kernels or another machine.
     """
@@ -58,20 +58,20 @@ class Suggestion(Checked):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Explanation(Finding):
-    """What bounds a schedule, in words; prints as them, plots what the critical path consists of.
+    """Explanation of a schedule's makespan; prints as sentences, plots as the shares of the critical path.
 
     Parameters
     ----------
     graph, cluster, scheduler
-        Names of what ran, on what, and of who made the plan.
+        Names of the graph, the cluster, and the scheduler.
     makespan_us, bound_us
         Simulated makespan, and a lower bound of any schedule's, in us.
     blame
         us by cause on the critical path.
     sentences
-        In words: how long it takes, what that goes to, which operators, how far from the bound, and what bounds it.
+        Sentences: the makespan, its shares by cause, the heaviest operators, the gap to the bound, and the bottleneck.
     suggestions
-        What would help most, from the largest gain; at most three, none that gains less than 0.5 %.
+        The changes that help most, from the largest gain; at most three, none that gains less than 0.5 %.
     """
 
     FORMAT = "simsched.explanation"
@@ -112,7 +112,7 @@ class Explanation(Finding):
 
 
 def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> Explanation:
-    """Say what bounds a schedule, and what would help most.
+    """Explain a schedule's makespan, and suggest the changes that would help most.
 
     Parameters
     ----------
@@ -131,12 +131,12 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
 
     Notes
     -----
-    Every suggestion is simulated, alone, on the plan as it is. Tried are, of what the plan decides: launching it as a
-    captured graph, events in the place of barriers, fewer events, and the best plan of any scheduler but those that
-    search (`ios`, `autograph`, `search`). And of what it does not: the heaviest kind of operator on the critical path
-    twice as quick, launches, events or barriers free, no interference, no contention, links twice as wide, twice the
-    SMs, twice the DRAM bandwidth. The three that gain most are told. What a plan can do is told apart from wishes, and
-    where it is not among the three the best of it takes the place of the third: a reader wants something to do.
+    Every suggestion is simulated alone, on the unchanged schedule. Some are decisions of the schedule: launching it as
+    a captured graph, events instead of barriers, fewer events, and the best schedule of any scheduler but the searching
+    ones (`ios`, `autograph`, `search`). Others are wishes: the heaviest kind of operator on the critical path twice as
+    quick, launches, events or barriers free, no interference, no contention, links twice as wide, twice the SMs, twice
+    the DRAM bandwidth. The three that gain most are reported, with decisions marked apart from wishes. If none of the
+    three is a decision, the best decision replaces the third, because a reader wants a change that they can make.
 
     >>> import simsched as ss
     >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)])
@@ -163,7 +163,7 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
 
 
 def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
-    """Give what runs, what its time goes to, and to which operators."""
+    """Return the sentences on the run, the shares of its time, and the heaviest operators."""
     how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
     streams, devices = _counted(plan.n_streams, "stream"), _counted(len(plan.devices_used), "device")
     yield (
@@ -185,7 +185,7 @@ def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
 
 
 def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
-    """Give how far from the bound it is, what bounds it, and whether the scheduler does better on one device."""
+    """Return sentences on the gap to the bound, the bottleneck, and whether one device alone would do better."""
     trace, plan, ground = asked.before, asked.ground.plan, asked.ground
     sources = {
         "the longest path, with what has to share a device with it": limits.critical_path,
@@ -265,7 +265,7 @@ def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:
 
 
 def candidates(asked: WhatIf) -> Iterator[tuple[str, WhatIf, bool]]:
-    """Give what could be changed, the question of it, and whether it is a matter of the plan."""
+    """Yield possible changes, the question that each one asks, and whether the schedule decides it."""
     ground, plan, trace = asked.ground, asked.ground.plan, asked.before
     if plan.execution != "graph":
         yield "capture it as a graph and launch that as a whole", asked.execution("graph"), True
@@ -277,7 +277,7 @@ def candidates(asked: WhatIf) -> Iterator[tuple[str, WhatIf, bool]]:
     others = (
         what_if(plan.graph, ground.target, True, scheduler=name, cost=ground.cost)
         for name in SCHEDULERS
-        if name not in FAST_UP_TO and name != plan.scheduler  # those that search take long on some graphs
+        if name not in FAST_UP_TO and name != plan.scheduler  # the searching ones take long on some graphs
     )
     best = min(others, key=_makespan, default=asked)
     yield f"schedule it with {best.ground.scheduler}", best, True

@@ -1,4 +1,4 @@
-"""`Question`: a schedule, a cluster, and what is to be different; and `Answer`: what that does to the makespan."""
+"""`Question`: a schedule, a cluster, and changes to them; and `Answer`: the makespan after the changes."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,11 +35,11 @@ class Case(Checked):
     Parameters
     ----------
     schedule
-        Each operator of its graph has as `time` what it takes on the device that it is placed on.
+        Each operator of its graph has as `time` its duration on the device that it is placed on.
     cluster
-        What it runs on.
+        The cluster that it runs on.
     known
-        What runs when, if that is known already.
+        The trace, if it is known already.
     """
 
     SUBJECT, ERROR = "case", WhatIfError
@@ -49,29 +49,29 @@ class Case(Checked):
 
     @cached_property
     def trace(self) -> Trace:
-        """What runs when; of a case from a file it is simulated when somebody asks."""
+        """The simulated run; for a case from a file it is simulated on first use."""
         return simulate(self.schedule, self.cluster) if self.known is None else self.known
 
     @property
     def graph(self) -> OpGraph:
-        """What the schedule runs."""
+        """The schedule's graph."""
         return self.schedule.graph
 
     @property
     def makespan(self) -> float:
-        """That of the trace, in us."""
+        """The trace's makespan in us."""
         return self.trace.makespan
 
     def critical_path(self) -> CriticalPath:
-        """Return that of the trace."""
+        """Return the trace's critical path."""
         return self.trace.critical_path()
 
 
 class Outcome(Result):
-    """What follows from what ran before and after changes; times in us.
+    """Makespans before and after changes, and their causes; times in us.
 
-    ``makespan_before + direct + rescheduling == makespan``, up to rounding. Where the plan was made anew, `kept` is
-    what would run after the changes if it had stayed; None if it cannot, or was not made anew.
+    ``makespan_before + direct + rescheduling == makespan``, up to rounding. If a new schedule was made, `kept` is the
+    run of the old schedule after the changes; None if it cannot run, or if no new schedule was made.
     """
 
     before: Trace | Case
@@ -83,13 +83,13 @@ class Outcome(Result):
 
     @property
     def title(self) -> str:
-        """What is asked, and of what."""
+        """The question in words, with graph and cluster."""
         changes = ", ".join(map(str, self.changes)) or "nothing"
         return f"{self.before.graph.name} on {self.before.cluster.name}: what if {changes}"
 
     @property
     def runs(self) -> dict[str, Trace | Case]:
-        """What runs before and after, and between them with the plan kept where it is made anew."""
+        """Cases before and after, and between them the old schedule in the changed world if a new one was made."""
         between = {} if self.kept is None else {"plan kept": self.kept}
         return {"before": self.before, **between, "after": self.after}
 
@@ -129,17 +129,17 @@ class Outcome(Result):
 
     @cached_property
     def blame_before(self) -> dict[str, float]:
-        """What the time of the critical path went to before (see `CriticalPath.blame`)."""
+        """Time of the critical path before the changes, by cause (see `CriticalPath.blame`)."""
         return self.before.critical_path().blame
 
     @cached_property
     def blame(self) -> dict[str, float]:
-        """What the time of the critical path goes to after."""
+        """Time of the critical path after the changes, by cause."""
         return self.after.critical_path().blame
 
     @property
     def results(self) -> dict[str, Any]:
-        """What follows, for other readers: times in us."""
+        """Results as plain numbers; times in us."""
         return {
             "makespan_before_us": self.makespan_before,
             "makespan_us": self.makespan,
@@ -152,7 +152,7 @@ class Outcome(Result):
         }
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the makespan, and what the critical path's time goes to, in us as plain values: a row for each."""
+        """Return the makespan, and the critical path's time by cause, in us as plain values: a row for each."""
         return [
             {
                 "part": part,
@@ -187,20 +187,20 @@ class Outcome(Result):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Answer(Outcome, Document):
-    """What changes do, without what asked: it can be kept in a file.
+    """Effect of changes, without the question: it can be kept in a file.
 
     Parameters
     ----------
     changes
-        What was changed, as texts that `parse_change` reads, such as ``link.bandwidth*=2``.
+        The changes, as texts that `parse_change` reads, such as ``link.bandwidth*=2``.
     notes
-        What else is to be known.
+        Remarks for the reader.
     rescheduled
-        Whether the plan was made anew after the changes.
+        Whether a new schedule was made after the changes.
     before, after
         The plan before the changes, and the one after.
     kept
-        The plan before in the changed world; None if it cannot run there, or is what stands under after.
+        The old schedule in the changed world; None if it cannot run there, or if it is the schedule after the changes.
     """
 
     FORMAT, INDENT, DERIVED = "simsched.whatif", None, ("results",)
@@ -215,7 +215,7 @@ class Answer(Outcome, Document):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Question(Outcome):
-    """A question of what would be if something were different, and its answer: a `WhatIf` but for its analyses."""
+    """A question about a schedule in a changed world, with its answer: a `WhatIf` without analyses."""
 
     ground: Ground
     changes: tuple[Change, ...] = ()
@@ -225,7 +225,7 @@ class Question(Outcome):
         what = ", ".join((*map(str, self.changes), *["re-scheduled"] * self.rescheduled)) or "no change"
         return f"WhatIf({self.ground.graph.name!r} on {self.ground.cluster.name!r}: {what})"
 
-    # what is to be different
+    # the changes
 
     def set(self, parameter: str, value: Any) -> Self:
         """Change a parameter by its name.
@@ -234,17 +234,17 @@ class Question(Outcome):
         ----------
         parameter
             ``gpus``, ``ranks`` (of symmetric collectives), ``stream.NUMBER.sms`` (SMs that it is bound to), ``device``,
-            ``execution``, ``contention``, ``rebuild.PARAMETER``, ``fuse`` or ``remove``, which take values as they are;
+            ``execution``, ``contention``, ``rebuild.PARAMETER``, ``fuse`` or ``remove``, which take plain values;
             or ``link.bandwidth``, ``link.latency`` and other fields of `Link`, ``device.FIELD``, ``overhead``,
             ``overhead.launch`` and the like, ``interference``, ``operators.speed``, ``operators.KIND.speed`` or
             ``operator.NAME.speed``, which take factors, and `absolute` values.
         value
-            What the parameter takes.
+            The value or factor of the parameter.
 
         Raises
         ------
         UnknownNameError
-            If there is no such parameter or preset; of a kind or an operator, once an answer is asked for.
+            If no parameter or preset has this name; for kinds and operators only when an answer is computed.
         WhatIfError
             If the value does not suit it.
         """
@@ -260,25 +260,25 @@ class Question(Outcome):
         Parameters
         ----------
         model
-            A preset, see `DEVICES`: limits, rates and memory are its own; names, links, costs of issuing, hardware
-            queues, interference and how slots are shared stay. Kernels that were measured or given keep their grids;
-            the others are those that its libraries choose.
+            A preset, see `DEVICES`: it sets limits, rates and memory; names, links, costs of issuing, hardware queues,
+            interference and the sharing of slots stay. Kernels that were measured or given keep their grids; other
+            kernels get the grids that the preset's libraries choose.
         **factors
-            By field of `Device`. ``sms`` and ``clock`` take ``peak`` with them, which is SMs x lanes x 2 x clock;
+            Factors by field of `Device`. ``sms`` and ``clock`` change ``peak``, too, which is SMs x lanes x 2 x clock;
             whole numbers are rounded, to at least 1.
 
         Notes
         -----
-        Operators follow the rates: time' = time * roofline(new device) / roofline(old device), or what the cost model
-        says itself where it tells the devices apart. One with a `time` but neither FLOP nor bytes stays.
+        Operators follow the rates: time' = time * roofline(new device) / roofline(old device), or the cost model's own
+        time if it distinguishes the devices. An operator with a `time` but neither FLOP nor bytes keeps its time.
         """
         return self._set_all({"device": model} | {f"device.{name}": value for name, value in factors.items()})
 
     def gpus(self, n: int) -> Self:
         """Have so many devices.
 
-        More are copies of those there are, wired as a preset is; a kept plan does not use them. Fewer are the first
-        ones; a kept plan that uses others cannot run.
+        Additional GPUs are copies of the present ones, wired as a preset is; a kept schedule does not use them. Fewer
+        GPUs are the first ones; a kept schedule that uses others cannot run.
 
         >>> import simsched as ss
         >>> graph = ss.OpGraph([ss.Operator(name, time=8.0, utilization=1.0) for name in "ab"])
@@ -299,9 +299,9 @@ class Question(Outcome):
         Parameters
         ----------
         *names
-            Those that are meant; by default all, or all of a kind.
+            Names of the operators; by default all, or all of a kind.
         kind
-            Those of this kind.
+            Kind of the operators.
         speed
             How many times as quick; `absolute` ones are relative to the time before any change.
         """
@@ -312,7 +312,7 @@ class Question(Outcome):
         return self.set("operators.speed" if kind is None else f"operators.{kind}.speed", speed)
 
     def overhead(self, each: Number | None = None, /, **factors: Number) -> Self:
-        """Change what it costs to issue and order work: all of it, or by name (``launch``, ``record``, ...)."""
+        """Change the costs to issue and order work: all of them, or by name (``launch``, ``record``, ...)."""
         return self._set_all({"overhead": each} | {f"overhead.{name}": value for name, value in factors.items()})
 
     def execution(self, how: str) -> Self:
@@ -323,9 +323,9 @@ class Question(Outcome):
         return self.set("execution", how)
 
     def rebuild(self, **parameters: Any) -> Self:
-        """Load the graph anew: ``load(**parameters)``, those of earlier calls included.
+        """Load the graph again: ``load(**parameters)``, with the parameters of earlier calls, too.
 
-        A plan is kept if the names of the operators are the same, in the same order; else it has to be made anew.
+        A schedule is kept if the names of the operators are the same, in the same order; else a new one has to be made.
         """
         return self._set_all({f"{REBUILD}{name}": value for name, value in parameters.items()})
 
@@ -344,7 +344,7 @@ class Question(Outcome):
         return self.set("fuse", names)
 
     def remove(self, *names: str) -> Self:
-        """Take operators out: an edge leads from each producer of one to each of its consumers, with what it read."""
+        """Remove operators: edges lead from their producers to their consumers, with the tensors that they read."""
         return self.set("remove", names)
 
     def interference(self, factor: Number) -> Self:
@@ -354,7 +354,7 @@ class Question(Outcome):
         """
         return self.set("interference", factor)
 
-    # what there is then
+    # the world after the changes
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -363,7 +363,7 @@ class Question(Outcome):
 
     @cached_property
     def revision(self) -> Revision:
-        """The graph after the changes, and how many times as quick its operators are."""
+        """The graph after the changes, and its operators' speeds relative to the given ones."""
         return revised(self.ground, self.changes)
 
     @property
@@ -378,7 +378,7 @@ class Question(Outcome):
 
     @property
     def _replaced(self) -> list[tuple[Device, Device]]:
-        """What stood in the place of each device, and the device; in the place of a further one the first."""
+        """Pairs of the former device in each place and the new one; additional devices are paired with the first."""
         old, new = self.ground.cluster.devices, self.cluster.devices
         return [(old[i if i < len(old) else 0], device) for i, device in enumerate(new)]
 
@@ -393,11 +393,11 @@ class Question(Outcome):
 
     @cached_property
     def plan(self) -> Schedule:
-        """The schedule after the changes: made anew, or the one there was."""
+        """The schedule after the changes: a new one, or the given one."""
         if not self.rescheduled:
             return self.kept_plan
         ground, cost = self.ground, self.cost
-        if ground.cost is None and not isinstance(ground.target, Cluster):  # what a scheduler makes is as measured
+        if ground.cost is None and not isinstance(ground.target, Cluster):  # the schedulers' graph is as measured
             cost = self._followed(ground.target)
         plan = schedule(self.graph, self.cluster, ground.by, cost, **ground.options)
         if plan.graph is not self.graph:  # operators that the scheduler made were not measured
@@ -406,7 +406,7 @@ class Question(Outcome):
 
     @cached_property
     def kept_plan(self) -> Schedule:
-        """The plan that there was, carried over.
+        """The given schedule, carried over to the changed graph.
 
         Raises
         ------
@@ -435,12 +435,12 @@ class Question(Outcome):
 
     @cached_property
     def before(self) -> Trace:  # type: ignore[override]
-        """What ran when before the changes, with the plan there was."""
+        """The case before the changes, with the given schedule."""
         return self.ground.trace
 
     @cached_property
     def kept(self) -> Trace | None:  # type: ignore[override]
-        """What would run when if the plan that is made anew had stayed; None if it cannot, or is not made anew."""
+        """The given schedule after the changes, if a new one was made; None if it cannot run, or if none was made."""
         if not self.rescheduled:
             return None
         try:
@@ -450,7 +450,7 @@ class Question(Outcome):
 
     @cached_property
     def after(self) -> Trace:  # type: ignore[override]
-        """What would run when after the changes."""
+        """The case after the changes."""
         return self.ground.run(self.plan, self.cluster, self.cost)
 
     def tried(self, *changes: tuple[str, Any]) -> float | str:
@@ -464,7 +464,7 @@ class Question(Outcome):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What a reader should know besides: what did not respond, what is not used."""
+        """Remarks for the reader: changes without effect, parts that are not used."""
         return tuple(self._noted())
 
     def _noted(self) -> Iterator[str]:
@@ -527,7 +527,7 @@ def _speed(speedup: float) -> str:
 
 
 def _number(us: float, unit: float, sign: str = "-") -> str:
-    """Return a time, `sign` before it as in formats; what rounds to 0 has none.
+    """Return a time as text, with `sign` as in format strings; a time that rounds to 0 has no sign.
 
     >>> _number(7.26, 1.0, "+"), _number(-7.26, 1.0), _number(-0.01, 1.0, "+")
     ('+7.3', '-7.3', '0.0')

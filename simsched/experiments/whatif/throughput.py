@@ -20,7 +20,7 @@ from simsched.model.trace.timeline import KERNEL
 from simsched.simulator.simulate import program_for, simulate
 from simsched.simulator.workload import placed_operator_times
 
-_ROUNDS, _FEWEST = 10, 5  # of all slots at first, and of very many instructions
+_ROUNDS, _FEWEST = 10, 5  # rounds of all slots at first, and of very many instructions
 _LEAST: Final = 32  # requests at first
 _ENOUGH: Final = 2**16  # instructions of all requests beyond which no more are added to let the period settle
 _MOST: Final = 2**24  # instructions that are still simulated
@@ -30,18 +30,18 @@ _LONGEST: Final = 256  # requests in a pattern
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Throughput(Finding):
-    """What a plan comes to with several requests in flight; prints as a table, plots its times.
+    """Throughput and latency of a schedule with several requests in flight; prints as a table, plots its times.
 
     Parameters
     ----------
     graph, cluster
-        Names of what ran, and on what.
+        Names of the graph and the cluster.
     in_flight
         Requests under way at a time.
     requests_per_s, period_us
-        Requests that end per second, and the mean time in us from the end of one to that of the next.
+        Requests that end per second, and the mean time in us between the ends of consecutive requests.
     latency_us
-        Time in us from the begin of a request, which is the end of the one whose place it takes, to its end.
+        Time in us from the begin of a request (the end of the request before it in its slot) to its end.
     alone_us
         Makespan in us of one request on an idle cluster.
     requests
@@ -95,20 +95,20 @@ def throughput(
     Raises
     ------
     WhatIfError
-        If `in_flight` is no whole number of at least 1, requests are too large to run so many of them, or they take
+        If `in_flight` is no whole number of at least 1, if so many requests are too large to simulate, or if they take
         no time.
     ScheduleError, DeadlockError, ClusterError
         As `simulate` does.
 
     Notes
     -----
-    *What runs* is the program of the plan once per request. Each of the `in_flight` slots has streams of its own; the
-    host threads issue request after request, as far ahead as they can: nothing but a barrier or a sync holds them up.
+    *The run* is the schedule's program once per request. Each of the `in_flight` slots has its own streams; the host
+    threads issue request after request, as far ahead as they can: nothing but a barrier or a sync holds them up.
     Request r + `in_flight` waits on the device for the end of request r. With one in flight the period is thus the
-    makespan of a request whose launches were issued in time, or what the host takes to issue it, if that is longer;
-    on a cluster without overheads it is the makespan. Slots share the device, the hardware queues that streams map
-    onto, the links and the host threads. The first requests begin spread over the time that one takes alone: some that
-    began together could stay in step for ever, all of them now on one device, now on another.
+    makespan of a request whose launches were issued in time, or the host's time to issue it, if that is longer; on a
+    cluster without overheads it is the makespan. Slots share the device, the hardware queues that streams map onto, the
+    links and the host threads. The first requests begin spread over the time of one alone: requests that began together
+    could stay in step for ever, all of them on one device at a time.
 
     *Joining* takes no operator, and no event where a request begins and ends on one stream. Otherwise of the streams
     on which a request ends the last waits for the others, and the streams on which the next one begins wait for it:
@@ -120,15 +120,15 @@ def throughput(
     of the next, on several as a pipeline.
 
     *A captured graph* is launched once per request. The simulator captures all requests as one graph, which is launched
-    once; what the host takes for each is an operator without load of the length `graph_launch`, on a stream of its
-    own, that the request waits for. So a request begins no earlier than `graph_node` after its launch, and after
-    the end of the one whose place it takes: nothing is known of what the device itself needs between two graphs.
+    once; the host's time for each is an operator without load of the length `graph_launch`, on its own stream, that the
+    request waits for. So a request begins no earlier than `graph_node` after its launch, and after the end of the
+    request before it in its slot: the device's own time between two graphs is unknown and left out.
 
-    *The period* is measured between the ends of requests, in order of time, without the first of them and without those
-    that have fewer beside them at the end. Where the ends repeat to 1e-9 after some number of requests, the period is
-    that of the pattern. Otherwise it is the mean over the last two thirds, in whole multiples of `in_flight` requests,
-    if both halves of these agree to 0.3 %; if they do not, twice as many requests are simulated, up to some
-    65,000 instructions (then `settled` is False).
+    *The period* is measured between the ends of requests, in order of time, without the first requests, and without the
+    last ones, which run beside fewer others. Where the ends repeat to 1e-9 after some number of requests, the period is
+    the pattern's. Otherwise it is the mean over the last two thirds, in whole multiples of `in_flight` requests, if
+    both halves of these agree to 0.3 %; if they do not, twice as many requests are simulated, up to some 65,000
+    instructions (then `settled` is False).
 
     O(R E log E) for R requests of E instructions.
 
@@ -164,7 +164,7 @@ def throughput(
 def requests_per_s(
     plan: Schedule | Program, cluster: Target, in_flight: int = 1, cost: CostModel | None = None
 ) -> float:
-    """Return about what `throughput` does, many times as quickly.
+    """Return an estimate of `throughput`'s requests per second, many times as quickly.
 
     Parameters
     ----------
@@ -174,8 +174,8 @@ def requests_per_s(
     Returns
     -------
     float
-        Requests per s: of five requests for each in flight, and twelve at least, those after the first two of each,
-        over the time that they add.
+        Requests per s: of five requests for each in flight, and twelve at least, all after the first two of each slot
+        are counted over the time that they add.
     """
     program, bare, _, many = _in_flight(plan, cluster, in_flight, cost)
     few, all_ = max(4, 2 * in_flight), max(12, 5 * in_flight)
@@ -193,7 +193,7 @@ def _rate(requests: int, us: float, program: Program) -> float:
 def _in_flight(
     plan: Schedule | Program, target: Target, in_flight: int, cost: CostModel | None
 ) -> tuple[Program, Cluster, float, Callable[[int], Program]]:
-    """Return the program of one request, the cluster, its makespan in us, and what makes the program of many."""
+    """Return one request's program, the cluster, its makespan in us, and a function that makes the program of many."""
     require_count(WhatIfError, in_flight=in_flight)
     asked, cluster = upon(target, plan)
     program = program_for(asked, cluster)
@@ -243,7 +243,7 @@ _ALWAYS, _FIRST, _LATER = range(3)  # in all requests, in the first of each slot
 
 
 class _Row(NamedTuple):
-    """An instruction of requests: of request r, in slot s, on ``stream + s * step``, of ``argument + r * stride``.
+    """Instructions of requests: of request r, in slot s, on ``stream + s * step``, with ``argument + r * stride``.
 
     `row` is the instruction of the program that it is; -1: none.
     """
@@ -269,33 +269,34 @@ def repeated(
     Parameters
     ----------
     program
-        Of one request.
+        Program of one request.
     times
         Time of each operator in us, shape (n_ops,), to be written into the graph.
     starts
-        When the first k requests begin at the earliest, in us, shape (k,): of k slots, each with streams of its own.
+        Earliest begins of the first k requests in us, shape (k,): of k slots, each with its own streams.
     requests
         How many there are in all, at least k.
     graph_launch
-        Time in us of an operator that stands for the launch of a captured graph; None where nothing is captured.
+        Time in us of an operator that represents the launch of a captured graph; None if no graph is captured.
 
     Returns
     -------
     Program
-        Operator i of request r is operator ``r * n_ops + i``. Behind those of all requests come k that end when a slot
-        starts, and in a captured program one for each launch of a graph, on a stream of their own.
+        Operator i of request r is operator ``r * n_ops + i``. After all requests' operators come k that end when a slot
+        starts, and in a captured program one for each launch of a graph, on a separate stream.
 
     Notes
     -----
-    Requests of a slot are joined by events: of the streams on which one ends the last waits for the others, and those
-    on which the next one begins wait for it. Where one stream is both, it takes no event. O(requests (V + E)).
+    Events join the requests of a slot: of the streams on which a request ends, the last waits for the others, and the
+    streams on which the next request begins wait for that last one. A stream in both roles needs no event. O(requests
+    (V + E)).
     """
     slots, launched = len(starts), 0 if graph_launch is None else requests
     width = np.zeros(len(program.devices), np.int64)  # streams of a request on each device, to the last one in use
     np.maximum.at(width, program.device, program.stream.astype(np.int64) + 1)
     before, behind, n_events = _joins(program, width.tolist(), slots, requests, launched > 0)
     devices, first = np.unique(program.device, return_index=True)
-    threads = np.searchsorted(program.thread_ptr, first, side="right") - 1  # of several that act on a device the first
+    threads = np.searchsorted(program.thread_ptr, first, side="right") - 1  # the first of several that act on a device
     thread_of, tables = dict(zip(devices.tolist(), threads.tolist(), strict=True)), []
     for t, body in enumerate(np.split(_body(program, width, n_events), program.thread_ptr[1:-1])):
         ends = [np.array([row for row in rows if thread_of[row.device] == t], _TABLE) for rows in (before, behind)]
@@ -339,10 +340,10 @@ def _host_times(times: Floats | None, row: Ints, of_others: float) -> Floats | N
 
 
 def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
-    """Return the streams on which a request begins, and those on which it ends, in launch order."""
+    """Return the streams on which a request begins, and the streams on which it ends, in launch order."""
     graph = program.graph
     rows = np.flatnonzero(program.action == LAUNCH)
-    row_of = np.empty(len(rows), np.int64)  # by launch
+    row_of = np.empty(len(rows), np.int64)  # row by launch
     row_of[program.argument[rows]] = rows
     reads, is_read = (np.bincount(column, minlength=len(graph)) > 0 for column in (graph.dst, graph.src))
     begin = np.sort(row_of[program.launches.ptr[:-1][~reads]])
@@ -357,11 +358,11 @@ def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
 def _joins(
     program: Program, width: Sequence[int], slots: int, requests: int, captured: bool
 ) -> tuple[list[_Row], list[_Row], int]:
-    """Return what comes before and behind the instructions of each request, and the events that it has."""
+    """Return the instructions before and after the instructions of each request, and the number of events."""
     begin, (*others, last) = _outer_streams(program)
     waiting = [place for place in begin if place != last]
     here = int(program.device[0])
-    free, launch = slots * width[here], requests * len(program.launches)  # behind those of all requests
+    free, launch = slots * width[here], requests * len(program.launches)  # after all requests' operators
     gathered, done = program.n_events, program.n_events + len(others)
     launched = done + bool(waiting)
     n_events = launched + captured

@@ -37,19 +37,19 @@ _STEP, _SWING = 0.01, 0.2  # parts by which parameters are moved: for elasticiti
 class Sweep(Finding):
     """Makespans over one parameter or two; prints as a table.
 
-    It plots as a line, of values with names as bars, of two parameters as a map. The thin line is the makespan without
-    changes. Numbers that span more than a factor of eight stand on a logarithmic axis; what was refused is left out.
+    Plots as a line; as bars for values with names; as a map for two parameters. The thin line is the makespan without
+    changes. Numbers that span more than a factor of eight have a logarithmic axis; refused points are left out.
 
     Parameters
     ----------
     graph, cluster, scheduler
-        Names of what ran, on what, and of who made the plan.
+        Names of the graph, the cluster, and the scheduler.
     parameter, values
-        What was varied, and its values: factors, ``{"absolute": x}``, or what else the parameter takes.
+        The varied parameter, and its values: factors, ``{"absolute": x}``, or the parameter's own kind of value.
     parameter2, values2
         The same of the second parameter; None if there is none.
     makespan_us
-        In us, shape (n,), or (n, m) with two parameters; NaN where the question was refused.
+        Makespans in us, shape (n,), or (n, m) with two parameters; NaN where the question was refused.
     reasons
         Why, as (i, j, text) with the places of the values; j is 0 where there is one parameter.
     base_us
@@ -116,7 +116,7 @@ def sweep(
     Parameters
     ----------
     asked
-        A question; its changes stay, and what is swept comes on top of them.
+        A question; its changes stay, and the swept values are applied after them.
     parameter, values
         As `WhatIf.set` takes them: factors, `absolute` values, presets, ...
     parameter2, values2
@@ -125,14 +125,14 @@ def sweep(
     Returns
     -------
     Sweep
-        Points that are refused - fewer devices than the plan uses, say - are NaN, with the reason.
+        The makespans. Points that are refused - fewer devices than the schedule uses, say - are NaN, with the reason.
 
     Raises
     ------
     WhatIfError
         If there are no values, a second parameter has none or values have none, or all points are refused.
     UnknownNameError
-        If there is no such parameter, preset, operator or kind.
+        If no parameter, preset, operator or kind has this name.
 
     >>> import simsched as ss
     >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
@@ -179,12 +179,12 @@ def _plain(value: Any) -> Any:
 
 
 def shown(value: Any) -> Any:
-    """Return the number of an absolute value, any other as it is."""
+    """Return the number of an absolute value; return any other value unchanged."""
     return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
 
 
 def text_of(parameter: str, value: Any) -> str:
-    """Return a value as tables show it: numbers with their unit, and behind ``=`` where they have none."""
+    """Return a value as tables show it: numbers with their unit, and after ``=`` if they have none."""
     number = shown(value)
     if number is value:
         return f"{value:g}" if is_number(value) else str(value)
@@ -198,20 +198,20 @@ def _cell(us: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Elasticity(Checked):
-    """How the makespan responds to one parameter.
+    """Elasticity of the makespan in one parameter.
 
     Parameters
     ----------
     parameter
         Its name.
     value
-        What it is, in library units; None where it is not one number.
+        The parameter's value in library units; None if it is not one number.
     elasticity
         Per cent that the makespan changes by when the parameter grows by one per cent.
     low_us, high_us
         Makespans in us with the parameter at its low and its high.
     low, high
-        The low and the high as factors of what it is.
+        The low and the high as factors of the present value.
     """
 
     SUBJECT, ERROR = "parameter {0.parameter}", WhatIfError
@@ -226,19 +226,19 @@ class Elasticity(Checked):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sensitivity(Finding):
-    """How the makespan responds to every parameter; prints as a table, plots as a tornado chart.
+    """Elasticities of the makespan in every parameter; prints as a table, plots as a tornado chart.
 
-    Bars of the chart reach from the makespan at the low to that at the high of the parameter, around the makespan as
-    it is; the side of the low is hatched. Parameters that move nothing are left out, and all behind the first fifteen.
+    Bars of the chart reach from the makespan at the parameter's low to the makespan at its high, around the unchanged
+    makespan; the side of the low is hatched. Parameters without effect are left out, and all after the first fifteen.
 
     Parameters
     ----------
     graph, cluster
-        Names of what ran, and on what.
+        Names of the graph, the cluster, and the scheduler.
     rows
-        By falling size of their elasticity.
+        Elasticities by falling size.
     base_us
-        Makespan in us with all parameters as they are.
+        Makespan in us with all parameters unchanged.
     notes
         Parameters left out, with the reason.
     """
@@ -288,9 +288,9 @@ def sensitivity(
     Parameters
     ----------
     plan_or_whatif, cluster
-        A schedule and what it runs on, or a question, which brings its own.
+        A schedule and its cluster, or a question, which has its own cluster.
     parameters
-        Names as `WhatIf.set` takes them, of those that take factors; by default all that are neither zero nor infinite.
+        Parameters that take factors, by their names in `WhatIf.set`; by default all that are neither zero nor infinite.
     per_operator
         Whether each operator's speed is a parameter, too.
 
@@ -305,17 +305,17 @@ def sensitivity(
         If the makespan is 0, a schedule comes without a cluster, or a parameter that was named cannot be moved or takes
         no factors.
     UnknownNameError
-        If there is no such parameter, operator or kind.
+        If no parameter, operator or kind has this name.
 
     Notes
     -----
     The elasticity is (ln M+ - ln M-) / (ln f+ - ln f-), M the makespan and f the factors 1.01 and 0.99; lows and highs
-    are at 0.8 and 1.2. Where the makespan has a kink - another operator comes to be the last, say - it lies between
-    those of the two sides. Whole numbers, such as `sms`, move by at least 1; the factor that was really taken counts. A
-    side that cannot be taken - more than the whole of a part - is replaced by the makespan as it is, the factor 1. A
-    parameter that is 0 stays 0 under any factor: its elasticity is 0. Times, overheads, latencies and the inverse of
-    rates together have an elasticity of 1: a world in which all of it takes twice as long takes twice as long. Four
-    simulations per parameter.
+    are at 0.8 and 1.2. Where the makespan has a kink (another operator becomes the last, say), the elasticity is
+    between the elasticities of the two sides. Whole numbers, such as `sms`, move by at least 1; the factor that was
+    really taken counts. A side that is impossible (more than the whole of a part) is replaced by the unchanged
+    makespan, at the factor 1. A parameter that is 0 stays 0 under any factor: its elasticity is 0. Times, overheads,
+    latencies and the inverse of rates together have an elasticity of 1: if all of them take twice as long, so does the
+    whole. Four simulations per parameter.
 
     >>> import simsched as ss
     >>> graph = ss.OpGraph([ss.Operator("a", time=30.0), ss.Operator("b", time=10.0)], [ss.Edge("a", "b")])
@@ -355,18 +355,18 @@ def sensitivity(
 
 
 def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[str, ...]:
-    """Return the names of the parameters of a question that take factors, but those that are zero or infinite.
+    """Return the names of a question's parameters that take factors, without zero or infinite ones.
 
     Parameters
     ----------
     asked
         The question.
     per_operator
-        Whether each operator has a parameter of its own, too.
+        Whether each operator has its own parameter, too.
 
     Notes
     -----
-    Left out is ``device.clock``, too, which is to the model what ``device.peak`` is.
+    ``device.clock`` is left out, too: to the model it is the same as ``device.peak``.
 
     >>> import simsched as ss
     >>> asked = ss.what_if(ss.OpGraph([ss.Operator("a", time=3.0)]), ss.Cluster.preset("a100"))
@@ -400,18 +400,18 @@ def _moved(asked: Question, parameter: str, value: float | None, part: float) ->
 
 
 def value_of(asked: Question, parameter: str) -> float | None:
-    """Return what a parameter that takes factors is after the changes of a question, in library units.
+    """Return the value of a parameter that takes factors after a question's changes, in library units.
 
     Returns
     -------
     float or None
-        None where devices, links or operators differ. Speeds are relative to what there was before any change;
-        ``device.peak`` is that of fp32; ``interference`` is its largest entry.
+        The value; None where devices, links or operators differ. Speeds are relative to the world before any change;
+        ``device.peak`` is the fp32 peak; ``interference`` is its largest entry.
 
     Raises
     ------
     UnknownNameError
-        If there is no such parameter, operator or kind.
+        If no parameter, operator or kind has this name.
     WhatIfError
         If the parameter takes no factors.
 
@@ -432,17 +432,17 @@ def value_of(asked: Question, parameter: str) -> float | None:
 
 
 class WhatIf(Question):
-    """A question of what would be if something were different, and its answer; made by `what_if`.
+    """A question about a schedule in a changed world, and its answer; `what_if` makes it.
 
-    Each method that changes something returns a longer question. Numbers are factors of what there is; `absolute`
-    makes them values in library units. What is not said to change stays. Answers are computed when they are asked
-    for, once; all times are in us.
+    Each method that makes a change returns a longer question. Numbers are factors of the present values; `absolute`
+    makes them values in library units. Everything else stays unchanged. Answers are computed once, on first use; all
+    times are in us.
 
     Notes
     -----
-    Changes of different kinds are made in this order, whatever the order they were asked for in; of one kind, one
-    after the other: `rebuild`; `fuse`, `remove`, `operators`; `gpus`; `device` presets; all other numbers. Factors of
-    one parameter multiply; of values that are taken as they are the last counts.
+    Changes of different kinds are applied in this order, whatever the order of the calls: `rebuild`; `fuse`, `remove`,
+    `operators`; `gpus`; `device` presets; all other numbers. Changes of one kind are applied one after the other.
+    Factors of one parameter multiply; of plain values the last counts.
     """
 
     sweep, sensitivity = sweep, sensitivity
@@ -458,16 +458,16 @@ def what_if(
     cost: CostModel | None = None,
     load: Callable[..., OpGraph] | None = None,
 ) -> WhatIf:
-    """Begin a question: what would be if something were different.
+    """Begin a question about a schedule in a changed world.
 
     Parameters
     ----------
     plan_or_graph
-        What runs: a schedule, or a graph, which the scheduler makes one of.
+        A schedule, or a graph, which the scheduler makes a schedule of.
     cluster
-        What it runs on: a cluster, or a calibration, whose times of operators and fitted parameters are taken.
+        The cluster, or a calibration, whose measured operator times and fitted parameters are used.
     reschedule
-        Whether the plan is made anew after the changes; else the same plan runs in the changed world.
+        Whether a new schedule is made after the changes; else the same schedule runs in the changed world.
     scheduler
         A name or a function as `schedule` takes it, and its `options`. By default the one that made the plan, or
         ``"lios"``. A plan over a graph that its scheduler rewrote is re-scheduled over the rewritten graph.

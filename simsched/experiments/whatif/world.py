@@ -1,4 +1,4 @@
-"""The world that changes lead to: graphs rewired, operators made quicker, cost models and clusters that follow."""
+"""The world after changes: rewired graphs, faster operators, and cost models and clusters that follow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +36,12 @@ _OF_THE_HOST: Final = (
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What a question is about: all that stays the same while changes are added.
+    """Subject of a question: all that stays the same while changes are added.
 
     Parameters
     ----------
     subject, target
-        What runs, and on what, as given.
+        The schedule or graph, and the cluster or calibration, as given.
     scheduler, options, cost, load
         As in `what_if`.
     """
@@ -55,7 +55,7 @@ class Ground:
 
     @property
     def by(self) -> str | Scheduler:
-        """Who makes plans: who was given, else the one that made the plan, else ``lios``."""
+        """The scheduler: the given one, else the one that made the given schedule, else ``lios``."""
         if self.scheduler is not None:
             return self.scheduler
         made_by = self.subject.scheduler if isinstance(self.subject, Schedule) else ""
@@ -63,12 +63,12 @@ class Ground:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster itself."""
+        """The cluster, of a calibration, too."""
         return bare(self.target)
 
     @cached_property
     def graph(self) -> OpGraph:
-        """What runs, with the times that were measured of a calibrated target."""
+        """The graph, with measured times if the target is a calibration."""
         return upon(self.target, self.subject if isinstance(self.subject, OpGraph) else self.subject.graph)[0]
 
     @cached_property
@@ -81,25 +81,25 @@ class Ground:
 
     @cached_property
     def trace(self) -> Trace:
-        """That of the schedule before any change."""
+        """Simulated run of the schedule before any change."""
         return evaluate(self.plan, self.cluster, self.cost).trace
 
     def run(self, plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Trace:
-        """Return what would run when; the program of the first plan serves where devices launch the same."""
+        """Return a simulated run; the first schedule's program is used again where devices launch the same."""
         same = plan is self.plan and list(cluster.index) == list(self.cluster.index)
         same = same and same_kernels(plan.graph, cluster, self.cluster)
         return evaluate(self.trace.program if same else plan, cluster, cost).trace
 
 
 class Rewiring(NamedTuple):
-    """A graph made of another one.
+    """A graph made from another one.
 
     Parameters
     ----------
     graph
         The new one.
     members
-        For each of its operators the operators of the old one that it stands for, by index, rising.
+        For each of its operators the operators of the old graph that it replaces, by index, rising.
     made
         Name of the operator that is new, or None.
     """
@@ -123,28 +123,27 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
     Parameters
     ----------
     graph, names
-        At least two operators of a graph.
+        A graph, and the names of at least two of its operators.
     times
         Time in us of each operator of the graph, shape (n_ops,).
     device
-        The one whose roofline says what fusing saves.
+        The device whose roofline gives the time that fusing saves.
     measured
-        Whether `times` say more than the operators do: a `time`, or else a roofline.
+        Whether `times` hold measured times, which replace an operator's own `time` or roofline.
 
     Returns
     -------
     Rewiring
-        The new operator is called by its members' names with ``+`` between, and stands in place of the first. FLOP,
-        bytes and weights of its members add up; of the bytes the tensors inside are taken off: once for each member
-        that reads one, once for its member that writes it if nobody else reads it. It launches one kernel: its grid,
-        utilization, intensity and dtype are those of the member that takes longest (the first of equal ones). Its
+        The new operator is called by its members' names with ``+`` between, and takes the place of the first. FLOP,
+        bytes and weights of its members add up; the bytes of the tensors inside are taken off: once for each member
+        that reads one, once for its member that writes it if no operator outside reads it. It launches one kernel: its
+        grid, utilization, intensity and dtype are taken from the member that takes longest (on ties the first). Its
         time is::
 
             sum of the members' times * roofline(new operator) / sum of the members' rooflines
 
         or without the quotient where a member has neither FLOP nor bytes. It is left to be estimated where no member
-        has a `time` and none was `measured`.
-        Outer edges stay, those into it that are alike as one.
+        has a `time` and none was `measured`. Outer edges stay; equal edges into it become one.
 
     Raises
     ------
@@ -167,7 +166,7 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
         back = next(i for i in inside if between[-1] in graph.src[graph.dst == i])
         texts = describe_cycle([graph.names[i] for i in (out, *between, back)])
         raise WhatIfError(f"fuse: {texts} leads out of the operators and back in; fuse those between as well")
-    into = np.flatnonzero(kept & (dst == at))  # what the new operator reads: each tensor once
+    into = np.flatnonzero(kept & (dst == at))  # input of the new operator: each tensor once
     transfer = np.nan_to_num(graph.edge_transfer[into], nan=-1.0)
     _, first = np.unique([src[into], graph.edge_nbytes[into], transfer], axis=1, return_index=True)
     kept[into] = np.isin(np.arange(len(into)), first)
@@ -184,7 +183,7 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     leads_in = np.isin(graph.dst, inside)
     read_outside, within = {*graph.src[~leads_in].tolist()}, leads_in & np.isin(graph.src, inside)
     ends = [op for i, op in zip(inside, rows, strict=True) if i in read_outside or i not in graph.src]
-    saved = float(graph.edge_nbytes[within].sum())  # of what need not go through DRAM
+    saved = float(graph.edge_nbytes[within].sum())  # bytes that need not go through DRAM
     for i in inside:
         written = graph.edge_nbytes[within & (graph.src == i)]
         saved += 0.0 if i in read_outside else float(written.max(initial=0.0))
@@ -231,8 +230,8 @@ def _fused_works(longest: Operator, flops: float, nbytes: float, weight_nbytes: 
 def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
     """Take operators out: each producer of one is joined to each of its consumers.
 
-    The new edges carry what the operator read (bytes, exact transfer), as if its output were its input. An edge that
-    is already there is not doubled; inputs and outputs of the graph simply go.
+    The new edges carry the removed operator's input (bytes, exact transfer), as if its output were its input. An edge
+    that exists already is not doubled; inputs and outputs of the graph are removed without replacement.
 
     Raises
     ------
@@ -257,11 +256,11 @@ def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
 
 
 def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
-    """Return a schedule over the graph that became of its own.
+    """Return a schedule of the old graph as a schedule of the new graph.
 
-    An operator has the placement of the first of those it stands for that the plan launches. The launch order stays;
-    where it was topological, and an operator would then precede one that it reads from, it waits for it (stable
-    topological order). Whether it can run, in its stages for one, is not checked.
+    An operator gets the placement of the first operator that it replaces and that the schedule launches. The launch
+    order stays; where it was topological, and an operator would then precede one that it reads from, it waits for it
+    (stable topological order). The result is not checked: it may be unable to run, for example because of its stages.
     """
     launched, before = plan.position, plan.graph
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
@@ -274,7 +273,7 @@ def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
 
 @dataclass(frozen=True, eq=False)
 class Revision:
-    """A graph after changes, and how many times as quick as they were its operators are.
+    """A graph after changes, and its operators' speeds relative to the given ones.
 
     Parameters
     ----------
@@ -283,9 +282,9 @@ class Revision:
     graph
         After that.
     speeds
-        Of its operators, shape (n_ops,).
+        Speeds of its operators, shape (n_ops,).
     changes
-        Those that led there; by them operators of a kind are told that a scheduler makes.
+        The changes that led to it; they also set the speed of operators by kind that a scheduler makes.
     rewirings
         How the graph came about.
     rates
@@ -301,7 +300,7 @@ class Revision:
 
     @property
     def made(self) -> list[str]:
-        """Names of operators that changes made, of which a cost model knows nothing: they have their `time`."""
+        """Names of operators that changes made, which a cost model does not know: they have their own `time`."""
         return [each.made for each in self.rewirings if each.made is not None]
 
     def speeds_over(self, graph: OpGraph) -> Floats:
@@ -386,7 +385,7 @@ def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
 
 
 def selected(graph: OpGraph, change: Change) -> Indices:
-    """Return the operators whose speed a change is of; a name or kind that is not there is refused."""
+    """Return the operators whose speed a change sets; a name or kind that does not exist is refused."""
     kind, name = speed_of(change.parameter) or (None, None)
     if name is not None:
         return np.array(positions(graph, [name]))
@@ -415,19 +414,19 @@ class ChangedCost:
     given
         The model as it was.
     before
-        By the name of a device what stood in its place before.
+        By the name of a device, the device that it replaced.
     revision
-        By whose speeds times of operators are divided.
+        Times of operators are divided by its speeds.
 
     Notes
     -----
-    With t(op, device) the model as it was, r the roofline and s the speed, an operator takes on a device d that
-    stands in the place of d0::
+    With t(op, device) the given model, r the roofline and s the speed, an operator takes on a device d that replaces
+    d0::
 
         t(op, d) / s                          where t(op, d) differs from t(op, d0): the model follows by itself
         t(op, d0) * r(op, d) / r(op, d0) / s  where it does not
 
-    A pure latency, without FLOP and bytes, stays as it is. Times that the roofline itself estimates are then taken at
+    A pure latency, without FLOP and bytes, stays unchanged. Times that the roofline itself estimates are then taken at
     the revision's factors of its terms.
     """
 
@@ -471,7 +470,7 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
     if "gpus" in last:
         cluster = widened(cluster, last["gpus"])
     if "device" in last:
-        devices = [  # limits and rates change; what host and model say of the old card stays
+        devices = [  # limits and rates change; the old card's host costs and models stay
             replace(device_named(last["device"], old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})
             for old in cluster.devices
         ]

@@ -1,6 +1,6 @@
 """Many independent items on whatever there is to run them: this process, a pool of processes, Dask.
 
-It knows nothing of what the items are. `Batches` keeps what is done as it comes, whatever dies meanwhile.
+It does not depend on the kind of items. `Batches` keeps results as they arrive, even if workers die.
 """
 
 from simsched.experiments.study.execution.batch import Batches, Pool

@@ -1,4 +1,4 @@
-"""`Batches`: all items are done, whatever dies meanwhile; what happens to them where they run, and what runs them."""
+"""`Batches`: all items are done, even if workers die; the work in a worker, and the pools' protocol."""
 
 import os
 import pickle
@@ -27,7 +27,7 @@ AIM: Final = 0.25
 
 
 class WorkerDiedError(Exception):
-    """What a future raises whose process is no more.
+    """Raised by a future whose process has ended.
 
     Parameters
     ----------
@@ -45,37 +45,37 @@ class Pool(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many lots of items it takes at a time."""
+        """Number of lots of items that it takes at a time."""
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
         """Begin some items.
 
-        What the future raises is of the pool, not of the function: `WorkerDiedError`, of which the pool recovers, or
-        what tells that it is lost.
+        A future raises only errors of the pool, not of the function: `WorkerDiedError`, after which the pool recovers,
+        or an error that says that the pool is lost.
         """
 
 
 def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
-    """Return what comes of the first item, and of those after it that are begun within a quarter of a second."""
+    """Return the outcomes of the first item, and of those after it that are begun within a quarter of a second."""
     found, process, end = list[Rows](), os.getpid(), monotonic() + AIM
     try:
         for item in items:
             try:
                 found.append(function(item))
             finally:
-                if os.getpid() != process:  # it was forked, and what it does is nobody's business
+                if os.getpid() != process:  # a forked child: its result belongs to no one
                     os._exit(0)
             if monotonic() > end:
                 break
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a time limit that nobody expected, too
+    except BaseException as error:  # also a time limit that came unexpectedly
         return error
     return found
 
 
 class Here:
-    """The process and the thread we are in."""
+    """A pool of this process and this thread."""
 
     workers = 1
 
@@ -104,7 +104,7 @@ def packed(function: Function, items: Sequence[Any]) -> bytes:
 
 
 def outcome_in(data: bytes) -> bytes:
-    """Return what comes of some items, in another process; what cannot be sent back is said."""
+    """Return the outcomes of some items in another process; an outcome that cannot be sent back becomes an error."""
     name, outcome = "the function", None
     try:
         function, items = pickle.loads(data)
@@ -119,7 +119,7 @@ def outcome_in(data: bytes) -> bytes:
 
 
 def name_of(function: Any) -> str:
-    """Return what messages call a function."""
+    """Return the name of a function for messages."""
     function = getattr(function, "func", function)  # of a partial
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
@@ -131,7 +131,7 @@ class Batches:
     Parameters
     ----------
     items
-        What to do, in the order in which it is begun.
+        Items, in the order in which they are begun.
     function
         Returns a list of rows for an item. It runs in the workers, and sets its own time limits (`call_within`).
     pool
@@ -145,10 +145,10 @@ class Batches:
 
     Notes
     -----
-    Batches are of consecutive items, twice as many as the last one did in its quarter of a second, less towards the
-    end; what there was no time for is sent off again. Of a batch whose worker died the items run one by one; one that
-    ends its worker again runs once more, unless its time limit was reached. So a worker killed from outside loses no
-    row and duplicates none.
+    Batches are of consecutive items, twice as many as the last one did in its quarter of a second, fewer towards the
+    end; items that had no time left are sent off again. If the worker of a batch died, the items run one by one; one
+    that ends its worker again runs once more, unless its time limit was reached. So a worker killed from outside loses
+    no row and duplicates none.
     """
 
     items: Sequence[Any]
@@ -159,12 +159,12 @@ class Batches:
 
     def __post_init__(self) -> None:
         self._waiting = deque(range(len(self.items)))
-        self._single: deque[int] = deque()  # of batches that died
+        self._single: deque[int] = deque()  # items of batches that died
         self._suspects: set[int] = set()  # died once in a batch of one
         self._flying: dict[Future[Outcome], list[int]] = {}
         self._size = 1  # of the next batch
         self._done = 0
-        self._rows: Rows = []  # to be kept
+        self._rows: Rows = []  # rows to be kept
 
     def run(self) -> None:
         """Do all items.
@@ -174,9 +174,9 @@ class Batches:
         StudyError
             If the function or an item cannot be pickled, workers end as they start, or a scheduler is lost.
         KeyboardInterrupt
-            On Ctrl-C. As with every other error, what is done is kept and what runs is ended.
+            On Ctrl-C. As with every other error, finished rows are kept and running items are ended.
         BaseException
-            What the function raises.
+            Any error that the function raises.
         """
         try:
             self._send()
@@ -195,7 +195,7 @@ class Batches:
             raise
 
     def _send(self) -> None:
-        """Send off what there is room for."""
+        """Send off as many items as the pool has room for."""
         while positions := self._next():
             future = self.pool.submit(self.function, [self.items[position] for position in positions])
             self._flying[future] = positions
@@ -211,8 +211,8 @@ class Batches:
         return [self._waiting.popleft() for _ in range(size)]
 
     def _note(self, future: Future[Outcome]) -> None:
-        """Take note of what came of a batch, raise what the function raised."""
-        with interrupt_later():  # or what is taken out would be noted nowhere
+        """Record the outcome of a batch, and raise the function's error."""
+        with interrupt_later():  # an interrupt in between would lose the outcome
             positions = self._flying.pop(future)
             try:
                 outcome = future.result()
@@ -227,7 +227,7 @@ class Batches:
             self._waiting.extendleft(reversed(positions[len(outcome) :]))
 
     def _note_death(self, positions: list[int], timed_out: bool) -> None:
-        """Take note of a batch whose worker died."""
+        """Record the death of a batch's worker."""
         if len(positions) > 1:
             self._single.extend(positions)
             return

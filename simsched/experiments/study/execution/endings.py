@@ -1,4 +1,4 @@
-"""The end of a process with all that it started, in groups and sessions of their own too."""
+"""The end of a process with all its descendants, also in other groups and sessions."""
 
 import ctypes
 import os
@@ -13,12 +13,12 @@ from typing import Any, Final
 
 _END_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 _ADOPT_ORPHANS: Final = 36  # PR_SET_CHILD_SUBREAPER
-_ROUNDS: Final = 50  # of looking for processes that are left: those that were just ended show up for some more
+_ROUNDS: Final = 50  # looks for remaining processes: just ended ones still show up for some looks
 _SHORT: Final = 0.002  # s between two rounds
-_ENDED: Final = "ZX"  # states of processes that are no more
+_ENDED: Final = "ZX"  # states of ended processes
 
 _prctl: Final[Callable[..., Any]] = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda *_: None
-# both made before anything forks
+# both are made before anything forks
 end_with_parent: Final[Callable[[], object]] = partial(_prctl, _END_WITH_PARENT, signal.SIGKILL)
 """Has the system kill this process when the thread that made it ends."""
 adopt_orphans: Final[Callable[[], object]] = partial(_prctl, _ADOPT_ORPHANS, 1)
@@ -28,7 +28,7 @@ adopt_orphans: Final[Callable[[], object]] = partial(_prctl, _ADOPT_ORPHANS, 1)
 def end_tree(pid: int) -> None:
     """End a process, stopped or not, its group, and all that it started.
 
-    Outside of Linux those of other groups are left.
+    Outside of Linux, processes of other groups are left running.
     """
     if pid != os.getpid():
         send(pid, signal.SIGSTOP)  # it starts nothing more
@@ -51,7 +51,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes that a process started, and those that they started, as far as they have not ended."""
+    """Return the processes that a process started, and their descendants, unless they have ended."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):

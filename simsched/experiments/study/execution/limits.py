@@ -13,7 +13,7 @@ from simsched.base.jit import running_time
 Found = TypeVar("Found")
 
 _GRACE: Final = 1.0  # s that a process has after its limit before it is ended, beside a tenth of the limit
-_AGAIN: Final = 1.0  # s until the limit rings again: what is raised in a destructor or a callback from C gets lost
+_AGAIN: Final = 1.0  # s until the limit rings again: an error raised in a destructor or a callback from C gets lost
 _SHORTEST: Final = 1e-6  # s; a timer set to less would never ring
 REPORT_LATER: Final = b"+"
 """What a process reports at its limit if it has time left, because it made machine code."""
@@ -23,25 +23,25 @@ _report: int | None = None
 
 
 class TimeLimitReached(BaseException):
-    """What is raised in a call that took too long; no `Exception`, so that nobody takes it for an error of his own."""
+    """Raised in a call that took too long; no `Exception`, so that no function catches it as its own error."""
 
 
 def call_within(seconds: float | None, function: Callable[..., Found], *given: Any) -> Found:
-    """Return what a function returns, and raise `TimeLimitReached` in it once it has taken so long; never after it.
+    """Return a function's result; raise `TimeLimitReached` in it after the time limit, and never after it has ended.
 
     Parameters
     ----------
     seconds
         Wall time, the making of machine code left out; None sets no limit.
     function, given
-        What is called with what.
+        The function and its arguments.
 
     Notes
     -----
-    It is raised even where the function sleeps, or is in C that listens to signals, but in the main thread alone: in
-    others there is no limit. Machine code that holds the interpreter's lock does not hear it: in a process that may be
-    sacrificed (`allow_exit`) that process ends, a second and a tenth of the limit later. While a limit within a limit
-    lasts it alone is heard, and other timers stand still.
+    It is raised even where the function sleeps, or is in C that handles signals, but in the main thread alone: in
+    others there is no limit. Machine code that holds the interpreter's lock does not react to it: in a process that may
+    be sacrificed (`allow_exit`) that process ends, a second and a tenth of the limit later. While a limit within a
+    limit lasts, only the inner one is active, and other timers are stopped.
 
     >>> try:
     ...     call_within(0.01, lambda: [None for _ in iter(int, 1)])
@@ -54,7 +54,7 @@ def call_within(seconds: float | None, function: Callable[..., Found], *given: A
     end, active = running_time() + seconds, True
 
     def ring(*heard: Any) -> None:
-        left = end - running_time()  # more than told, where machine code was made meanwhile
+        left = end - running_time()  # longer than the limit, if machine code was compiled meanwhile
         if active and left < _SHORTEST:
             raise TimeLimitReached
         if active:
@@ -72,7 +72,7 @@ def call_within(seconds: float | None, function: Callable[..., Found], *given: A
             ring()
             return function(*given)
         finally:
-            active = False  # cannot itself be interrupted; what is raised from here on is of before
+            active = False  # cannot itself be interrupted; errors raised from here on are older
     finally:
         active = False
         if _report is not None:

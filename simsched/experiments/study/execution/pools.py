@@ -1,12 +1,12 @@
-"""`pool_of`: what batches run on: this process, processes of this machine, the workers of a Dask scheduler.
+"""`pool_of`: pools that run batches: this process, processes of this machine, the workers of a Dask scheduler.
 
-`Workers` are processes that may be killed at any moment. A process has a pipe of its own, at whose other end a thread
-waits, so that its death is seen at once, is known to be its own, and holds up nobody. Pools of packages share a pipe
+`Workers` are processes that may be killed at any moment. A process has its own pipe, at whose other end a thread waits,
+so that its death is seen at once, is known to be its own, and delays no other process. Pools of packages share a pipe
 and a lock between their processes: one that is killed inside a message, or that ends with code 0, leaves the others
-waiting for ever. Behind Dask each batch runs in such a process beside the worker that has it.
+waiting for ever. With Dask, each batch runs in such a process beside the worker that has it.
 
-A process limits its own time (`call_within`) as long as what runs in it lets it. The thread at the other end of its
-pipe has a clock of its own, which runs a little longer, and ends a process that has stopped or forgotten its own.
+A process limits its own time (`call_within`) as long as its item allows. The thread at the other end of its pipe has a
+second clock, which runs a little longer, and ends a process that has stopped or forgotten its own limit.
 """
 
 import errno
@@ -47,13 +47,13 @@ from simsched.experiments.study.execution.limits import REPORT_LATER, REPORT_LIM
 _logger = logging.getLogger(__name__)
 
 _READY: Final = b""
-_FAILED_STARTS: Final = 10  # in succession: somebody may be killing at random
+_FAILED_STARTS: Final = 10  # in succession: processes may be killed at random
 _SHORT: Final = 0.2  # s
 _FILES: Final = 12  # that are open while a process starts: ends of pipes, and a socket
 _START: Final = 60.0  # s in which a process must be ready
 _PATIENCE: Final = 5.0  # s until a process that was killed must have ended
-_IDLE: Final = 60.0  # s after which a process ends that nobody asks for anything
-_MARGIN: Final = 5.0  # s beyond what a process takes that ends itself at its time limit
+_IDLE: Final = 60.0  # s after which an idle process ends
+_MARGIN: Final = 5.0  # s beyond the time that a process needs to end itself at its time limit
 _MOST_MAKING: Final = 600.0  # s that a batch may take to make machine code, which its time limit does not count
 _SILENT: Final = 10  # s in which the next bytes of a message that has begun must come, or be taken
 _TIMEVAL: Final = "ll"  # seconds and their millionths, as sockets take them
@@ -74,35 +74,35 @@ def pool_of(
     memory: int | None = None,
     time_limit: float | None = None,
 ) -> AbstractContextManager[Pool]:
-    """Make a pool, and close it at the end of the block: what is under way is ended.
+    """Make a pool, and close it at the end of the block, with all running items.
 
     Parameters
     ----------
     executor
-        ``"serial"``: this process. ``"processes"``: processes of this machine. ``"dask"``: the same, behind a Dask
+        ``"serial"``: this process. ``"processes"``: processes of this machine. ``"dask"``: the same, managed by a Dask
         scheduler in this process. ``"tcp://host:port"`` (or another address): the workers of a Dask scheduler.
     workers
         How many; by default as many as this process may use cores. A Dask scheduler has as many as it has.
     preload
-        Modules that are imported once for all processes, beside that of the function.
+        Modules that are imported once for all processes, beside the function's own.
     memory
         Bytes that each process may have, None if as many as there are; ``"serial"`` starts none.
     time_limit
-        Seconds of `call_within` that each item sets itself. A process in which none is heard is ended some seconds
-        later, from outside; None: no process is.
+        Seconds of `call_within` that each item sets itself. A process that does not react to its limit is ended some
+        seconds later, from outside; None: no limit.
 
     Raises
     ------
     StudyError
-        If there is no such executor, `workers` is no whole number of at least 1, or a scheduler does not answer.
+        If no executor has this name, `workers` is no whole number of at least 1, or a scheduler does not answer.
     MissingDependencyError
         If Dask is not installed.
 
     Notes
     -----
-    Processes are started when batches come for them. They do not hear Ctrl-C and do not outlive this process, even if
-    it is killed; nor does what they start outlive them. Each thread of a worker of Dask has one, too. A time limit ends
-    the process of a row that cannot be interrupted, but not this one.
+    Processes are started when batches need them. They ignore Ctrl-C and do not outlive this process, even if it is
+    killed; nor do their own children outlive them. Each thread of a worker of Dask has one, too. A time limit ends the
+    process of a row that cannot be interrupted, but not this one.
     """
     if workers is not None:
         require_count(StudyError, workers=workers)
@@ -120,14 +120,14 @@ def pool_of(
     )
 
 
-# a process that is forked from this one starts what is copied anew
+# a process that is forked from this one starts a new fork server
 os.register_at_fork(after_in_child=forkserver._forkserver.__init__)  # type: ignore[misc]
 
 
 def require_files() -> None:
     """Raise the OSError of a process that may open too few files to start another.
 
-    One that fails on the way leaves the process that is copied with half a message, of which that one tells at length.
+    A process that fails on the way leaves the fork server with half a message, which makes it print a long error.
     """
     opened: list[int] = []
     try:
@@ -149,7 +149,7 @@ def start_forkserver() -> None:
 
 
 def wake_forkserver() -> None:
-    """Let the process that is copied go on, which a copy may have stopped."""
+    """Continue the fork server, which one of its copies may have stopped."""
     pid = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     if pid is not None:
         send(pid, signal.SIGCONT)
@@ -174,7 +174,7 @@ def awake() -> Iterator[None]:
 
 def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
     """Run batches until none come any more, or the other end of the pipe is closed, as when that process dies."""
-    os.setsid()  # a group of its own with what schedulers start, and no terminal whose Ctrl-C it would hear
+    os.setsid()  # its own group, with all that schedulers start, and no terminal that would send it Ctrl-C
     end_with_parent()  # the process that is copied, which ends with the last one that holds this end of its pipe
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     os.register_at_fork(after_in_child=end_with_parent)
@@ -189,7 +189,7 @@ def serve(pipe: Connection, report: Connection, memory: int | None) -> None:
         pipe.send_bytes(_READY)
         while pipe.poll(_IDLE):
             pipe.send_bytes(outcome_in(pipe.recv_bytes()))
-    finally:  # nobody listens any more, or an item raised KeyboardInterrupt; threads of items are not waited for
+    finally:  # the other end is closed, or an item raised KeyboardInterrupt; threads of items are not waited for
         end_tree(os.getpid())
 
 
@@ -199,7 +199,7 @@ def _watch() -> None:
 
 
 class _Worker:
-    """A process with its pipe, and with another on which it reports of its time limit: see `allow_exit`."""
+    """A process with its pipe, and with a second pipe on which it reports its time limit: see `allow_exit`."""
 
     def __init__(self, context: Any, memory: int | None) -> None:
         self._pipe, theirs = context.Pipe()
@@ -215,9 +215,9 @@ class _Worker:
             report.close()
 
     def hear(self, asked: bytes | None = None, limit: float | None = None) -> bytes | None:
-        """Return what it says next, to what it is asked if anything, else soon; None if it has died.
+        """Return the process's next message, the answer if it was asked, else one that comes soon; None if it has died.
 
-        It says nothing more when it has been silent for the `limit` in s, the making of machine code left out.
+        It counts as dead after silence for `limit` s, without the time to compile native code.
         """
         begun = monotonic()
         end = begun + _START if asked is None else inf if limit is None else begun + limit
@@ -236,7 +236,7 @@ class _Worker:
     def end(self) -> None:
         """End the process and all that it started."""
         self._pipe.close()
-        wake_forkserver()  # or nobody would know that it has ended
+        wake_forkserver()  # or its end would go unnoticed
         self.process.join(0.0 if self._late else _SHORT)
         if self.process.is_alive():
             end_tree(self.process.pid)
@@ -268,7 +268,7 @@ def _require_bytes_soon(pipe: Connection) -> None:
 
 
 class Workers:
-    """A process for each thread that runs batches, started when it is needed, and anew when it died.
+    """A process for each thread that runs batches, started when it is needed, and again after it died.
 
     Parameters
     ----------
@@ -277,21 +277,21 @@ class Workers:
     memory
         Bytes that each may have, None if as many as there are.
     time_limit
-        Seconds that each item allows itself, None if there is no limit.
+        Seconds that each item allows itself, None for no limit.
     """
 
     def __init__(self, preload: Sequence[str], memory: int | None, time_limit: float | None) -> None:
         self._memory = memory
-        self._limit = None if time_limit is None else AIM + longest(time_limit) + _MARGIN  # of a batch
+        self._limit = None if time_limit is None else AIM + longest(time_limit) + _MARGIN  # s for a batch
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # or it may start none
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([__name__, *preload])  # heard only before the first process of all
-        self._lock = Lock()  # of processes that start and end: each start looks which others have ended
-        self._of: dict[int, _Worker] = {}  # by thread
+        self._context.set_forkserver_preload([__name__, *preload])  # only works before the first process of all
+        self._lock = Lock()  # for processes that start and end: each new one looks which others have ended
+        self._of: dict[int, _Worker] = {}  # worker by thread
         self._closed = False
 
     def run(self, data: bytes) -> Outcome:
-        """Return what comes of a batch in the process of this thread."""
+        """Return the outcomes of a batch from the process of this thread."""
         worker = self._of.get(get_ident())
         if worker is None or not worker.process.is_alive():
             worker = self._new()
@@ -299,7 +299,7 @@ class Workers:
         if said is not None:
             try:
                 return cast(Outcome, pickle.loads(said))
-            except Exception:  # it is not what `serve` says: an item wrote it
+            except Exception:  # a message that `serve` does not send: an item wrote it
                 _logger.debug("a process sent %d bytes that cannot be read", len(said), exc_info=True)
         self._end(worker)
         raise WorkerDiedError(worker.timed_out())
@@ -316,7 +316,7 @@ class Workers:
                 worker.end()
 
     def _new(self) -> _Worker:
-        """Return a process that is ready; give up after a few in succession that are not, and say why."""
+        """Return a process that is ready; after a few failures in succession, raise an error with the reason."""
         why = f"exit code {-signal.SIGKILL}"
         for _ in range(_FAILED_STARTS):
             try:
@@ -327,7 +327,7 @@ class Workers:
                         require_files()
                         start_forkserver()
                         worker = self._of[get_ident()] = _Worker(self._context, self._memory)
-            except (EOFError, OSError) as error:  # the process that is copied died, or there is no room for another
+            except (EOFError, OSError) as error:  # the fork server died, or there is no room for another process
                 if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                     raise StudyError(
                         f"no worker process can be started: {error.strerror}; raise the limit (ulimit -n 1024), or "
@@ -383,18 +383,18 @@ def dask_pool(address: str, workers: int, *how: Any) -> Iterator[Pool]:
     Parameters
     ----------
     address
-        Of the scheduler; ``"dask"`` for one in this process, closed at the end.
+        Address of the scheduler; ``"dask"`` for one in this process, closed at the end.
     workers
         How many that one has.
     how
-        What `Workers` take.
+        Options of `Workers`.
     """
     try:
         from distributed import Client
     except ImportError:
         raise MissingDependencyError("Dask is not installed: pip install 'simsched[cluster]'") from None
     with ExitStack() as stack:
-        logger = logging.getLogger("distributed")  # workers that die are our business, and of the rest we tell
+        logger = logging.getLogger("distributed")  # we handle workers that die, and report the rest
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)
         where: dict[str, Any] = (
@@ -423,14 +423,14 @@ def dask_pool(address: str, workers: int, *how: Any) -> Iterator[Pool]:
 
 
 def _close(client: Any) -> None:
-    """Close a client, and its scheduler if it has one; what does not in time is left."""
+    """Close a client, and its scheduler if it has one; without waiting for a slow one."""
     with suppress(Exception):
         client.close(timeout=_CLOSE)
 
 
 @cache
 def _processes(preload: tuple[str, ...], memory: int | None, time_limit: float | None) -> Workers:
-    """Return the processes of this one: a worker of Dask, which what they run does not take with it."""
+    """Return the processes of this Dask worker, which do not end with their items."""
     return Workers(preload, memory, time_limit)
 
 
@@ -456,7 +456,7 @@ class _Dask:
 
     @property
     def workers(self) -> int:
-        """How many threads they have: they come and go."""
+        """Number of the workers' threads; it changes as workers come and go."""
         now = monotonic()
         if now >= self._count_at:
             try:
@@ -474,7 +474,7 @@ class _Dask:
         return self._threads.submit(self._run, packed(function, items))
 
     def _run(self, data: bytes) -> Outcome:
-        """Return what comes of a batch."""
+        """Return the outcomes of a batch."""
         from distributed import KilledWorker
         from distributed import TimeoutError as Late
 
@@ -499,6 +499,6 @@ class _Dask:
         return StudyError(f"{self._name} is lost: {why}; what was done is kept: run again")
 
     def close(self) -> None:
-        """Wait for nothing any more; what is under way ends with the client."""
+        """Close the pool without waiting; running items end with the client."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
