@@ -180,8 +180,8 @@ class Step:
             writes=n_tensors * passed,
             flops=float(rows * features * (ROW_FLOPS[kind] + adds)),
         )
-        made = self.add(name, kind, work, xs)
-        return made._replace(nbytes=passed)
+        output = self.add(name, kind, work, xs)
+        return output._replace(nbytes=passed)
 
     def gated(self, name: str, x: Tensor, rows: int, features: int) -> Tensor:
         """Add SiLU of one half of each row times the other half, of so many features each."""

@@ -112,7 +112,7 @@ def overlap(
     if load is not None and over is not None:
         parameter, values = over
         benches = (Bench(load(**{parameter: value}), cluster, cost, execution) for value in values)
-        points = tuple(point(each, halves, parameter, value) for each, value in zip(benches, values, strict=True))
+        points = tuple(point(one, halves, parameter, value) for one, value in zip(benches, values, strict=True))
     return Overlaps(
         bench.graph.name,
         bare(cluster).name,
@@ -135,7 +135,7 @@ def _turns(trials: Iterable[Trial], points: Sequence[Point]) -> tuple[Turn, ...]
     """Return the turns of all overlaps: those of the graph first, then those that only other values have."""
     if not points:
         return ()
-    names = [trial.name for trial in trials] + [name for each in points for name in each.gain]
+    names = [trial.name for trial in trials] + [name for one in points for name in one.gain]
     return tuple(turn(name, points) for name in dict.fromkeys(names))
 
 
