@@ -115,10 +115,13 @@ class Step:
         return Tensor(full, work.writes)
 
     def _append(self, operator: Operator, xs: Sequence[Tensor]) -> None:
+        """Add an operator with one edge from each producer of the tensors that it reads."""
         self._operators.append(operator)
+        nbytes: dict[str, float] = {}
         for x in xs:
             if x.producer is not None:
-                self._edges.append(Edge(x.producer, operator.name, nbytes=x.nbytes))
+                nbytes[x.producer] = nbytes.get(x.producer, 0.0) + x.nbytes
+        self._edges += [Edge(producer, operator.name, nbytes=n) for producer, n in nbytes.items()]
 
     def linear(
         self,
