@@ -128,7 +128,7 @@ class Ranged(NamedTuple):
 def unsure_of(target: Target, *, exchanges: bool = False) -> tuple[Unsure, ...]:
     """Return a cluster's uncertain numbers: intervals of its calibration, and priors where it has none.
 
-    `exchanges`: those of collectives over links, too.
+    Those of collectives over links are among them where graphs have collectives: `exchanges`.
     """
     fitted = {row.name: row for row in target.parameters if row.identified} if isinstance(target, Calibration) else {}
     found = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
