@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from hwbackend.inductor import doors
 from hwbackend.inductor.choice import PLAIN, Choice, choose, key_of, remember, remembered
 from hwbackend.inductor.options import Options, read_options
 from hwbackend.inductor.plan import FusedKernel, StreamPlan, make_plan, scheduled_by
-from hwbackend.torch_devices import cuda_cluster, line, require_torch
-from hwbackend.torch_effects import draws
-from simsched.base.errors import BackendError, SimschedError
+from hwbackend.torch.devices import cuda_cluster, line, require_torch
+from hwbackend.torch.effects import draws
+from simsched.base.errors import BackendError
 from simsched.model import Target
 
 _logger = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ class Report:
         return "; ".join(parts)
 
 
-_reports: WeakKeyDictionary[Any, list[Report]] = WeakKeyDictionary()
+_REPORTS: Final = "simsched_reports"  # attribute of what one call of `torch.compile` made
 
 
 def explain(compiled: Any) -> tuple[Report, ...]:
@@ -100,7 +99,7 @@ def explain(compiled: Any) -> tuple[Report, ...]:
     BackendError
         If it was compiled otherwise, or has not been called yet.
     """
-    rows = [row for caller in doors.callers_within(compiled) for row in _reports.get(caller, ())]
+    rows = [row for caller in doors.callers_within(compiled) for row in vars(caller).get(_REPORTS, ())]
     if not rows:
         raise BackendError(
             "nothing to explain: compile it with torch.compile(model, backend='simsched') and call it first"
@@ -145,7 +144,7 @@ def simsched_backend(
     caller = doors.caller_of_backend(sys._getframe(1))
     run, report = compile_fastest(gm, example_inputs, settings)
     if caller is not None:
-        _reports.setdefault(caller, []).append(report)
+        vars(caller).setdefault(_REPORTS, []).append(report)
     _logger.info("%s", report)
     return run
 
@@ -375,6 +374,3 @@ def _is_weight(value: Any) -> bool:
 
 def _has_convolutions(gm: Any) -> bool:
     return any("Conv" in type(part).__name__ for part in gm.modules())
-
-
-__all__ = ["Measure", "Report", "SimschedError", "compile_fastest", "explain", "simsched_backend", "why_plain"]

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Final
 
 import numpy as np
 
 from simsched.base.errors import ScheduleError
-from simsched.model import Cluster, Edge, Operator, OpGraph, Schedule, Target
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule, Target
 from simsched.schedulers import schedule, takes
 from simsched.schedulers.protocol import Scheduler
 
 Planner = Callable[[OpGraph], tuple[Sequence[int], Sequence[int]]]
 """From a graph to the order of its operators, and the stream of each operator by number of the operator."""
+_PER_BLOCK: Final = {"fused": 1024, "extern": 64 * 64}  # elements of a block of Triton; a tile of a product
+_THREADS: Final = 128
 INPUT_STREAM: Final = 0
 """Stream of the memory that comes from outside."""
 
@@ -35,8 +38,10 @@ class FusedKernel:
         Work, for a model of its time.
     time
         Time alone in us, if it is known.
-    utilization
-        Share of the device that it fills, if it is known.
+    elements
+        Elements that it writes; 0 if that is not known. They say how large its launch is.
+    kind
+        ``"fused"`` for a kernel that Inductor generates, ``"extern"`` for one of a library.
     """
 
     name: str
@@ -46,8 +51,15 @@ class FusedKernel:
     flops: float = 0.0
     nbytes: float = 0.0
     time: float | None = None
-    utilization: float | None = None
+    elements: int = 0
     kind: str = "fused"
+
+    @property
+    def launch(self) -> tuple[Kernel, ...]:
+        """Return its launch by rule, as Inductor and libraries choose their sizes when they run."""
+        if not self.elements:
+            return ()
+        return (Kernel(blocks=ceil(self.elements / _PER_BLOCK[self.kind]), threads=_THREADS),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +179,7 @@ def graph_of(kernels: Sequence[FusedKernel]) -> OpGraph:
         if kernel.launches:
             edges += [Edge(kernels[j].name, kernel.name) for j in sorted(sources[i])]
     operators = [
-        Operator(k.name, k.kind, flops=k.flops, nbytes=k.nbytes, time=k.time, utilization=k.utilization)
+        Operator(k.name, k.kind, flops=k.flops, nbytes=k.nbytes, time=k.time, kernels=k.launch)
         for k in kernels
         if k.launches
     ]
