@@ -16,6 +16,7 @@ from hwbackend.inductor.options import Options, read_options
 from hwbackend.inductor.plan import FusedKernel, StreamPlan, make_plan, scheduled_by
 from hwbackend.torch.devices import cuda_cluster, line, require_torch
 from hwbackend.torch.effects import draws
+from hwbackend.torch.nodes import is_weight
 from simsched.base.errors import BackendError
 from simsched.model import Target
 
@@ -210,8 +211,8 @@ class Measure:
             run(*self._inputs)
         self._torch.cuda.synchronize()
 
-    def time(self, run: Callable[..., Any]) -> float:
-        """Return the mean time in us of a few calls, the host's part included."""
+    def time(self, name: str, run: Callable[..., Any]) -> float:  # noqa: ARG002 - tests tell variants by it
+        """Return the mean time in us of a few calls of a variant, the host's part included."""
         cuda = self._torch.cuda
         begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         begin.record()
@@ -307,7 +308,7 @@ class _Contest:
     def _contest(self, names: Sequence[str], share: float) -> Choice:
         for name in names:
             self._measure.warm(self._runs[name])
-        return choose(names, lambda name: self._measure.time(self._runs[name]), share * self._options.budget_s)
+        return choose(names, lambda name: self._measure.time(name, self._runs[name]), share * self._options.budget_s)
 
     def _compile(self, name: str) -> bool:
         """Compile a variant, or note why there is none."""
@@ -320,7 +321,7 @@ class _Contest:
             patches |= doors.CHANNELS_LAST
         if "freezing" in parts:
             patches |= doors.FREEZING
-            graph = doors.frozen(self._gm, self._inputs, list(map(_is_weight, self._inputs)))
+            graph = doors.frozen(self._gm, self._inputs, list(map(is_weight, self._inputs)))
         try:
             if STREAMS in parts:
                 patches |= {**doors.ORDERED, "_post_fusion_custom_pass": self._pass()}
@@ -366,10 +367,6 @@ class _Contest:
 
 def _form(value: Any) -> str:
     return f"{value.dtype} {tuple(value.shape)} {tuple(value.stride())} {value.device.type}"
-
-
-def _is_weight(value: Any) -> bool:
-    return type(value).__name__ in ("Parameter", "Buffer")
 
 
 def _has_convolutions(gm: Any) -> bool:

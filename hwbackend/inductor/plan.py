@@ -163,8 +163,8 @@ def make_plan(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], plan
         stream,
         _steps(plan, rows),
         kept,
-        _peak(kernels, memory, full, shared),
-        _peak(kernels, memory, range(len(kernels)), frozenset()),
+        _peak(kernels, memory, full, shared, stream),
+        _peak(kernels, memory, range(len(kernels)), frozenset(), [0] * len(kernels)),
         plan,
     )
 
@@ -326,18 +326,31 @@ def _steps(plan: Schedule, rows: Sequence[int]) -> dict[int, tuple[tuple[str, in
 
 
 def _peak(
-    kernels: Sequence[FusedKernel], memory: Sequence[Allocation], order: Sequence[int], shared: frozenset[int]
+    kernels: Sequence[FusedKernel],
+    memory: Sequence[Allocation],
+    order: Sequence[int],
+    shared: frozenset[int],
+    stream: Sequence[int],
 ) -> float:
-    """Return the most bytes that intermediate values need at a time; what is shared lives to the end."""
+    """Return the bytes that intermediate values need: the sum of what each stream needs at most.
+
+    What is freed is given to the same stream alone, and what is shared lives to the end.
+    """
     users = _touchers(kernels, order)
+    owner = {i: max(stream[rows[0]], 0) for i, rows in users.items()}
     ends = {i: rows[-1] for i, rows in users.items() if not memory[i].lasts and i not in shared}
-    now = peak = 0.0
+    now: dict[int, float] = {}
+    peak: dict[int, float] = {}
     seen: set[int] = set()
     for row in order:
-        for i in kernels[row].touches:
-            if i not in seen and not memory[i].given:
-                now += memory[i].nbytes
+        touched = [i for i in dict.fromkeys(kernels[row].touches) if not memory[i].given]
+        for i in touched:
+            if i not in seen:
+                now[owner[i]] = now.get(owner[i], 0.0) + memory[i].nbytes
             seen.add(i)
-        peak = max(peak, now)
-        now -= sum(memory[i].nbytes for i in dict.fromkeys(kernels[row].touches) if ends.get(i) == row)
-    return peak
+        for lane, nbytes in now.items():
+            peak[lane] = max(peak.get(lane, 0.0), nbytes)
+        for i in touched:
+            if ends.get(i) == row:
+                now[owner[i]] -= memory[i].nbytes
+    return sum(peak.values())

@@ -28,7 +28,7 @@ def compare_kernels(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
             text = drawn_wrapper(module, [x], drawn)
             equal += names_of(text) == plain and kernels_of(text) == apart
             drawn += 1
-        yield f"{name}: {len(plain)} kernels, equal in {equal} of {drawn} plans", equal == drawn
+        yield f"{name}: {len(plain)} kernels, equal in {equal} of {drawn} plans", equal == count
 
 
 def count_races(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
@@ -40,7 +40,7 @@ def count_races(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
         while drawn < count and goes_on():
             found.append(len(races(drawn_wrapper(module, [x], drawn))))
             drawn += 1
-        yield f"{name}: {sum(found)} races in {drawn} plans", not sum(found)
+        yield f"{name}: {sum(found)} races in {drawn} of {count} plans", drawn == count and not sum(found)
     for broken in BROKEN:
         caught = 0
         drawn = 0
@@ -68,7 +68,7 @@ def run_orders(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
                 equal += len(got) == len(wanted) and all(map(torch.equal, got, wanted))
                 drawn += 1
             changed = len({plan.order for plan in plans})
-            yield f"{name}, {kind}: equal in {equal} of {drawn} runs of {changed} orders", equal == drawn
+            yield f"{name}, {kind}: equal in {equal} of {drawn} runs of {changed} orders", equal == count
 
 
 def _values(name: str, compiled: Callable[[Any, dict[str, Any]], Any], kind: str) -> list[Any]:
