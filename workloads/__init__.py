@@ -1,4 +1,4 @@
-"""What there is to schedule: networks and random graphs by name, and files of other tools.
+"""Workloads to schedule: networks and random graphs by name, and files of other tools.
 
 >>> from workloads import from_spec, load, names
 >>> names()[:3], len(names())
@@ -41,7 +41,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    # makes `from workloads import random_layered` work without importing it for those who do not
+    # makes `from workloads import random_layered` work, and imports it only then
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

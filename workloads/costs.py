@@ -1,19 +1,19 @@
-"""What an operator computes and moves: the rules that all networks and importers share.
+"""Arithmetic and bytes of operators: the rules that all networks and importers share.
 
 FLOP
     2 per multiply-add, bias and fused activation 0. A pool counts its whole window for each output, padding
     included; an elementwise operator so many per output element as the caller says; moving data counts 0.
 
 Bytes
-    Inputs, weights and output, each moved once. Of a table of which rows are looked up, only these rows.
+    Inputs, weights and output, each moved once. Of a table in which rows are looked up, only these rows.
 
 Works
-    A rule returns a `Work`: the sizes of the computation, with its FLOP and the bytes of its parameters. It says
-    nothing of the bytes of tensors: `counted` adds these. What changes only how a tensor is looked at has no work.
+    A rule returns a `Work`: the sizes of the computation, with its FLOP and the bytes of its parameters; `with_bytes`
+    adds the bytes of tensors. An operator that only changes how a tensor is seen has no work.
 
 Kernels
-    None: a graph says what is computed. Which kernels do so depends on the device; `simsched.model.libraries` chooses
-    them, and `simsched.model.launches.kernels_on` returns those of a graph on a device.
+    None: a graph describes computations. The kernels depend on the device; `simsched.model.libraries` chooses
+    them, and `simsched.model.launches.kernels_on` returns the kernels of a graph on a device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,15 +75,15 @@ ROW_FLOPS: Final[Mapping[str, int]] = MappingProxyType(
         "mean_variance_normalization": 8,
     }
 )
-"""FLOP per element of what is computed row by row."""
+"""FLOP per element of operators that compute row by row."""
 
 COMPUTES: Final = ("conv", "conv_transpose", "linear", "matmul", "attention", "lstm", "gru", "rnn")
-"""Kinds of which the arithmetic takes the time; moving data takes that of all others."""
+"""Kinds of operators whose time is arithmetic; all others take the time of moving data."""
 
 GATES: Final[Mapping[str, int]] = MappingProxyType({"lstm": 4, "gru": 3, "rnn": 1})
 """Gates of each kind of recurrent layer."""
 
-_MOST_ORDERED: Final = 8  # tensors of a sum of products of which all orders are tried
+_MOST_ORDERED: Final = 8  # tensors of a sum of products up to which all orders are tried
 INDEX_NBYTES: Final = 8
 
 
@@ -92,34 +92,34 @@ _ROW_RULES: Final = {"softmax": "softmax", "log_softmax": "softmax", "hardmax": 
 T = TypeVar("T")
 
 
-def keyed(rows: Mapping[T, str]) -> dict[str, T]:
+def by_word(rows: Mapping[T, str]) -> dict[str, T]:
     """Return a table by word of one that lists words.
 
-    >>> keyed({1: "add sub", 2: "clip"})
+    >>> by_word({1: "add sub", 2: "clip"})
     {'add': 1, 'sub': 1, 'clip': 2}
     """
     return {word: key for key, words in rows.items() for word in words.split()}
 
 
-ELEMENT_FLOPS: Final[Mapping[str, int]] = MappingProxyType(keyed(_ELEMENT_FLOPS))
-"""FLOP per element of the output of what is no activation, by its name in small letters; of all others 1."""
+ELEMENT_FLOPS: Final[Mapping[str, int]] = MappingProxyType(by_word(_ELEMENT_FLOPS))
+"""FLOP per element of the output of an operator that is not an activation, by its name in small letters; else 1."""
 
 
 class Cost(NamedTuple):
-    """What an importer makes of an operator.
+    """The costs of an operator that an importer reads.
 
     Parameters
     ----------
     kind
         The operator's kind.
     works
-        What it computes, in order; none if it launches nothing.
+        Its works, in order; none if it launches nothing.
     attributes
         The operator's attributes.
     is_counted
-        Whether the works say all bytes, those of tensors too.
+        Whether the works count all bytes, including the bytes of tensors.
     weight_nbytes
-        Bytes of the parameters that it keeps; None for those of all its weights.
+        Bytes of the parameters that it keeps; None for all its weights.
     reads
         Tensors that it reads; None for all that are no weights.
     """
@@ -137,7 +137,7 @@ class Cost(NamedTuple):
         return sum(work.flops for work in self.works)
 
 
-def counted(works: Sequence[Work], reads: float, weights: float, writes: float) -> tuple[Work, ...]:
+def with_bytes(works: Sequence[Work], reads: float, weights: float, writes: float) -> tuple[Work, ...]:
     """Return the works of an operator with the bytes of its tensors.
 
     Parameters
@@ -145,13 +145,14 @@ def counted(works: Sequence[Work], reads: float, weights: float, writes: float) 
     works
         In order; bytes that they have already are of tensors between them.
     reads, writes
-        Bytes of what the operator reads and writes: the first work reads, the last one writes.
+        Bytes that the operator reads and writes: the first work reads, the last one writes.
     weights
         Bytes of all its parameters, divided as the works' own say; where these say nothing the first has all.
 
     Examples
     --------
-    >>> counted([Work("elementwise", writes=8.0), Work("product", reads=8.0, weights=4.0)], 16.0, 2.0, 32.0)[1].weights
+    >>> works = [Work("elementwise", writes=8.0), Work("product", reads=8.0, weights=4.0)]
+    >>> with_bytes(works, 16.0, 2.0, 32.0)[1].weights
     2.0
     """
     if not works:
@@ -160,13 +161,13 @@ def counted(works: Sequence[Work], reads: float, weights: float, writes: float) 
     share = [work.weights / total for work in works] if total else [1.0, *[0.0] * (len(works) - 1)]
     last = len(works) - 1
     return tuple(
-        _sized(work, work.reads + reads * (i == 0), weights * part, work.writes + writes * (i == last))
+        _copy_with_bytes(work, work.reads + reads * (i == 0), weights * part, work.writes + writes * (i == last))
         for i, (work, part) in enumerate(zip(works, share, strict=True))
     )
 
 
 @lru_cache(maxsize=10_000)  # the layers of a network repeat
-def _sized(work: Work, reads: float, weights: float, writes: float) -> Work:
+def _copy_with_bytes(work: Work, reads: float, weights: float, writes: float) -> Work:
     """Return a work with other bytes, the same object for the same values."""
     return replace(work, reads=float(reads), weights=float(weights), writes=float(writes))
 
@@ -191,7 +192,7 @@ def in_fp32(graph: OpGraph, dtype: object) -> OpGraph:
 
 
 def of_one_model(graph: OpGraph) -> OpGraph:
-    """Return a graph whose works know the bytes of all parameters that it reads; of tables it reads some rows only."""
+    """Return a graph whose works count the bytes of all parameters that it reads; of tables it reads some rows only."""
     codes, kinds = graph.labels("works")
     read = [sum(work.weights for work in works) for works in kinds]
     parameters = float(sum(read[code] for code in codes.tolist()))
@@ -199,7 +200,7 @@ def of_one_model(graph: OpGraph) -> OpGraph:
 
 
 def axes_of(term: str, rank: int) -> tuple[str, ...]:
-    """Return the index of each axis of a tensor in an equation; an ellipsis stands for indices counted from the last.
+    """Return the index of each axis of a tensor in an equation; an ellipsis means indices counted from the last.
 
     >>> axes_of("...ij", 4)
     ('.2', '.1', 'i', 'j')
@@ -221,7 +222,7 @@ def pairwise_order(
 ) -> list[tuple[int, int]]:
     """Return which two tensors of a sum of products are multiplied first, and so on.
 
-    Positions count among those that are left; the result of a pair stands last. See `Costs.einsum`.
+    Positions count among the remaining tensors; the result of a pair comes last. See `Costs.einsum`.
     """
     letters = {index: i for i, index in enumerate(sizes)}
     arguments: list[Any] = []
@@ -292,11 +293,11 @@ class Costs:
         Parameters
         ----------
         output, image
-            What it writes and reads, (N, C, spatial...).
+            Shapes of its output and its input, (N, C, spatial...).
         bias
             Whether there is one value per channel among the parameters.
         adds_bias
-            Whether a kernel of its own adds it.
+            Whether a further kernel adds it.
         layout
             Rule of the work: "plain" or "strided", see `conv_layout`, or "channels_last", which images of one pixel
             always are.
@@ -334,9 +335,9 @@ class Costs:
     ) -> Work:
         """Return a transposed convolution's work: each pixel of the image goes through all weights of its channel.
 
-        Shapes are (N, C, spatial...) and that of the weights (C, channels of the output in a group, spatial...). Of the
-        window so many taps are left for an output as there are pixels of the image for it: with a stride of 2 along two
-        axes a quarter, rounded up.
+        Shapes are (N, C, spatial...); weights are (C, channels of the output in a group, spatial...). An output uses as
+        many taps of the window as there are pixels of the image for it: with a stride of 2 along two axes a quarter,
+        rounded up.
         """
         n, channels, *pixels = output
         taps = -(-prod(weights[2:]) * prod(image[2:]) // max(1, prod(pixels)))
@@ -412,14 +413,14 @@ class Costs:
         Parameters
         ----------
         operands, output
-            Indices of the axes of each tensor, and of what is written.
+            Indices of the axes of each tensor, and of the output.
         sizes
             Size of each index.
 
         Returns
         -------
         tuple of Work
-            One for each pair; what passes from one to the next has its bytes. Of one tensor a reduction, or a copy
+            One for each pair; the tensor between two works has its bytes. A single tensor gives a reduction, or a copy
             where nothing is summed.
 
         Notes
@@ -439,20 +440,18 @@ class Costs:
         if len(left) == 1:
             written, read = (prod(sizes[index] for index in dict.fromkeys(x)) for x in (output, left[0]))
             if written == read:
-                return (
-                    self.regrouped(tuple(sizes[index] for index in output), in_rows=left[0][-1:] == (*output,)[-1:]),
-                )
+                return (self.regroup(tuple(sizes[index] for index in output), in_rows=left[0][-1:] == (*output,)[-1:]),)
             return (self.reduction(written, -(-read // max(1, written)), flops=float(read)),)
         works: list[Work] = []
         for pair in pairwise_order(left, tuple(output), sizes):
             second, first = (left.pop(i) for i in sorted(pair, reverse=True))
             needed = {*output, *(index for operand in left for index in operand)}
             joined = tuple(dict.fromkeys((*first, *second)))
-            made = tuple(index for index in joined if index in needed) if left else tuple(output)
-            passed = float(prod(sizes[index] for index in made) * self.width) if left else 0.0
+            product = tuple(index for index in joined if index in needed) if left else tuple(output)
+            passed = float(prod(sizes[index] for index in product) * self.width) if left else 0.0
             inner = {index: sizes[index] for index in joined}
-            works.append(replace(self.contraction(first, second, made, inner), writes=passed))
-            left.append(made)
+            works.append(replace(self.contraction(first, second, product, inner), writes=passed))
+            left.append(product)
         waiting = [work.writes for work in works[:-1]]
         works[-1] = replace(works[-1], reads=sum(waiting))
         return tuple(works)
@@ -462,7 +461,7 @@ class Costs:
         return replace(self.elementwise(output, flops=prod(window), rule="pool"), window=prod(window))
 
     def global_pool(self, output: Sequence[int], window: Sequence[int]) -> Work:
-        """Return the work of a pool whose window is the whole image: a reduction."""
+        """Return the work of a pool whose window covers the whole image: a reduction."""
         return self.reduction(prod(output), prod(window), flops=float(prod(output) * prod(window)))
 
     def elementwise(self, output: Sequence[int], *, flops: float = 0.0, rule: str = "map", n_weights: int = 0) -> Work:
@@ -485,8 +484,8 @@ class Costs:
         moved = float(prod(output) * self.width)
         return replace(self.elementwise(output, rule=rule), reads=moved, writes=moved)
 
-    def regrouped(self, output: Sequence[int], *, in_rows: bool) -> Work:
-        """Return the work of a copy to another order of axes; `in_rows` if those of the last axis stay together."""
+    def regroup(self, output: Sequence[int], *, in_rows: bool) -> Work:
+        """Return the work of a copy to another order of axes; `in_rows` if elements of the last axis stay together."""
         return self.elementwise(output, rule="channels" if in_rows else "permute")
 
     def batch_norm(self, output: Sequence[int]) -> Work:
@@ -510,7 +509,7 @@ class Costs:
         )
 
     def reduction(self, n_outputs: int, length: int, *, flops: float, rule: str = "sum") -> Work:
-        """Return the work of outputs of which each is made of `length` elements, with so many `flops` in all."""
+        """Return the work of outputs of which each combines `length` elements, with so many `flops` in all."""
         return Work("reduction", rule, flops=flops, rows=max(1, n_outputs), columns=max(1, length))
 
     def gather(self, n_rows: int, length: int, *, indices: float, window: int = 1) -> Work:
@@ -596,7 +595,7 @@ class Costs:
 
 
 def conv_layout(stride: Any, padding: Any, dilation: Any = 1) -> str:
-    """Return the rule of a convolution: "plain" where stride is 1, there is no padding and no dilation.
+    """Return the rule of a convolution: "plain" if its stride is 1, without padding and dilation.
 
     Each is a number, a text or a sequence of numbers.
     """
@@ -605,4 +604,4 @@ def conv_layout(stride: Any, padding: Any, dilation: Any = 1) -> str:
 
 
 def _all(value: Any, number: int) -> bool:
-    return all(each == number for each in (value if isinstance(value, list | tuple) else (value,)))
+    return all(number_there == number for number_there in (value if isinstance(value, list | tuple) else (value,)))

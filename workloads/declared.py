@@ -1,4 +1,4 @@
-"""A workload is one function: its signature says its parameters, their defaults and what they may be."""
+"""A workload is one function: its signature states its parameters, their defaults and their limits."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -22,32 +22,33 @@ def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Co
     Parameters
     ----------
     shared
-        Made of the name of the function and of the shared parameters, which follow those of the function as
+        Class that is made from the name of the function and the shared parameters, which follow the function's own as
         keywords: `workloads.random_dags.weights.Weights`, or `workloads.models.network.Network`. The function
-        gets it in front of its own parameters.
+        receives the instance in front of its own parameters.
     **defaults
-        Of shared parameters, where they differ from those of `shared`.
+        Defaults of shared parameters that differ from the defaults of `shared`.
 
     Notes
     -----
-    Where a hint has limits (`simsched.base.codec`), what does not fit is refused by a `GraphError`.
+    Where a hint has limits (`simsched.base.codec`), a value outside is refused by a `GraphError`.
     """
 
     def declare(function: Callable[Concatenate[S, P], OpGraph]) -> Workload:
-        own, common = (list(signature(each).parameters.values())[1:] for each in (function, shared))
-        common = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in common]
+        own, common = (list(signature(parameter).parameters.values())[1:] for parameter in (function, shared))
+        common = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in common]
         plain: dict[str, Any] = {}
         limited: dict[str, Any] = {}
         for hinted in (shared.__init__, function):
             plain |= get_type_hints(hinted)
             limited |= get_type_hints(hinted, include_extras=True)
-        declared = Signature(
-            [
-                each.replace(annotation=plain[each.name], default=defaults.get(each.name, each.default))
-                for each in (*own, *common)
-            ],
-            return_annotation=OpGraph,
-        )
+        parameters = [
+            parameter.replace(
+                annotation=plain[parameter.name],
+                default=defaults.get(parameter.name, parameter.default),
+            )
+            for parameter in (*own, *common)
+        ]
+        declared = Signature(parameters, return_annotation=OpGraph)
         kinds = {name: kind_of(limited[name]) for name in declared.parameters if limited[name] != plain[name]}
 
         @wraps(function)
@@ -61,7 +62,7 @@ def workload(shared: Callable[..., S], **defaults: Any) -> Callable[[Callable[Co
                     values[name] = kind.take(values[name])
                 except Refused as refused:
                     raise GraphError(f"{function.__name__}: {refused.says(name)}") from None
-            base = shared(function.__name__, **{each.name: values.pop(each.name) for each in common})
+            base = shared(function.__name__, **{parameter.name: values.pop(parameter.name) for parameter in common})
             return function(base, **values)  # type: ignore[call-arg]
 
         make.__signature__ = declared  # type: ignore[attr-defined]

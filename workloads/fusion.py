@@ -1,16 +1,16 @@
-"""Single operators to schedule units: what importers do at granularity "unit".
+"""Single operators to schedule units: the work of importers at granularity "unit".
 
 `fuse` takes a graph of single operators, as an importer makes it, and returns the graph of units that a runtime
-launches. It follows what `workloads.models.network.Network` builds at granularity "unit". It needs of an importer:
+launches. It follows `workloads.models.network.Network` at granularity "unit". An importer provides:
 
 *   The kinds of `Network` ("conv", "linear", "matmul", "add", "batch_norm", "relu", ...), `output_shape` where
     known, and an operand that is a weight counted in `weight_nbytes` and read over no edge.
-*   What launches nothing (a reshape, a dropout in inference, a part of a tuple) without works, kernels, FLOP and
-    bytes, with ``time=0.0``.
+*   An operator that launches nothing (a reshape, a dropout in inference, a part of a tuple) has no works, kernels, FLOP
+    and bytes, and ``time=0.0``.
 *   One edge per tensor read. An edge of 0 bytes says that only a size was read.
-*   What the network returns read by an operator of kind "output", and what it is given written by one of kind
-    "placeholder" (see `IO_KINDS`), or else a tensor that is both returned and read by one operator inside looks
-    as if it were only read inside. `without_io` takes them out afterwards.
+*   An operator of kind "output" reads the results of the network, and one of kind "placeholder" writes its inputs
+    (see `IO_KINDS`). Without them a tensor that is both returned and read by one operator inside looks as if it were
+    only read inside. `without_io` removes them afterwards.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,10 +23,10 @@ from simsched.model.graph import DTYPE_NBYTES, Edge, Operator, OpGraph, Work
 from workloads.costs import ACTIVATION_FLOPS, nbytes_of, of_one_model
 
 IO_KINDS: Final = ("placeholder", "output")
-"""Kinds of the vertices that stand for what a network is given and what it returns; `fuse` leaves them alone."""
+"""Kinds of the vertices of a network's inputs and results; `fuse` leaves them alone."""
 
 SIZE: Final = "size"
-"""Kind of what computes sizes, on the host: `fuse` without ends, and `without_io`, leave it out."""
+"""Kind of operators that compute sizes, on the host: `fuse` without ends, and `without_io`, leave them out."""
 
 _PRODUCTS: Final = ("conv", "conv_transpose", "linear", "matmul")
 _HEADS: Final = (*_PRODUCTS, "add", "mul")  # the last two take an activation and nothing else
@@ -36,9 +36,9 @@ _CHANNEL_AXIS: Final = {"conv": 1, "conv_transpose": 1}
 def fuse(graph: OpGraph, *, io: bool = True) -> OpGraph:
     """Return the graph with views left out and chains of operators that one kernel can do made one operator.
 
-    Views (no work, no kernel, no FLOP, no bytes, time 0, read from at most one operator) go first: who reads a view
-    reads what the view reads, the same number of bytes. Then a convolution or matrix product takes in sums with a bias
-    and batch normalisations that follow, and at last an activation, and a sum or product of elements an
+    Views (no work, no kernel, no FLOP, no bytes, time 0, read from at most one operator) go first: a reader of a view
+    reads the source of the view, the same number of bytes. Then a convolution or matrix product takes in sums with a
+    bias and batch normalisations that follow, and at last an activation, and a sum or product of elements an
     activation, as long as each intermediate tensor is read exactly once.
 
     A unit has the name, place, kind, FLOP, works, kernels, intensity and attributes of its first operator, plus
@@ -55,7 +55,7 @@ def fuse(graph: OpGraph, *, io: bool = True) -> OpGraph:
     Notes
     -----
     A sum counts as a bias if it reads one tensor and no more weights than one per channel. A normalisation is
-    folded only into what has weights. Convolutions have their channels on axis 1, other products on the last.
+    folded only into an operator with weights. Convolutions have their channels on axis 1, other products on the last.
     O(V + E), operators and edges in the order given.
 
     Examples
@@ -103,10 +103,10 @@ class _Rows(NamedTuple):
     edges: list[Edge]
     order: tuple[str, ...]
 
-    def kept(self, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> "_Rows":
+    def with_writers(self, name_of: Mapping[str, str | None], changed: Mapping[str, Operator]) -> "_Rows":
         """Return the rows of the operators that keep their name, with the edges that these read by.
 
-        `name_of` says who writes now what an operator wrote; None, or no entry, is nobody.
+        `name_of` names the present writer of a tensor that an operator wrote; None, or no entry, means none.
         """
         operators = {name: changed.get(name, op) for name, op in self.operators.items() if name_of.get(name) == name}
         edges = []
@@ -129,7 +129,9 @@ def _rows(graph: OpGraph) -> _Rows:
 
 
 def _without_io(rows: _Rows) -> _Rows:
-    return rows.kept({name: name for name, op in rows.operators.items() if op.kind not in (*IO_KINDS, SIZE)}, {})
+    return rows.with_writers(
+        {name: name for name, op in rows.operators.items() if op.kind not in (*IO_KINDS, SIZE)}, {}
+    )
 
 
 def _without_views(rows: _Rows) -> _Rows:
@@ -137,7 +139,7 @@ def _without_views(rows: _Rows) -> _Rows:
     reads: dict[str, list[Edge]] = {name: [] for name in rows.operators}
     for edge in rows.edges:
         reads[edge.dst].append(edge)
-    source: dict[str, str | None] = {}  # what to read instead; None for an input of the network
+    source: dict[str, str | None] = {}  # the operator to read instead; None for an input of the network
     for name in rows.order:
         source[name] = name
         if _launches_nothing(rows.operators[name]):
@@ -145,7 +147,7 @@ def _without_views(rows: _Rows) -> _Rows:
             roots = dict.fromkeys(source[edge.src] for edge in carrying)
             if len(roots) < 2:
                 source[name] = next(iter(roots), None)
-    return rows.kept(source, {})
+    return rows.with_writers(source, {})
 
 
 def _launches_nothing(op: Operator) -> bool:
@@ -183,11 +185,11 @@ def _folded_chains(
             follower = rows.operators[readers[last][0]]
             if not can_take_in(unit, follower):
                 break
-            unit, last = _folded(unit, follower), follower.name
+            unit, last = _fold(unit, follower), follower.name
             unit_of[last] = name
         unit_of[name] = name
         units[name] = finished(unit)
-    return rows.kept(unit_of, units)
+    return rows.with_writers(unit_of, units)
 
 
 def _can_take_in(unit: Operator, op: Operator) -> bool:
@@ -212,7 +214,7 @@ def _with_bias(op: Operator) -> Operator:
     return replace(op, works=tuple(replace(work, bias=True) for work in op.works))
 
 
-def _folded(unit: Operator, op: Operator) -> Operator:
+def _fold(unit: Operator, op: Operator) -> Operator:
     """Return a unit with one operator more in it."""
     attributes, weights = dict(unit.attributes), 0.0
     if op.kind in ACTIVATION_FLOPS:
@@ -223,7 +225,7 @@ def _folded(unit: Operator, op: Operator) -> Operator:
         if "bias" in attributes:
             attributes["bias"] = True
     grown = (op.output_nbytes or 0.0) - (unit.output_nbytes or 0.0)  # of another format, perhaps
-    works = _resized(unit.works, weights, grown)
+    works = _resize(unit.works, weights, grown)
     return replace(
         unit,
         nbytes=nbytes_of(works) if works else max(0.0, unit.nbytes + weights + grown),
@@ -235,7 +237,7 @@ def _folded(unit: Operator, op: Operator) -> Operator:
     )
 
 
-def _resized(works: tuple[Work, ...], weights: float, grown: float) -> tuple[Work, ...]:
+def _resize(works: tuple[Work, ...], weights: float, grown: float) -> tuple[Work, ...]:
     """Return works with more parameters in the first, and an output of another size."""
     if not works:
         return ()

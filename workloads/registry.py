@@ -70,7 +70,7 @@ def names() -> list[str]:
 
 
 def load(name: str, **parameters: Any) -> OpGraph:
-    """Make the graph of a registered workload, or read that of a file.
+    """Make the graph of a registered workload, or read the graph of a file.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def load(name: str, **parameters: Any) -> OpGraph:
     Raises
     ------
     UnknownNameError
-        If there is no such workload.
+        If the workload does not exist.
     GraphError
         If it has no such parameter, or refuses the value.
     FileError, FormatError
@@ -97,10 +97,10 @@ def load(name: str, **parameters: Any) -> OpGraph:
     if name not in WORKLOADS and split_path(name)[0] == name:
         return read_graph(name, **parameters)
     function = _function(name)
-    known = _parameters(function)
+    hints = _parameters(function)
     for parameter in parameters:
-        if parameter not in known:
-            raise _unknown_parameter(name, parameter, known)
+        if parameter not in hints:
+            raise _unknown_parameter(name, parameter, hints)
     if "rng" in signature(function).parameters:
         parameters["rng"] = parameters.pop(_SEED, 0)
     return in_fp32(function(**parameters), parameters.get("dtype"))
@@ -115,8 +115,9 @@ def load_kind(kind: str, **parameters: Any) -> OpGraph:
     kind
         A spec, see `from_spec`; of a random family with or without ``random:``.
     **parameters
-        Those of the workload, or options of the reader of the file, in place of those in the spec. A text is read as
-        `from_spec` reads one: ``"50:150"`` is a range, ``"none"`` is None. `seed` is left out where nothing is drawn.
+        Parameters of the workload, or options of the reader of the file; they replace those in the spec. A text is read
+        as `from_spec` reads one: ``"50:150"`` is a range, ``"none"`` is None. `seed` is left out where nothing is
+        drawn.
 
     Raises
     ------
@@ -130,17 +131,17 @@ def load_kind(kind: str, **parameters: Any) -> OpGraph:
     >>> load_kind("inception_v3", seed=1)
     OpGraph('inception_v3', 119 operators, 153 edges)
     """
-    make, given = _of_kind(kind, parameters)
-    return make(**given)
+    make, arguments = _of_kind(kind, parameters)
+    return make(**arguments)
 
 
 def check_kind(kind: str, **parameters: Any) -> None:
-    """Refuse what `load_kind` would for its names and texts, before any graph is made."""
+    """Refuse everything that `load_kind` would refuse by names and texts alone, before any graph is made."""
     _of_kind(kind, parameters)
 
 
 def takes(kind: str, parameter: str) -> bool:
-    """Say whether a workload, which is no file, has a parameter.
+    """Return whether a workload, not a file, has a parameter.
 
     >>> takes("llm:llama-2-7b", "microbatches"), takes("inception_v3", "microbatches"), takes("a.onnx", "batch")
     (True, False, False)
@@ -149,21 +150,21 @@ def takes(kind: str, parameter: str) -> bool:
 
 
 def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[str, Any]]:
-    """Return what makes the graph of a kind, and its arguments."""
+    """Return the function that makes the graph of a kind, and its arguments."""
     path, settings = split_path(kind)
     if path is None:
         name, settings = _split_name(kind)
         name = f"random:{name}" if f"random:{name}" in WORKLOADS else name
-        make, known = partial(load, name), _parameters(_function(name))
+        make, hints = partial(load, name), _parameters(_function(name))
     else:
-        name, make, known = kind, partial(read_graph, path), _parameters(reader_of(path))
-    given = _read_settings(kind, path or name, settings, known)
+        name, make, hints = kind, partial(read_graph, path), _parameters(reader_of(path))
+    arguments = _read_settings(kind, path or name, settings, hints)
     for parameter, value in parameters.items():
-        if parameter in known:
-            given[parameter] = _parse(name, parameter, value, known) if isinstance(value, str) else value
+        if parameter in hints:
+            arguments[parameter] = _parse(name, parameter, value, hints) if isinstance(value, str) else value
         elif parameter != _SEED:
-            raise _unknown_parameter(name, parameter, known)
-    return make, given
+            raise _unknown_parameter(name, parameter, hints)
+    return make, arguments
 
 
 @reading_once()
@@ -202,29 +203,29 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
     if shapes:
         raise GraphError(f"workload {shown(spec)}: shapes are for files; a workload has parameters")
     name, settings = _split_name(spec)
-    known = _parameters(_function(name))
-    given = _read_settings(spec, name, settings, known)
-    return load(name, **{key: value for key, value in defaults.items() if key in known} | given)
+    hints = _parameters(_function(name))
+    arguments = _read_settings(spec, name, settings, hints)
+    return load(name, **{key: value for key, value in defaults.items() if key in hints} | arguments)
 
 
 @reading_once()
 def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -> "Document":
     """Make the graph that a text names, or read whatever the file that it names holds: a schedule, for one.
 
-    Parameters and errors are those of `from_spec`.
+    Parameters and errors are the same as of `from_spec`.
     """
     path, settings = split_path(spec)
     if path is None:
         return from_spec(spec, shapes=shapes)
-    known = _parameters(reader_of(path, graph=False))
-    return read(path, shapes=shapes, **_read_settings(spec, path, settings, known))
+    hints = _parameters(reader_of(path, graph=False))
+    return read(path, shapes=shapes, **_read_settings(spec, path, settings, hints))
 
 
 @reading_once()
 def read_traced(spec: str) -> "TracedProgram | None":
-    """Return the program of a profiler trace that a text names, with options behind the path; None for anything else.
+    """Return the program of a profiler trace that a text names, with options after the path; None for other texts.
 
-    Errors are those of `from_spec`.
+    Errors are the same as of `from_spec`.
     """
     path, settings = split_path(spec)
     if path is None or format_of(path) != "kineto":
@@ -235,7 +236,7 @@ def read_traced(spec: str) -> "TracedProgram | None":
 
 
 def split_path(spec: str) -> tuple[str | None, list[str]]:
-    """Return the path that a spec begins with, None if it is a workload, and the settings behind it.
+    """Return the path that a spec begins with, None if it is a workload, and the settings after it.
 
     ``-`` is stdin; of a pipe or a device the name may be any.
     """
@@ -266,18 +267,18 @@ def _split_name(spec: str) -> tuple[str, list[str]]:
     return _STEPS, [f"config={','.join(whole[:n]).strip()}", *parts[n:]]
 
 
-def _read_settings(spec: str, name: str, settings: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+def _read_settings(spec: str, name: str, settings: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
     for setting in settings:
         parameter, equals, text = (part.strip() for part in setting.partition("="))
         if not equals or not parameter:
             raise GraphError(f"workload {shown(spec)}: {shown(setting)} is not of the form parameter=value")
-        if parameter not in known:
-            raise _unknown_parameter(name, parameter, known)
-        if parameter in given:
+        if parameter not in hints:
+            raise _unknown_parameter(name, parameter, hints)
+        if parameter in arguments:
             raise GraphError(f"workload {shown(spec)}: parameter {parameter!r} is given twice")
-        given[parameter] = _parse(name, parameter, text, known)
-    return given
+        arguments[parameter] = _parse(name, parameter, text, hints)
+    return arguments
 
 
 def _function(name: str) -> Workload:
@@ -291,7 +292,7 @@ def _function(name: str) -> Workload:
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the type of each parameter that a spec can give; `rng` goes by the name of `seed`, a whole number."""
-    hints = {each.name: each.annotation for each in signature(function, eval_str=True).parameters.values()}
+    hints = {item.name: item.annotation for item in signature(function, eval_str=True).parameters.values()}
     return {
         _SEED if name == "rng" else name: int if name == "rng" else hint
         for name, hint in hints.items()
@@ -299,13 +300,13 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-def _unknown_parameter(name: str, parameter: str, known: Mapping[str, Any]) -> GraphError:
+def _unknown_parameter(name: str, parameter: str, hints: Mapping[str, Any]) -> GraphError:
     refuse_retired(f"workload {name!r}", [parameter])
-    return GraphError(f"workload {name!r} has no parameter {shown(parameter)}; known are: {', '.join(known) or 'none'}")
+    return GraphError(f"workload {name!r} has no parameter {shown(parameter)}; known are: {', '.join(hints) or 'none'}")
 
 
-def _parse(name: str, parameter: str, text: str, known: Mapping[str, Any]) -> Any:
-    wanted = known[parameter]
+def _parse(name: str, parameter: str, text: str, hints: Mapping[str, Any]) -> Any:
+    wanted = hints[parameter]
     choices = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
     if NoneType in choices and text == "none":
         return None
@@ -316,7 +317,7 @@ def _parse(name: str, parameter: str, text: str, known: Mapping[str, Any]) -> An
     phrases = {int: "a whole number", float: "a number", NoneType: "none", str: "a text", bool: "true or false"}
     expected = " or ".join(phrases.get(choice, "a range low:high") for choice in choices)
     raise GraphError(
-        f"workload {name!r}: {parameter} must be {expected}, not {shown(text)}; its parameters are: {', '.join(known)}"
+        f"workload {name!r}: {parameter} must be {expected}, not {shown(text)}; its parameters are: {', '.join(hints)}"
     )
 
 

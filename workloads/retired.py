@@ -1,4 +1,4 @@
-"""Options that workloads and readers of files no longer have: naming one says what to do instead."""
+"""Former options of workloads and readers of files: the refusal of each names its replacement."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
@@ -12,7 +12,7 @@ RETIRED: Final[Mapping[str, str]] = MappingProxyType(
         "device": "launch shapes follow the device that is simulated; name it with --gpu, or give a Cluster of it",
     }
 )
-"""Option -> what to do instead."""
+"""Former option -> its replacement."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ def refuse_retired(subject: str, options: Iterable[str]) -> None:
 
 
 def refusing_retired(function: F) -> F:
-    """Let a function say of a retired keyword what to do instead."""
+    """Let a function refuse former keywords with the name of their replacement."""
 
     @wraps(function)
     def refusing(*args: Any, **options: Any) -> Any:

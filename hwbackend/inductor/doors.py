@@ -347,7 +347,7 @@ class _Emission:
         return self._index is not None and self._plan.n_streams > 1
 
     def install(self) -> None:
-        """Hook into the scheduler; the wrapper does not exist yet."""
+        """Install the hooks of the scheduler; the wrapper does not exist yet."""
         scheduler = self._scheduler
         generate, enter = scheduler._codegen, scheduler.enter_context
 

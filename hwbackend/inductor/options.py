@@ -115,7 +115,11 @@ def _calibration(value: Any) -> Target | None:
 
 
 _CHECKS: Final = {
-    "scheduler": _scheduler, "streams": _streams, "calibration": _calibration, "mode": _mode, "freezing": _freezing,
+    "scheduler": _scheduler,
+    "streams": _streams,
+    "calibration": _calibration,
+    "mode": _mode,
+    "freezing": _freezing,
     "budget_s": lambda value: _amount("budget_s", value),
     "memory_limit": lambda value: None if value is None else _amount("memory_limit", value),
 }

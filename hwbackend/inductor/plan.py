@@ -222,7 +222,7 @@ def _folded(op: np.ndarray, stream: np.ndarray, times: np.ndarray, most: int) ->
 
 
 def _first_is_0(streams: Sequence[int]) -> list[int]:
-    """Number streams in the order of their first kernels, so that a wrapper begins on the current one."""
+    """Return streams numbered in the order of their first kernels, so that a wrapper begins on the current one."""
     numbers: dict[int, int] = {}
     return [numbers.setdefault(stream, len(numbers)) for stream in streams]
 

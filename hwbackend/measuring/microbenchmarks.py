@@ -53,7 +53,7 @@ def schedules(cluster: Cluster) -> list[Schedule]:
     return list({plan.scheduler: plan for plan in found}.values())  # on a small device some sizes are one
 
 
-def _kernel(
+def synthetic_kernel(
     name: str, device: Device, blocks: int, time: float, kind: str = "compute", shared_memory: int = 0
 ) -> Operator:
     """Return a synthetic operator whose blocks take some us each on an idle device."""
@@ -71,7 +71,7 @@ def _kernel(
     )
 
 
-def _schedule(
+def synthetic_schedule(
     name: str,
     device: Device,
     operators: Sequence[Operator],
@@ -80,6 +80,17 @@ def _schedule(
     stages: Sequence[int] = (),
     execution: str = "events",
 ) -> Schedule:
+    """Return a schedule of synthetic operators on a device.
+
+    Parameters
+    ----------
+    name
+        Of the graph, and of the schedule as its `scheduler`.
+    edges
+        Places of the operators that write and read.
+    streams, stages
+        Of each operator; all 0 if there are none.
+    """
     links = [Edge(operators[a].name, operators[b].name, float(OUTPUT_NBYTES)) for a, b in edges]
     placements = []
     for i, op in enumerate(operators):
@@ -93,32 +104,38 @@ def _schedule(
 
 def _overheads(device: Device) -> Iterator[Schedule]:
     def tiny(count: int, time: float = _TINY) -> list[Operator]:
-        return [_kernel(f"k{i}", device, 1, time) for i in range(count)]
+        return [synthetic_kernel(f"k{i}", device, 1, time) for i in range(count)]
 
     long = 8 if device.sms < _FEW_SMS else 40
     for count in (1, 8, long):  # as fast as the host issues
-        yield _schedule(f"overhead/launch-{count}", device, tiny(count))
+        yield synthetic_schedule(f"overhead/launch-{count}", device, tiny(count))
     for count in (4, long // 2):  # as fast as the device goes from one to the next
-        yield _schedule(f"overhead/gap-{count}", device, tiny(count, _SHORT))
+        yield synthetic_schedule(f"overhead/gap-{count}", device, tiny(count, _SHORT))
     for count in (4, long // 2):
         turns = [i % 2 for i in range(count)]
-        yield _schedule(f"overhead/alternate-{count}", device, tiny(count), list(pairwise(range(count))), turns)
-        yield _schedule(f"overhead/hop-{count}", device, tiny(count, _SHORT), list(pairwise(range(count))), turns)
+        yield synthetic_schedule(
+            f"overhead/alternate-{count}", device, tiny(count), list(pairwise(range(count))), turns
+        )
+        yield synthetic_schedule(
+            f"overhead/hop-{count}", device, tiny(count, _SHORT), list(pairwise(range(count))), turns
+        )
     for width in (8, 24):  # one record and many waits, then many records and as many waits
         leaves = range(1, width + 1)
-        yield _schedule(
+        yield synthetic_schedule(
             f"overhead/fan-out-{width}", device, tiny(width + 1), [(0, i) for i in leaves], range(width + 1)
         )
-        yield _schedule(
+        yield synthetic_schedule(
             f"overhead/fan-in-{width}", device, tiny(width + 1), [(i - 1, width) for i in leaves], [*leaves, 0]
         )
     for count in (4, 12):  # of another stream in each stage: between stages of one there is no barrier
         stages = range(count)
-        yield _schedule(f"overhead/barrier-{count}", device, tiny(count), [], [i % 2 for i in stages], stages, "stages")
+        yield synthetic_schedule(
+            f"overhead/barrier-{count}", device, tiny(count), [], [i % 2 for i in stages], stages, "stages"
+        )
     for width in (2, 4):  # all streams are busy when the host comes to the barrier
         rows = range(_STAGES * width)
         first, *others = tiny(1 + len(rows), _SHORT)
-        yield _schedule(
+        yield synthetic_schedule(
             f"overhead/barriers-of-{width}",
             device,
             [replace(first, name=f"{ALONE}0"), *others],
@@ -128,7 +145,7 @@ def _overheads(device: Device) -> Iterator[Schedule]:
             "stages",
         )
     for count in (1, 8, long):
-        yield _schedule(
+        yield synthetic_schedule(
             f"overhead/graph-chain-{count}", device, tiny(count), list(pairwise(range(count))), execution="graph"
         )
     yield _forks("overhead/graph-fork-16", device, 16, 1)
@@ -139,30 +156,30 @@ def _overheads(device: Device) -> Iterator[Schedule]:
 
 def _forks(name: str, device: Device, width: int, count: int) -> Schedule:
     """Return a captured graph in which a kernel forks to some, which join in a kernel, which forks again."""
-    operators = [_kernel(f"{ALONE}0", device, 1, _TINY)]
+    operators = [synthetic_kernel(f"{ALONE}0", device, 1, _TINY)]
     edges: list[tuple[int, int]] = []
     streams = [0]
     for turn in range(1, count + 1):
         root = len(operators) - 1
         join = root + width + 1
-        operators += [_kernel(f"leaf{turn}.{i}", device, 1, _TINY) for i in range(width)]
-        operators.append(_kernel(f"{ALONE}{turn}", device, 1, _TINY))
+        operators += [synthetic_kernel(f"leaf{turn}.{i}", device, 1, _TINY) for i in range(width)]
+        operators.append(synthetic_kernel(f"{ALONE}{turn}", device, 1, _TINY))
         edges += [(root, leaf) for leaf in range(root + 1, join)] + [(leaf, join) for leaf in range(root + 1, join)]
         streams += [*range(1, width + 1), 0]
-    return _schedule(name, device, operators, edges, streams, execution="graph")
+    return synthetic_schedule(name, device, operators, edges, streams, execution="graph")
 
 
 def _beside(name: str, device: Device, width: int, time: float) -> Schedule:
     """Return a captured graph of kernels one after the other, then of such chains beside each other."""
-    operators = [_kernel(f"{ALONE}{i}", device, 1, time) for i in range(_ALONE_FIRST)]
+    operators = [synthetic_kernel(f"{ALONE}{i}", device, 1, time) for i in range(_ALONE_FIRST)]
     edges, streams = list(pairwise(range(_ALONE_FIRST))), [0] * _ALONE_FIRST
     for turn in range(_BESIDE):
         for stream in range(width):
             before = len(operators) - width if turn else _ALONE_FIRST - 1
             edges.append((before, len(operators)))
-            operators.append(_kernel(f"beside{turn}.{stream}", device, 1, time))
+            operators.append(synthetic_kernel(f"beside{turn}.{stream}", device, 1, time))
             streams.append(stream)
-    return _schedule(name, device, operators, edges, streams, execution="graph")
+    return synthetic_schedule(name, device, operators, edges, streams, execution="graph")
 
 
 # Kernels alone and in pairs --------------------------------------------------------------------
@@ -190,13 +207,15 @@ def _solos(device: Device) -> Iterator[Schedule]:
     }
     for kind, blocks in sizes.items():
         for count in _distinct(blocks, 4 * most):
-            yield _schedule(f"solo/{kind}-{count}", device, [_kernel("k", device, count, _BLOCK, kind)])
+            yield synthetic_schedule(
+                f"solo/{kind}-{count}", device, [synthetic_kernel("k", device, count, _BLOCK, kind)]
+            )
     for per_sm in (4, 2):
         if device.shared_memory_per_sm and per_sm * sms < most:
             shared = _shared_memory_for(device, per_sm)
             for count in (per_sm * sms, 2 * per_sm * sms):
-                one = _kernel("k", device, count, _BLOCK, "compute", shared)
-                yield _schedule(f"solo/compute-{count}-by-{per_sm}", device, [one])
+                one = synthetic_kernel("k", device, count, _BLOCK, "compute", shared)
+                yield synthetic_schedule(f"solo/compute-{count}-by-{per_sm}", device, [one])
 
 
 def _pairs(device: Device) -> Iterator[Schedule]:
@@ -221,17 +240,17 @@ def _side_by_side(name: str, device: Device, kernels: Sequence[tuple[str, int]])
     """
     kinds = list(dict.fromkeys(kernels))
     alone = (kinds * 4)[: max(3, 2 * len(kinds))]
-    operators = [_kernel(f"{ALONE}{i}", device, size, _BLOCK, kind) for i, (kind, size) in enumerate(alone)]
+    operators = [synthetic_kernel(f"{ALONE}{i}", device, size, _BLOCK, kind) for i, (kind, size) in enumerate(alone)]
     edges, streams = list(pairwise(range(len(alone)))), [0] * len(alone)
     before = [len(alone) - 1]
     for turn in range(_TURNS):
         now = range(len(operators), len(operators) + len(kernels))
         for stream, (kind, size) in enumerate(kernels):
-            operators.append(_kernel(f"together{turn}.{stream}", device, size, _BLOCK, kind))
+            operators.append(synthetic_kernel(f"together{turn}.{stream}", device, size, _BLOCK, kind))
             streams.append(stream)
         edges += [(a, b) for a in before for b in now]
         before = list(now)
-    return _schedule(name, device, operators, edges, streams)
+    return synthetic_schedule(name, device, operators, edges, streams)
 
 
 def _distinct(sizes: Sequence[int], most: int) -> list[int]:
@@ -258,7 +277,7 @@ def _copies(cluster: Cluster, name: str, nbytes: float, ways: Sequence[tuple[int
     for side in range(2):
         for i, way in enumerate(ways):
             device = cluster.devices[way[side]]
-            operators.append(_kernel(f"{('from', 'to')[side]}{i}", device, 1, _TINY))
+            operators.append(synthetic_kernel(f"{('from', 'to')[side]}{i}", device, 1, _TINY))
             placements.append(Placement(operators[-1].name, device.name, i))
     edges = [Edge(f"from{i}", f"to{i}", nbytes) for i in range(len(ways))]
     return Schedule(OpGraph(operators, edges, name), placements, scheduler=name)

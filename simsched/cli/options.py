@@ -419,10 +419,10 @@ class Plan(Scheduled):
 
 def _require_stated(program: "TracedProgram", source: str) -> None:
     """Refuse a trace that does not say on which devices it ran."""
-    from workloads.formats.kineto.device import hinted
+    from workloads.formats.kineto.device import hinted_preset
 
     if not program.of_trace.is_stated:
-        hint = hinted(program.graph.names)
+        hint = hinted_preset(program.graph.names)
         name = "NAME" if hint is None else f"{hint} (its kernels hint at that)"
         raise ClusterError(f"{source}: the trace does not say which GPU ran it: give --gpu {name}")
 

@@ -10,7 +10,7 @@ from simsched.model import Cluster
 from simsched.model.graph import Work
 from simsched.model.launches import kernels_on
 from workloads import names
-from workloads.costs import Costs, conv_layout, counted
+from workloads.costs import Costs, conv_layout, with_bytes
 from workloads.models.network import Network
 
 COSTS = Costs()
@@ -155,12 +155,12 @@ def test_layout_of_convolutions(stride, padding, dilation, layout):
 def test_bytes_of_several_works():
     """The first reads, the last writes; of 30 bytes of parameters a third is the first's, as the works say."""
     first, last = Work("product", weights=4.0, writes=8.0), Work("product", reads=8.0, weights=8.0)
-    assert counted([first, last], 100.0, 30.0, 200.0) == (
+    assert with_bytes([first, last], 100.0, 30.0, 200.0) == (
         Work("product", reads=100.0, weights=10.0, writes=8.0),
         Work("product", reads=8.0, weights=20.0, writes=200.0),
     )
-    assert counted([Work("rows")], 1.0, 2.0, 3.0) == (Work("rows", reads=1.0, weights=2.0, writes=3.0),)
-    assert counted([], 1.0, 2.0, 3.0) == ()
+    assert with_bytes([Work("rows")], 1.0, 2.0, 3.0) == (Work("rows", reads=1.0, weights=2.0, writes=3.0),)
+    assert with_bytes([], 1.0, 2.0, 3.0) == ()
 
 
 @pytest.mark.parametrize("granularity", ["unit", "operator"])

@@ -46,7 +46,7 @@ def compiler(
     def plan(kernels: Any, memory: Any) -> StreamPlan:
         made = make_plan(kernels, memory, planner)
         if broken == "no waits":
-            made = replace(made, steps={i: () for i in made.steps})
+            made = replace(made, steps=dict.fromkeys(made.steps, ()))
         if broken == "no kept buffers":
             made = replace(made, kept=frozenset())
         return made

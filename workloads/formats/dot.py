@@ -163,7 +163,7 @@ def read_dot(path: str | os.PathLike[str]) -> OpGraph:
         See `parse_dot`; also if no operator has a cost (`time`, `flops`, `nbytes`, `works`), unless the graph says
         ``costs=none``: schedulers would rank operators that all take no time.
     """
-    graph, reader = _parsed(read_text(path), str(path))
+    graph, reader = _parse(read_text(path), str(path))
     _require_costs(str(path), reader, graph)
     return graph
 
@@ -201,10 +201,10 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     `kind`, `block`, `intensity`, `dtype` (texts), `kernels`, `works`, `attributes`, `input_shapes`,
     `output_shape` (JSON in a string) are read, of edges `nbytes` and `transfer`: in us, bytes and
     FLOP, with the meaning that they have in `Operator` and `Edge`. An empty text is no value. All
-    other attributes are ignored; a warning lists those that are no attributes of Graphviz, which may be costs under
+    other attributes are ignored; a warning lists those that Graphviz does not know, which may be costs under
     other names.
 
-    Operators stand in the order in which their nodes first appear, edges in the order in which they
+    Operators keep the order in which their nodes first appear, edges the order in which they
     are written. Where Graphviz keeps both characters of an escaped backslash we read one backslash,
     so that every name can be written. Subgraphs may be nested 100 deep, and edges between subgraphs
     may multiply to 10^6 more. O(text + edges).
@@ -217,11 +217,11 @@ def parse_dot(text: str, source: str = "DOT") -> OpGraph:
     >>> graph.names, graph.time.tolist(), len(graph.edges)
     (('a', 'b', 'c', 'd'), [3.0, 3.0, 3.0, 1.5], 4)
     """
-    return _parsed(text, source)[0]
+    return _parse(text, source)[0]
 
 
-def _parsed(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
-    """Return the graph that a text describes, and who read it."""
+def _parse(text: str, source: str) -> tuple[OpGraph, "_Reader"]:
+    """Return the graph that a text describes, and the reader of it."""
     reader = _Reader(text, source)
     reader.run()
     ignored = [key for key in reader.ignored if key != "label"]
@@ -261,7 +261,7 @@ def _require_costs(source: str, reader: "_Reader", graph: OpGraph) -> None:
 def to_dot(graph: OpGraph) -> str:
     """Return a graph as text in the DOT language that `parse_dot` reads back as an equal graph.
 
-    Everything an operator and an edge has is written, as attributes in quotes; what is at its default
+    Every field of an operator and an edge is written, as attributes in quotes; a field at its default
     is left out. O(V + E).
 
     >>> from simsched.model.graph import Edge, Kernel, Operator
@@ -273,17 +273,17 @@ def to_dot(graph: OpGraph) -> str:
     }
     """
     document = graph.to_dict()
-    lines = [f"digraph {_quoted(graph.name)} {{"]
+    lines = [f"digraph {_quote(graph.name)} {{"]
     if not _has_costs(graph):
         lines.append("  graph [costs=none];")
     for row in document["operators"]:
-        lines.append(f"  {_quoted(row.pop('name'))}{_attribute_list(row)};")
+        lines.append(f"  {_quote(row.pop('name'))}{_attribute_list(row)};")
     for row in document["edges"]:
-        lines.append(f"  {_quoted(row.pop('src'))} -> {_quoted(row.pop('dst'))}{_attribute_list(row)};")
+        lines.append(f"  {_quote(row.pop('src'))} -> {_quote(row.pop('dst'))}{_attribute_list(row)};")
     return "\n".join([*lines, "}", ""])
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -291,7 +291,7 @@ def _quoted(text: str) -> str:
 def _attribute_list(row: dict[str, Any]) -> str:
     """Return the attributes that are not at their defaults, with a space before them."""
     written = [
-        f"{key}={_quoted(value if isinstance(value, str) else json.dumps(value, allow_nan=False))}"
+        f"{key}={_quote(value if isinstance(value, str) else json.dumps(value, allow_nan=False))}"
         for key, value in row.items()
         if (key, value) not in (("kind", "op"), ("nbytes", 0.0))
     ]
@@ -300,20 +300,20 @@ def _attribute_list(row: dict[str, Any]) -> str:
 
 def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> dict[str, Any]:
     """Return the attributes of a node or an edge as JSON values."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, text in row.items():
         if key not in keys or not text:
             continue
         where = f"{source}: {shown(owner)}, attribute {key!r}"
         if key in _STRUCTURES:
-            found[key] = parse_json(text, where)
+            values[key] = parse_json(text, where)
         elif key in _TEXTS:
-            found[key] = text
+            values[key] = text
         else:
-            found[key] = number = real(text)
+            values[key] = number = real(text)
             if number is None:
                 raise FormatError(f"{where} must be a number, not {shown(text)}")
-    return found
+    return values
 
 
 @dataclass(slots=True)
@@ -377,22 +377,22 @@ class _Reader:
 
     def _expect(self, kind: str) -> None:
         if self._kind != kind:
-            self._fail(f"expected {kind!r}, not {self._found()}")
+            self._fail(f"expected {kind!r}, not {self._identifier()}")
         self._next()
 
-    def _found(self) -> str:
+    def _identifier(self) -> str:
         return "the end" if self._kind == "end" else shown(self._value)
 
     def _id(self, what: str) -> str:
         """Take an identifier, and strings joined to it by ``+``."""
         if self._kind not in _IDS:
-            self._fail(f"expected {what}, not {self._found()} (a keyword as a name stands in quotes)")
+            self._fail(f"expected {what}, not {self._identifier()} (a keyword as a name stands in quotes)")
         parts, joins = [self._value], self._kind == "quoted"
         self._next()
         while joins and self._kind == "+":
             self._next()
             if self._kind != "quoted":
-                self._fail(f"expected a string in quotes after '+', not {self._found()}")
+                self._fail(f"expected a string in quotes after '+', not {self._identifier()}")
             parts.append(self._value)
             self._next()
         return "".join(parts)
@@ -410,7 +410,7 @@ class _Reader:
         self._expect("{")
         self._body(_Scope())
         if self._kind != "end":
-            self._fail(f"{self._found()} behind the graph; a file holds one graph")
+            self._fail(f"{self._identifier()} behind the graph; a file holds one graph")
 
     def _body(self, scope: _Scope) -> None:
         """Read statements up to the brace that closes them."""
@@ -419,7 +419,7 @@ class _Reader:
                 defaults = {"graph": self.attributes, "node": scope.node, "edge": scope.edge}[self._kind]
                 self._next()
                 if self._kind != "[":
-                    self._fail(f"expected '[', not {self._found()}")
+                    self._fail(f"expected '[', not {self._identifier()}")
                 defaults.update(self._attributes(of_graph=defaults is self.attributes))
             elif self._kind in _ENDS:
                 self._chain(scope)
@@ -439,7 +439,7 @@ class _Reader:
             ends.append(tuple(last))  # a subgraph of that name may get more members
             self._next()
             if self._kind not in _ENDS:
-                self._fail(f"expected a node or a subgraph after '->', not {self._found()}")
+                self._fail(f"expected a node or a subgraph after '->', not {self._identifier()}")
             last = self._node(scope, self._id("a node")) if self._kind in _IDS else self._subgraph(scope)
         if self._kind == "--":
             self._fail("'--' is an edge without direction; write '->'")
@@ -463,21 +463,21 @@ class _Reader:
 
     def _subgraph(self, scope: _Scope) -> Iterable[str]:
         """Read a subgraph; return its members, and those that it has had under its name."""
-        inner, found = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1), dict[str, None]()
+        inner, members = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1), dict[str, None]()
         if self._kind == "subgraph":
             self._next()
             if self._kind != "{":
-                found = self._named.setdefault(self._id("a name or '{'"), found)
+                members = self._named.setdefault(self._id("a name or '{'"), members)
         self._expect("{")
         if inner.depth > _MOST_NESTED:
             self._fail(f"subgraphs nested more than {_MOST_NESTED} deep")
         self._body(inner)
-        found.update(inner.members)
+        members.update(inner.members)
         scope.members.update(inner.members)
-        return found
+        return members
 
     def _connect(self, sources: tuple[str, ...], targets: tuple[str, ...], row: Attributes) -> None:
-        self._n_multiplied += len(sources) * len(targets) - 1  # a short text may stand for very many
+        self._n_multiplied += len(sources) * len(targets) - 1  # a short text may describe very many
         if self._n_multiplied > _MOST_MULTIPLIED:
             self._fail(f"edges between subgraphs multiply to more than {_MOST_MULTIPLIED}")
         for src in sources:
@@ -497,12 +497,12 @@ class _Reader:
         return of_graph or key in _KNOWN
 
     def _attributes(self, *, of_graph: bool = False) -> Attributes:
-        """Read the attribute lists that stand here, if any, and return what of them is known."""
-        found: Attributes = {}
+        """Read the next attribute lists, if any, and return their known attributes."""
+        attributes: Attributes = {}
         while self._kind == "[":
             while (pair := _PAIR.match(self._text, self._end)) is not None:
                 if self._keeps(pair["key"], of_graph):
-                    found[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
+                    attributes[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
                 self._end = pair.end()
             self._next()
             while self._kind != "]":
@@ -511,8 +511,8 @@ class _Reader:
                     self._next()
                     value = self._id("a value")
                 if self._keeps(key, of_graph):
-                    found[key] = value
+                    attributes[key] = value
                 if self._kind in (",", ";"):
                     self._next()
             self._next()
-        return found
+        return attributes

@@ -30,12 +30,12 @@ def read_native(path: str | os.PathLike[str]) -> Document:
         return _graph_of_duel(data, path)
     if data["format"] not in kinds:
         raise FormatError(f"{path}: field 'format' is {data['format']!r}; expected one of: {', '.join(kinds)}")
-    found: Document = DOCUMENTS[data["format"]].from_dict(data, str(path))  # type: ignore[assignment]
-    return found
+    document: Document = DOCUMENTS[data["format"]].from_dict(data, str(path))  # type: ignore[assignment]
+    return document
 
 
 def read_native_graph(path: str | os.PathLike[str]) -> OpGraph:
-    """Read a graph, see `OpGraph.load`, or that of a duel."""
+    """Read a graph, see `OpGraph.load`, or the graph of a duel."""
     data = read_json(path)
     if isinstance(data, dict) and data.get("format") == _DUEL:
         return _graph_of_duel(data, path)
@@ -43,8 +43,8 @@ def read_native_graph(path: str | os.PathLike[str]) -> OpGraph:
 
 
 def _graph_of_duel(data: Mapping[str, Any], path: str | os.PathLike[str]) -> OpGraph:
-    found: Any = DOCUMENTS[_DUEL].from_dict(data, str(path))
-    graph: OpGraph = found.graph
+    duel: Any = DOCUMENTS[_DUEL].from_dict(data, str(path))
+    graph: OpGraph = duel.graph
     return graph
 
 

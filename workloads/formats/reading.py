@@ -1,4 +1,4 @@
-"""What the readers of formats share: numbers and lines of texts, and errors that name the file."""
+"""Helpers of the readers of formats: numbers and lines of texts, and errors that name the file."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,13 +7,13 @@ from typing import Any, Final, NoReturn, TypeVar
 from simsched.base.errors import FormatError, SimschedError, shown
 
 _REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_MOST_DIGITS: Final = 20  # of a whole number: those of 2 ** 64
+_MOST_DIGITS: Final = 20  # digits of a whole number, as many as 2 ** 64 has
 
 T = TypeVar("T")
 
 
 def real(text: str) -> float | None:
-    """Return the number a text stands for, infinite if it is too large for one; None if it stands for none.
+    """Return the number that a text states, infinite if it is too large for one; None if it states none.
 
     >>> real("1.5e3"), real(".5"), real("1_000"), real("nan")
     (1500.0, 0.5, None, None)
@@ -22,7 +22,7 @@ def real(text: str) -> float | None:
 
 
 def whole(text: str) -> int | None:
-    """Return the whole number of up to 20 digits a text stands for; None if it stands for none.
+    """Return the whole number of up to 20 digits that a text states; None if it states none.
 
     >>> whole("12"), whole("-12"), whole("1.0")
     (12, None, None)
@@ -31,7 +31,7 @@ def whole(text: str) -> int | None:
 
 
 def build(source: str, make: Callable[..., T], *values: Any, **fields: Any) -> T:
-    """Call `make` with what was read; an error of its own gets the name of the file before it."""
+    """Call `make` with values from a file; its error gets the name of the file before it."""
     try:
         return make(*values, **fields)
     except (SimschedError, TypeError, ValueError) as error:
@@ -39,14 +39,14 @@ def build(source: str, make: Callable[..., T], *values: Any, **fields: Any) -> T
 
 
 class Lines:
-    """The lines of a text that hold something, from the first to the last; what follows a ``#`` is left out.
+    """The lines of a text that are not empty, in their order; a ``#`` begins a comment.
 
     Parameters
     ----------
     text
-        What the file holds.
+        The contents of the file.
     source, format
-        How errors name the file and what it should be.
+        Name of the file and of its format in errors.
     """
 
     def __init__(self, text: str, source: str, format: str) -> None:

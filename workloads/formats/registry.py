@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _HEAD: Final = 1 << 16  # bytes that are looked at to tell JSON formats apart
 _GZIP: Final = b"\x1f\x8b"
 _EVENT: Final = {b"ph", b"cat", b"ts"}
-_BEGINNINGS: Final = {"onnx": rb"\x08[\x01-\x20]", "dot": rb"(?i)\s*(?:strict\s+)?(?:di)?graph\b"}  # besides JSON
+_BEGINNINGS: Final = {"onnx": rb"\x08[\x01-\x20]", "dot": rb"(?i)\s*(?:strict\s+)?(?:di)?graph\b"}  # formats but JSON
 
 
 class Format(NamedTuple):
-    """A format: what it holds, the functions that read and write it (``module:function``), and how it is known."""
+    """A format: its contents, the functions that read and write it (``module:function``), and its marks in a file."""
 
     holds: str
     read: str
@@ -39,7 +39,7 @@ class Format(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A format that is not read any more: its name, what to do instead, and how it is known."""
+    """A format that is not read any more: its name, the remedy, and its marks in a file."""
 
     name: str
     instead: str
@@ -85,7 +85,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         "hios-graph": Format("graph", "ios_hios.hios_graph:read_hios_graph", None, (".txt",)),
     }
 )
-"""Those of JSON are told apart by the keys that stand near their beginning, in this order."""
+"""The formats; JSON formats are distinguished by the keys near their beginning, in this order."""
 
 LEFT: Final[Mapping[str, Left]] = MappingProxyType(
     {
@@ -101,7 +101,7 @@ LEFT: Final[Mapping[str, Left]] = MappingProxyType(
         ),
     }
 )
-"""Those of JSON that development versions read."""
+"""JSON formats that development versions read."""
 
 PYTHON: Final = re.compile(r".*\.py:[A-Za-z_]\w*", re.IGNORECASE)
 """A name in a Python file, such as ``my_model.py:make``."""
@@ -118,7 +118,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     FileError
         If the file has to be looked into and cannot be read.
     FormatError
-        If neither the suffix nor the first bytes are those of a format, or they are those of one in `LEFT`.
+        If neither the suffix nor the first bytes belong to a format, or they belong to one in `LEFT`.
     """
     unnamed = is_stream(path) and not os.fspath(path).lower().endswith(SUFFIXES)
     name = "simsched" if unnamed else _by_suffix(path)
@@ -170,7 +170,7 @@ def read(
     Returns
     -------
     OpGraph, Schedule, Program or Profile
-        By what the format holds.
+        Depends on the contents of the format.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def read_graph(
     shapes: Mapping[str, Sequence[int]] | None = None,
     **options: Any,
 ) -> "OpGraph":
-    """Read the graph of a file; parameters and errors are those of `read`, options those of the graph's reader."""
+    """Read the graph of a file, as `read` does; options are the options of the graph's reader."""
     graph = as_graph(_read(path, format, shapes, options, graph=True))
     assert isinstance(graph, OpGraph)
     return graph
@@ -201,23 +201,23 @@ def read_graph(
 def _read(
     path: str | os.PathLike[str], format: str | None, shapes: Any, options: Mapping[str, Any], *, graph: bool
 ) -> "Document":
-    name = _checked(format) if format is not None else format_of(path)
+    name = _checked_name(format) if format is not None else format_of(path)
     function = _reader(FORMATS[name], graph)
-    given = dict(options) | ({"shapes": shapes} if shapes else {})
-    known = [key for key in signature(function).parameters if key != "path"]
-    strange = next((key for key in given if key not in known), None)
+    settings = dict(options) | ({"shapes": shapes} if shapes else {})
+    names = [key for key in signature(function).parameters if key != "path"]
+    strange = next((key for key in settings if key not in names), None)
     if strange is not None:
         refuse_retired(f"format {name}", [strange])
-        raise FormatError(f"format {name}: there is no option {strange!r}; known are: {', '.join(known) or 'none'}")
-    found: Document = function(path, **given)
-    return found
+        raise FormatError(f"format {name}: there is no option {strange!r}; known are: {', '.join(names) or 'none'}")
+    document: Document = function(path, **settings)
+    return document
 
 
-def as_graph(found: "Document") -> "Document":
-    """Return the graph that a schedule or program is of; a graph, and a profile, as it is."""
-    if type(found).__name__ == "Profile":  # it may have the graph that it was measured on
-        return found
-    graph: Document = getattr(found, "graph", found)
+def as_graph(document: "Document") -> "Document":
+    """Return the graph of a schedule or program; a graph, and a profile, is returned unchanged."""
+    if type(document).__name__ == "Profile":  # it may have the graph that it was measured on
+        return document
+    graph: Document = getattr(document, "graph", document)
     return graph
 
 
@@ -227,7 +227,7 @@ def write(subject: "Document", path: str | os.PathLike[str], format: str | None 
     Parameters
     ----------
     subject
-        What to write. A format that holds graphs alone gets the graph of a schedule.
+        The object to write. A format that holds graphs alone gets the graph of a schedule.
     path
         The file, written whole or not at all.
     format
@@ -236,15 +236,15 @@ def write(subject: "Document", path: str | os.PathLike[str], format: str | None 
     Raises
     ------
     UnknownNameError, FormatError
-        If there is no such format, nothing writes it, or it holds nothing of the kind.
+        If there is no such format, no function writes it, or it cannot hold the object.
     GraphError, FileError
         If the subject cannot be expressed in it, or the file not be written.
     """
-    name = _by_suffix(path) if format is None else _checked(format)
+    name = _by_suffix(path) if format is None else _checked_name(format)
     entry = FORMATS[name]
     if entry.write is None:
-        known = ", ".join(key for key, other in FORMATS.items() if other.write is not None)
-        raise FormatError(f"{path}: nothing writes {name} files; formats that are written: {known}")
+        writable = ", ".join(key for key, other in FORMATS.items() if other.write is not None)
+        raise FormatError(f"{path}: nothing writes {name} files; formats that are written: {writable}")
     if entry.holds == "graph":
         subject = as_graph(subject)
     kind = type(subject).__name__.lower()
@@ -274,7 +274,7 @@ def _by_suffix(path: str | os.PathLike[str]) -> str:
     raise FormatError(f"{path}: the format is not known by its suffix; known are: {', '.join(SUFFIXES)}")
 
 
-def _checked(name: str) -> str:
+def _checked_name(name: str) -> str:
     if name in LEFT:
         raise LEFT[name].refusal(f"format {name}")
     if name not in FORMATS:
@@ -284,5 +284,5 @@ def _checked(name: str) -> str:
 
 def _function(place: str) -> Callable[..., Any]:
     module, _, function = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"workloads.formats.{module}"), function)
-    return found
+    target: Callable[..., Any] = getattr(import_module(f"workloads.formats.{module}"), function)
+    return target

@@ -1,4 +1,4 @@
-"""Measured kernels as rows, whatever measured them: what a calibration can be made from."""
+"""Measured kernels as rows, from any profiler: input of a calibration."""
 
 import csv
 import os
@@ -27,7 +27,7 @@ _Whole = Annotated[int, Range(0, 2**31 - 1)]
 
 
 class _Row(NamedTuple):
-    """A row as it is read; `issued_us` may not be known."""
+    """A row of the file; `issued_us` may be missing."""
 
     kernel: str
     begin_us: Amount
@@ -52,15 +52,15 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     path
         A CSV file with a line of headings, or mappings with the same keys. Needed are ``kernel``, ``begin_us`` and
         ``end_us``. ``stream`` and ``device`` count from 0, which they are if they are missing. ``blocks``, ``threads``,
-        ``registers`` (32) and ``shared_memory`` (bytes a block) are the launch; ``flops`` and ``nbytes`` what it does;
-        ``issued_us`` when the host's call for it began. Rows of several programs are told apart by ``run``.
+        ``registers`` (32) and ``shared_memory`` (bytes a block) are the launch; ``flops`` and ``nbytes`` its work;
+        ``issued_us`` is the begin of the host's call for it. ``run`` separates the rows of several programs.
     cluster
-        What they ran on as far as it is known, or the name of a preset.
+        The devices that ran it as far as they are known, or the name of a preset.
 
     Returns
     -------
     Profile
-        With a replay for each run.
+        The profile, with a replay for each run.
 
     Raises
     ------
@@ -71,10 +71,10 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
 
     Notes
     -----
-    *What ran* is one operator for each row, on its stream, in the order of begins. One that begins when all before it
-    have ended is taken to have waited for them and, where rows do not say when it was issued, for a call that began a
-    launch's way to the device before. Others of which that is not said were issued together with the one before. So no
-    cost of the host is simulated, and none is fitted.
+    *The program* has one operator for each row, on its stream, in the order of begins. An operator that begins after
+    the ends of all earlier ones waited for them and, where rows lack the time of the call, for a call that began
+    earlier by the way of a launch to the device. Other operators without that time were issued together with the
+    previous one. So no cost of the host is simulated, and none is fitted.
 
     *Sharing.* Where kernels overlap, and each of those also ran alone in the same run, the run is named ``pair/...``:
     parameters are fitted to it. Any other is a run of a graph in place, from which times of operators are fitted.
@@ -88,8 +88,8 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     Replay('pair/rows', 1 repeats, median 61.8 us)
     """
     source = str(path) if isinstance(path, str | os.PathLike) else "rows"
-    given = _lines(path, source) if isinstance(path, str | os.PathLike) else list(path)
-    rows = [_row(row, f"{source}: row {i}") for i, row in enumerate(given, 1)]
+    lines = _lines(path, source) if isinstance(path, str | os.PathLike) else list(path)
+    rows = [_row(row, f"{source}: row {i}") for i, row in enumerate(lines, 1)]
     if not rows:
         raise FormatError(f"{source}: there are no rows")
     if not cluster:
@@ -118,18 +118,18 @@ def _lines(path: str | os.PathLike[str], source: str) -> list[dict[str, Any]]:
 
 
 def _row(given: Mapping[str, Any], where: str) -> _Row:
-    """Return a row: what is left out or empty is at its default, what has another heading is passed over."""
+    """Return a row: a missing or empty cell has the default, an unknown heading is ignored."""
     if not isinstance(given, Mapping):
         raise FormatError(f"{where} must have keys, such as kernel, begin_us, end_us")
-    known = {key: given[key] for key in _Row._fields if given.get(key) not in (None, "")}
-    row = read(_Row, {key: _value(key, value) for key, value in known.items()}, where)
+    cells = {key: given[key] for key in _Row._fields if given.get(key) not in (None, "")}
+    row = read(_Row, {key: _value(key, value) for key, value in cells.items()}, where)
     if row.end_us < row.begin_us:
         raise FormatError(f"{where} ends before it begins")
     return row
 
 
 def _value(key: str, given: Any) -> Any:
-    """Return what a cell holds as the number that it is to be; what is none as it stands, to be refused."""
+    """Return the number in a cell; the unchanged text if it is not a number, which is refused later."""
     if key in ("kernel", "run"):
         return str(given)
     try:
@@ -168,12 +168,12 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
         Schedule.from_columns,
         graph,
         range(len(rows)),
-        [each.name for each in cluster.devices],
+        [gpu.name for gpu in cluster.devices],
         device=[row.device for row in rows],
         stream=[row.stream for row in rows],
         scheduler=name,
     )
-    program = _issued(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
+    program = _with_issue_times(plan.lower(cluster, threads="one"), (issued - zero + device.launch).tolist())
     launches = np.array([(row.begin_us - zero, row.end_us - zero) for row in rows])
     trace = build(source, measured_trace, program, cluster, launches)
     return Replay((float(launches[:, 1].max()),), trace, {"backend": "rows", "device": device.model}, name=name)
@@ -185,7 +185,7 @@ def _operator(name: str, row: _Row) -> Operator:
     return Operator(name, kind=row.kernel, time=time, flops=row.flops, nbytes=row.nbytes, kernels=kernels)
 
 
-def _issued(program: Program, issued: Sequence[float]) -> Program:
+def _with_issue_times(program: Program, issued: Sequence[float]) -> Program:
     """Return the program with calls that end at these times in us, or with the one before, and take no more time."""
     lead, now = np.zeros(len(program)), 0.0
     for i in np.flatnonzero(program.action == LAUNCH).tolist():

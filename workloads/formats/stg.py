@@ -26,7 +26,7 @@ def parse_stg(
     Parameters
     ----------
     text
-        What such a file holds.
+        The contents of the file.
     source
         How errors name it.
     name
@@ -40,15 +40,14 @@ def parse_stg(
     Raises
     ------
     FormatError
-        If a line is not what it should be, or there are fewer or more rows than the first line
-        says; the message names the line.
+        If a line does not fit, or there are fewer or more rows than the first line states; the message names the line.
     GraphError
         If a time is negative or not finite, or the graph has a cycle.
 
     Notes
     -----
     The first line holds the number n of tasks, and each row a task: its number, its processing
-    time, the number of its predecessors, and these. Operator ``T5`` is task 5. What follows a ``#``
+    time, the number of its predecessors, and these. Operator ``T5`` is task 5. The text after a ``#``
     is left out. Three layouts exist [1]_:
 
     - the set: n alone in the first line; n + 2 rows from task 0, the first and the last of them
@@ -56,8 +55,8 @@ def parse_stg(
     - its prototype: n and the number of processors; n + 1 rows from task 1, the last a dummy;
     - test benches with communication: n and the number of processors; n rows from task 0.
 
-    Predecessors stand behind their number, or each with a communication cost: in pairs behind it,
-    or on lines of their own that follow. A cost is the exact `transfer` of the edge; without costs
+    Predecessors follow their number, alone or each with a communication cost: in pairs after it,
+    or on further lines. A cost is the exact `transfer` of the edge; without costs
     communication is free in this set, so the transfers are 0. The number of processors is left
     out. O(V + E).
 
@@ -79,7 +78,7 @@ def parse_stg(
         lines.fail(f"expected the number of tasks, alone or before that of processors, not {shown(' '.join(head))}")
     table = _rows(lines, int(head[0]), with_processors=len(head) == 2)
 
-    with np.errstate(over="ignore", invalid="ignore"):  # the graph refuses what is not finite, and names it
+    with np.errstate(over="ignore", invalid="ignore"):  # the graph refuses values that are not finite, and names them
         times, costs = np.array(table.times, np.float64) * time_unit, np.array(table.costs, np.float64) * time_unit
     src, dst = np.array(table.src, np.int64), np.array(table.dst, np.int64)
     names = Numbered("T", len(times)) if table.first == 0 else tuple(f"T{i + table.first}" for i in range(len(times)))
@@ -95,7 +94,7 @@ def parse_stg(
 
 
 class _Table(NamedTuple):
-    """What the rows hold: indices of operators, times and costs in units."""
+    """The contents of the rows: indices of operators, times and costs in units."""
 
     first: int
     dummies: tuple[int, ...]

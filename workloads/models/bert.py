@@ -31,10 +31,10 @@ def bert_base(net: Network, *, batch: int = 1, sequence_length: int = 128) -> Op
 
     Notes
     -----
-    The encoder of [1]_. A unit is what a tuned library runs as one kernel or as one call: a product with its
-    bias, scaling and activation; a sum with the normalisation behind it; a softmax with its mask; the three
+    The encoder of [1]_. A unit is one kernel or one call of a tuned library: a product with its
+    bias, scaling and activation; a sum with the next normalisation; a softmax with its mask; the three
     embeddings. Eleven units a layer, of which query, key and value are independent; each layer is a block.
-    Single operators are those of a straightforward implementation: views, transpositions, dropouts, scaling,
+    Single operators follow a straightforward implementation: views, transpositions, dropouts, scaling,
     mask, sums and normalisations on their own.
 
     109.48 M parameters; at 128 tokens 11.17 G multiply-adds in the products of the layers.

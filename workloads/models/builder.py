@@ -11,7 +11,7 @@ from simsched.base.errors import GraphError
 from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import Work
 from workloads.checks import one_of, whole
-from workloads.costs import COMPUTES, Costs, counted, intensity, nbytes_of, of_one_model
+from workloads.costs import COMPUTES, Costs, intensity, nbytes_of, of_one_model, with_bytes
 from workloads.retired import refusing_retired
 
 Shape = tuple[int, ...]
@@ -42,7 +42,7 @@ class _Part:
     output_shape: Shape
     attributes: dict[str, Any]
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         return {"kind": self.kind, "inputs": self.inputs, "output_shape": self.output_shape} | self.attributes
 
 
@@ -65,7 +65,7 @@ class _Unit:
 
 
 class Builder:
-    """A graph under construction; the parameters are those of `workloads.models.network.Network`."""
+    """A graph under construction; its parameters are described in `workloads.models.network.Network`."""
 
     @refusing_retired
     def __init__(self, name: str, dtype: str = "fp32", granularity: str = "unit") -> None:
@@ -76,7 +76,7 @@ class Builder:
         self._operators: list[Operator] = []
         self._edges: list[Edge] = []
         self._open: _Unit | None = None
-        self._output: dict[str | None, int] = {}  # operator -> its last part, which is what others may read
+        self._output: dict[str | None, int] = {}  # operator -> its last part, the one that others may read
 
     def input(self, *shape: int) -> Tensor:
         """Return an input of the network, such as (batch, channels, height, width)."""
@@ -87,7 +87,7 @@ class Builder:
 
     @contextmanager
     def unit(self, name: str, kind: str, attributes: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
-        """Make one operator, with `attributes` more, of all that is added inside; its output is that of the last.
+        """Make one operator, with further `attributes`, of all parts that are added inside; the last one is its output.
 
         Its `attributes["parts"]` list them in order: kind, attributes, `output_shape` and `inputs`, which
         are the numbers of earlier parts, or ~i (that is -1 - i) for input i of the operator. Each part
@@ -125,31 +125,31 @@ class Builder:
         Parameters
         ----------
         work
-            What it computes; None if it launches nothing.
+            Its work; None if it launches nothing.
         is_counted
-            Whether the work says all bytes; else those of the inputs and of the output are added.
+            Whether the work counts all bytes; else the bytes of the inputs and of the output are added.
         weight_nbytes
-            Bytes of the parameters that it keeps; by default those of the work.
+            Bytes of the parameters that it keeps; by default the work's.
         """
         works: tuple[Work, ...] = () if work is None else (work,)
-        weights = sum(each.weights for each in works)
+        weights = sum(part.weights for part in works)
         if not is_counted:
             width = self.costs.width
-            works = counted(works, sum(prod(x.shape) for x in xs) * width, weights, prod(shape) * width)
+            works = with_bytes(works, sum(prod(x.shape) for x in xs) * width, weights, prod(shape) * width)
         for x in xs:
             if x.part is not None and x.part != self._output.get(x.producer, x.part):
                 raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
         unit = self._open or _Unit(name, kind)
         inputs = tuple(unit.reads(x) for x in xs)
-        kept = weights if weight_nbytes is None else weight_nbytes
-        unit.parts.append(_Part(kind, inputs, works, kept, shape, attributes or {}))
+        parameter_nbytes = weights if weight_nbytes is None else weight_nbytes
+        unit.parts.append(_Part(kind, inputs, works, parameter_nbytes, shape, attributes or {}))
         if unit is self._open:
             return Tensor(unit.name, shape, len(unit.parts) - 1)
         self._close(unit)
         return Tensor(name, shape, 0)
 
     def graph(self) -> OpGraph:
-        """Return what was built, operators in the order in which they were added."""
+        """Return the finished graph, operators in the order in which they were added."""
         return of_one_model(OpGraph(self._operators, self._edges, self.name))
 
     def _close(self, unit: _Unit) -> None:
@@ -158,7 +158,7 @@ class Builder:
         self._output[unit.name] = len(parts) - 1
         works = tuple(work for part in parts for work in part.works)
         first = parts[0]
-        attributes = first.attributes if len(parts) == 1 else {"parts": [part.described() for part in parts]}
+        attributes = first.attributes if len(parts) == 1 else {"parts": [part.description() for part in parts]}
         self._operators.append(
             Operator(
                 unit.name,

@@ -32,7 +32,7 @@ def deepfm(
     dtype, granularity
         See `workloads.models.network.Network`.
     fields
-        Features of a sample, each with a table of its own; 39 as in the Criteo data.
+        Features of a sample, each with its own table; 39 as in the Criteo data.
     rows
         Rows of each table.
     factors

@@ -35,13 +35,13 @@ def densenet121(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGra
     Notes
     -----
     The network of [1]_ (growth 32, with bottlenecks, compression by half). A layer reads all that earlier layers
-    of its dense block wrote, through a concatenation of its own, as torchvision has it. A dense
+    of its dense block wrote, through its own concatenation, as in torchvision. A dense
     block ends in the concatenation of everything in it.
 
-    A layer normalises and activates before each of its two convolutions. What stands between the two is part of
-    the first one; what stands before the first cannot be folded into its weights, for the activation is between.
+    A layer normalises and activates before each of its two convolutions. The second pair is part of
+    the first convolution; the first pair cannot be folded into its weights, for the activation is between.
     So units are one operator for each concatenation and pool; for normalisation, activation and
-    first convolution of a layer together ("sequential", as those of a transition); for its second
+    first convolution of a layer together ("sequential", as in a transition); for its second
     convolution; and for the last normalisation and activation. The first layer of a dense block
     has nothing to concatenate. That makes 184 operators (59 convolutions, 62 sequential, 58
     concatenations, 5 pools) and 718 edges, in blocks of 2 (stem, transitions, head) and 3 for each

@@ -39,7 +39,7 @@ def googlenet(
     dtype, granularity
         See `workloads.models.network.Network`.
     form
-        "torchvision", whose third branches have 3x3 windows and whose last max-pool has 2x2, or "paper":
+        "torchvision" has 3x3 windows in the third branches and 2x2 in the last max-pool; "paper" has
         5x5 and 3x3.
 
     Raises

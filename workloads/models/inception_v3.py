@@ -30,8 +30,8 @@ def inception_v3(net: Network, *, batch: int = 1, image_size: int = 299) -> OpGr
 
     Notes
     -----
-    The network of [1]_. Units are those of IOS [2]_, which ends at the last pool: each convolution with its bias and
-    activation (batch normalisation is folded into the weights) is one operator, and so are each
+    The network of [1]_. Units are the same as in IOS [2]_, which ends at the last pool: each convolution with its bias
+    and activation (batch normalisation is folded into the weights) is one operator, and so are each
     pool and each concatenation that ends an inception block. That makes 119 operators (94
     convolutions, 14 pools, 11 concatenations), 153 edges (one per tensor that
     a consumer reads) and, at 299 pixels, 5.711 G multiply-adds per image. The `block` labels
@@ -40,7 +40,7 @@ def inception_v3(net: Network, *, batch: int = 1, image_size: int = 299) -> OpGr
     Single operators include the classifier (dropout, flatten, linear), one concatenation more in each
     fork of the last two blocks, and normalisation and activation on their own: 314 operators.
 
-    Operators stand in topological order, branch by branch. The pools inside inception blocks
+    Operators are in topological order, branch by branch. The pools inside inception blocks
     average, also in the last one. Costs and kernels follow `workloads.costs`.
 
     References
@@ -126,7 +126,7 @@ def _block_e(net: Network, block: str, x: Tensor) -> Tensor:
 
 
 def _fork(net: Network, name: str, x: Tensor) -> tuple[Tensor, ...]:
-    """Add a 1x3 and a 3x1 convolution, and the concatenation that reads them, if not that of the block."""
+    """Add a 1x3 and a 3x1 convolution, and the concatenation that reads them, unless the block has one."""
     row, column = _chain(net, f"{name}a", x, (384, (1, 3))), _chain(net, f"{name}b", x, (384, (3, 1)))
     return (row, column) if net.by_units else (net.concat(f"{name}.concat", [row, column]),)
 
@@ -136,7 +136,7 @@ def _pool_branch(net: Network, block: str, x: Tensor, channels: int) -> Tensor:
 
 
 def _chain(net: Network, name: str, x: Tensor, *steps: tuple[int, Pair] | tuple[int, Pair, int]) -> Tensor:
-    """Add convolutions one behind the other: channels, window, and a stride where the size is not kept."""
+    """Add a chain of convolutions: channels, window, and a stride where the size changes."""
     for i, (channels, window, *strides) in enumerate(steps, 1):
         label = name if len(steps) == 1 else f"{name}_{i}"
         height, width = window if isinstance(window, tuple) else (window, window)

@@ -38,8 +38,8 @@ def nasnet_a_large(net: Network, *, batch: int = 1, image_size: int = 331, varia
 
     Notes
     -----
-    The network of [1]_, Fig. 4 and appendix. Units are those of IOS [2]_, which ends at the last pool: an
-    activation with the convolution (separable or 1x1) behind it is one operator of kind "sequential" and two or
+    The network of [1]_, Fig. 4 and appendix. Units are the same as in IOS [2]_, which ends at the last pool: an
+    activation with the next convolution (separable or 1x1) is one operator of kind "sequential" and two or
     three kernels; all sums and the concatenation that end a cell are one "identity". That makes 374 operators
     (267 sequential, 71 pools, 34 sums and concatenations, one convolution, one activation), 576 edges - one for
     each tensor read, so that a cell's end that reads one tensor twice has two - and, at 331 pixels, 22.18 G
@@ -52,7 +52,7 @@ def nasnet_a_large(net: Network, *, batch: int = 1, image_size: int = 331, varia
     the first stem cell adds the average of its first sum to that sum, not to the second, and the end of a
     reduction adds up the second sum again. The variant "paper" does none of it: 589 edges, 23.8 G multiply-adds.
     In both, a tensor is brought to half its height and width by one strided 1x1 convolution for each half of the
-    channels, not behind two shifted pools.
+    channels, instead of two shifted pools.
 
     Single operators have normalisation on its own and end with dropout, flatten and linear.
 
@@ -75,7 +75,7 @@ def nasnet_a_large(net: Network, *, batch: int = 1, image_size: int = 331, varia
 def nasnet_mobile(net: Network, *, batch: int = 1, image_size: int = 224, variant: Variant = "paper") -> OpGraph:
     """Return the graph of NASNet-A (4 @ 1056), the mobile one, for 224 pixels.
 
-    Parameters are those of `nasnet_a_large`, and so are the units; IOS did not use this network, so the
+    Parameters and units are the same as for `nasnet_a_large`; IOS did not use this network, so the
     architecture is the published one: 278 operators, 433 edges, 0.564 G multiply-adds and 5.3 M parameters.
 
     Examples
@@ -110,7 +110,7 @@ def _nasnet(
     n_cells = 0
     for scale in (1, 2, 4):
         width = scale * filters
-        if scale > 1:  # the cell behind a reduction reads what the reduction read, which is twice as large
+        if scale > 1:  # the cell after a reduction reads the input of the reduction, which is twice as large
             x = _reduction_cell(net, f"reduction{scale // 2}", x, before, width, published)
         for i in range(repeats):
             before, x = x, _normal_cell(net, f"cell{n_cells + i}", x, before, width, published, is_first=i == 0)
@@ -131,7 +131,7 @@ def _first_stem_cell(net: Network, x: Tensor, width: int, published: bool) -> Te
 def _second_stem_cell(net: Network, x: Tensor, before: Tensor, width: int, published: bool) -> Tensor:
     name = net.block = "stem1"
     left = _squeeze(net, f"{name}.left", x, width)
-    right = _halved(net, f"{name}.right", before, width, net.concat if published else net.add)
+    right = _halve(net, f"{name}.right", before, width, net.concat if published else net.add)
     _, _, c1, c2, pool, c4 = _reducing_combinations(net, name, left, right, width)
     return _join(net, name, [[c1], c2, [pool, c1], c4])
 
@@ -141,7 +141,7 @@ def _normal_cell(
 ) -> Tensor:
     """Add a normal cell; the second input of the first of a size has twice the height and width of its first."""
     net.block = name
-    squeeze = partial(_halved, join=net.concat) if is_first else _squeeze
+    squeeze = partial(_halve, join=net.concat) if is_first else _squeeze
     left = squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
     second = right if is_first and not published else left
@@ -175,13 +175,13 @@ def _reducing_combinations(
     return terms, c0, c1, c2, pool, [_branch(net, f"{name}.4l", c0, 3, width), _pool(net, f"{name}.4r", near, "max", 2)]
 
 
-def _halved(net: Network, name: str, x: Tensor, width: int, join: Callable[[str, list[Tensor]], Tensor]) -> Tensor:
+def _halve(net: Network, name: str, x: Tensor, width: int, join: Callable[[str, list[Tensor]], Tensor]) -> Tensor:
     """Squeeze a tensor to half its height and width, twice, and join the two."""
     return join(name, [_squeeze(net, f"{name}{i}", x, width // 2, stride=2) for i in (1, 2)])
 
 
 def _squeeze(net: Network, name: str, x: Tensor, channels: int, *, stride: int = 1) -> Tensor:
-    """Add an activation and the 1x1 convolution behind it."""
+    """Add an activation and the 1x1 convolution after it."""
     with net.unit(name, "sequential"):
         x = net.activation(f"{name}.relu", x)
         return net.conv(f"{name}.conv", x, channels, 1, stride=stride, activation=None, norm=True)

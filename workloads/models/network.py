@@ -8,10 +8,10 @@ none. Costs and works follow `workloads.costs`.
 The same calls build a network at either granularity:
 
 "unit"
-    What IOS schedules. A convolution or matrix product has its normalisation (folded into the weights), bias
-    and activation in it. What is added within ``with net.unit(...)`` becomes one operator.
+    The operators that IOS schedules. A convolution or matrix product has its normalisation (folded into the weights),
+    bias and activation in it. The parts added within ``with net.unit(...)`` become one operator.
 "operator"
-    What torch.fx sees: convolution, normalisation and activation are operators of their own (``name``,
+    The operators that torch.fx sees: convolution, normalisation and activation are separate (``name``,
     ``name.norm``, ``name.relu``), and a unit is only a label.
 """
 
@@ -53,7 +53,7 @@ class Network(Builder):
     Raises
     ------
     GraphError
-        If a value is out of range, shapes do not fit, or an operator's name stands twice.
+        If a value is out of range, shapes do not fit, or an operator's name occurs twice.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class Network(Builder):
         return self.add_operator(name, "pool", [x], shape, self.costs.pool(shape, window), attributes)
 
     def global_pool(self, name: str, x: Tensor, pool: str = "avg") -> Tensor:
-        """Add the average, or the maximum ("max"), over all of each channel: a pool whose window is the whole image."""
+        """Add the average, or the maximum ("max"), of each channel: a pool whose window covers the whole image."""
         self._need_rank(name, x, 4)
         window, shape = x.shape[2:], (*x.shape[:2], 1, 1)
         attributes = {"pool": f"global_{pool}", "kernel": window, "stride": (1, 1), "padding": (0, 0)}
@@ -257,7 +257,7 @@ class Network(Builder):
     def view(self, name: str, x: Tensor, shape: Sequence[int], *, kind: str = "view") -> Tensor:
         """Return a tensor in another shape or order of axes, or after a dropout: nothing is computed or moved.
 
-        A single operator that launches nothing and takes no time; with units there is no operator.
+        A single operator that launches nothing and takes no time; with units no operator is added.
         """
         if not _is_shape(shape) or prod(shape) != prod(x.shape):
             raise GraphError(f"{name}: {x.shape} cannot become {tuple(shape)}")
@@ -270,7 +270,7 @@ class Network(Builder):
         return self._seen_as(name, "slice", x, tuple(shape))
 
     def reduce(self, name: str, x: Tensor, shape: Sequence[int]) -> Tensor:
-        """Add sums of elements: each output element is that of ``prod(x.shape) / prod(shape)`` inputs."""
+        """Add sums of elements: each output element sums ``prod(x.shape) / prod(shape)`` inputs."""
         if not _is_shape(shape) or prod(x.shape) % prod(shape):
             raise GraphError(f"{name}: {x.shape} cannot be summed up to {tuple(shape)}")
         work = self.costs.reduction(prod(shape), prod(x.shape) // prod(shape), flops=float(prod(x.shape)))
@@ -282,9 +282,9 @@ class Network(Builder):
         return self.add_operator(name, kind, [x], tuple(shape), work, is_counted=True)
 
     def with_classifier(self, x: Tensor, *, dropout: bool = False) -> OpGraph:
-        """Return the graph with what makes 1000 class scores of images at its end: pool, flatten and linear.
+        """Return the graph with a head for 1000 class scores of images: pool, flatten and linear.
 
-        With units nothing follows the pool: those of IOS end there. Else there may be a dropout behind it.
+        With units nothing follows the pool, where the units of IOS end. Else there may be a dropout after it.
         """
         x = self.global_pool("head.pool", x)
         if not self.by_units:
@@ -310,7 +310,7 @@ class Network(Builder):
         activation: str | None,
         norm: bool,
     ) -> Tensor:
-        """Add an operator and what follows it at once, in it or after it."""
+        """Add an operator and its immediate successors, in it or after it."""
         if self.by_units:
             if activation is not None:
                 _need_activation(name, activation)
@@ -352,7 +352,7 @@ def _window_output(
     margin: tuple[int, int],
     ceil_mode: bool = False,
 ) -> tuple[int, int]:
-    """Return height and width of what a sliding window makes of a tensor."""
+    """Return height and width of the output of a sliding window."""
     sizes = []
     for size, w, s, m in zip(shape[2:], window, step, margin, strict=True):
         length = (size + 2 * m - w + (s - 1 if ceil_mode else 0)) // s + 1

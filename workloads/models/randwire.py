@@ -32,7 +32,7 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class _Wirings:
-    """What a file of wirings holds: one for each stage."""
+    """The contents of a file of wirings: one wiring for each stage."""
 
     DERIVED = ("source",)
 
@@ -56,11 +56,11 @@ def randwire(
     batch
         Images at a time, at least 1.
     image_size
-        Height and width of the images in pixels, at least 32, of which five strides of 2 leave one.
+        Height and width of the images in pixels, at least 32; five strides of 2 leave one pixel of 32.
     dtype, granularity
         See `workloads.models.network.Network`.
     channels
-        Channels of the first stage (C of the paper), an even number; each stage has twice those of the last.
+        Channels of the first stage (C of the paper), an even number; each stage has twice as many as the previous one.
     seed
         Of the wiring; None for the usual one, see Notes.
     graphs
@@ -78,11 +78,11 @@ def randwire(
     -----
     The network of [1]_, Table 2: a convolution of C / 2 channels, four stages of C, 2C, 4C and 8C, a 1x1
     convolution of 1280 and a global pool. The stages are Watts-Strogatz graphs WS(n, 4, 0.75) of 16, 32, 32 and
-    32 (`random_watts_strogatz`). An operator of a stage adds up what it reads, applies ReLU and a separable 3x3
-    convolution; those that read from none in the stage read its input with stride 2, and what none reads is
+    32 (`random_watts_strogatz`). An operator of a stage adds up its inputs, applies ReLU and a separable 3x3
+    convolution; operators without inputs in the stage read its input with stride 2, and outputs without readers are
     added up at the end. The weights with which the sums of [1]_ are taken are left out, as IOS [2]_ does.
 
-    Units are those of IOS, which counts such an operator as one, of kind "sequential". Wirings differ in the
+    Units are the same as in IOS, which counts such an operator as one, of kind "sequential". Wirings differ in the
     number of operators that begin and end a stage, and so in edges and multiply-adds. The usual wiring is
     drawn stage by stage from seeds that give as many as the wirings that IOS measured: 120 operators (112
     sequential, 4 sums, 2 convolutions, ReLU, pool), 260 edges, and at 224 pixels 7.822 G multiply-adds per image.

@@ -42,7 +42,7 @@ def resnet50(net: Network, *, batch: int = 1, image_size: int = 224) -> OpGraph:
     -----
     The network of [1]_, with one change that torchvision made usual: where a stage halves the image, the 3x3
     convolution of the first bottleneck has the stride, not the 1x1 before it. So at 224 pixels the
-    convolutions do 4.087 G multiply-adds per image where those of the paper do 3.8 G.
+    convolutions do 4.087 G multiply-adds per image, and 3.8 G in the paper.
 
     Units are one operator for each convolution and pool and each sum with its activation, up to the last
     pool: 71 operators (53 convolutions, 16 sums, 2 pools), 86 edges, a block for the stem (2 operators), for each
@@ -84,8 +84,8 @@ def resnext50(
     Notes
     -----
     The network of [1]_; the forms are (c) and (b) of its Figure 3. They compute the same, with as many weights
-    and the same 4.228 G multiply-adds per image in convolutions, at 224 pixels; what differs is
-    the number of operators. Strides as in `resnet50`.
+    and the same 4.228 G multiply-adds per image in convolutions, at 224 pixels; only
+    the number of operators differs. Strides as in `resnet50`.
 
     Units: grouped 71 operators and 86 edges, as `resnet50`; in branches 1079 operators (1045
     convolutions, 16 concatenations, 16 sums, 2 pools) and 1590 edges, 68 operators in the first bottleneck of a

@@ -69,7 +69,7 @@ def squeezenet1_1(net: Network, *, batch: int = 1, image_size: int = 224) -> OpG
     Parameters
     ----------
     batch, dtype, granularity
-        As for `squeezenet`; "operator" is what torch.fx sees of torchvision's network.
+        As for `squeezenet`; "operator" has the operators that torch.fx sees of torchvision's network.
     image_size
         Height and width of the images in pixels, at least 17: of a smaller one the last pool
         between fire modules leaves nothing.
@@ -107,7 +107,7 @@ def squeezenet1_1(net: Network, *, batch: int = 1, image_size: int = 224) -> OpG
 def _squeezenet(
     net: Network, x: Tensor, *, pools: tuple[int, int], windows: tuple[int, int], bypassed: bool, ceil_mode: bool
 ) -> OpGraph:
-    """Add the fire modules, with pools behind some and perhaps bypasses, the classes' convolution and their average."""
+    """Add the fire modules, with pools after some and perhaps bypasses, the classes' convolution and their average."""
     x = net.pool("stem.pool", x, "max", 3, stride=2, ceil_mode=ceil_mode)
     for i, (squeeze, expand) in enumerate(_FIRES, start=2):
         net.block = block = f"fire{i}"

@@ -10,7 +10,7 @@ from workloads.models.network import Network
 def tiny_inception(net: Network, *, batch: int = 1, image_size: int = 32) -> OpGraph:
     """Return a convolution, one block of four branches that are joined, and a global pool.
 
-    Parameters are those of `workloads.models.inception_v3.inception_v3`; images of at least 3 pixels.
+    Parameters are the same as for `workloads.models.inception_v3.inception_v3`; images of at least 3 pixels.
 
     Examples
     --------

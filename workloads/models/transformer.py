@@ -1,4 +1,4 @@
-"""What transformer encoders share: attention over several heads, and a feed-forward network."""
+"""Parts of transformer encoders: attention over several heads, and a feed-forward network."""
 
 from workloads.models.network import Network, Tensor
 
@@ -50,7 +50,7 @@ def feed_forward(net: Network, name: str, x: Tensor, size: int, *, activation: s
 
 
 def residual(net: Network, name: str, x: Tensor, y: Tensor) -> Tensor:
-    """Add the sum of a branch's output `y`, after its dropout, and what went around it."""
+    """Add the sum of a branch's output `y`, after its dropout, and the branch's input."""
     return net.add(f"{name}.add", [net.view(f"{name}.dropout", y, y.shape, kind="dropout"), x])
 
 

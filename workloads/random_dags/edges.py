@@ -19,9 +19,9 @@ def ends_of(keys: Ints, n_ops: int) -> tuple[Ints, Ints]:
 
 
 def is_in(values: Ints, rising: Ints) -> Bools:
-    """Return which values stand in a rising array, which may not be empty."""
-    found: Bools = rising[np.minimum(np.searchsorted(rising, values), len(rising) - 1)] == values
-    return found
+    """Return whether each value occurs in a rising array, which must not be empty."""
+    is_there: Bools = rising[np.minimum(np.searchsorted(rising, values), len(rising) - 1)] == values
+    return is_there
 
 
 def first_of_each(values: Ints) -> Bools:
@@ -36,16 +36,16 @@ def distinct(rng: np.random.Generator, end: int, count: int) -> Ints:
     """Return `count` different whole numbers below `end` in rising order; every choice is equally likely."""
     if end <= DENSE * count:
         return np.sort(np.argsort(rng.random(end), kind="stable")[:count])
-    found = np.zeros(0, np.int64)
-    while (missing := count - len(found)) > 0:
+    numbers = np.zeros(0, np.int64)
+    while (missing := count - len(numbers)) > 0:
         # never more than are missing, so that this is drawing one by one until there are enough
-        found = np.sort(np.concatenate([found, rng.integers(end, size=missing)]))
-        found = found[np.diff(found, prepend=-1) > 0]
-    return found
+        numbers = np.sort(np.concatenate([numbers, rng.integers(end, size=missing)]))
+        numbers = numbers[np.diff(numbers, prepend=-1) > 0]
+    return numbers
 
 
-def joined(src: Ints, dst: Ints, n_inner: int) -> tuple[list[Ints], list[Ints]]:
-    """Return the edges with one operator before all, number 0, and one behind all; the others move up by one.
+def with_ends(src: Ints, dst: Ints, n_inner: int) -> tuple[list[Ints], list[Ints]]:
+    """Return the edges with one operator before all, number 0, and one after all; the others move up by one.
 
     The first leads to all that read from no other, the last reads from all that no other reads from.
     """

@@ -17,7 +17,7 @@ _Table = tuple[tuple[str, float], ...]
 
 _NBYTES: Final = 4  # of an element, fp32
 _PANEL, _SOLVE, _DIAGONAL, _UPDATE = range(4)
-# FLOP of a kernel over those of the update, 2 tile^3
+# FLOP of a kernel relative to the update's, 2 tile^3
 _CHOLESKY: Final = (("potrf", 1 / 6), ("trsm", 1 / 2), ("syrk", 1 / 2), ("gemm", 1.0))
 _LU: Final = (("getrf", 1 / 3), ("trsm", 1 / 2), ("gemm", 1.0), ("gemm", 1.0))
 
@@ -48,8 +48,8 @@ def random_cholesky(weights: Weights, tiles: Tiles = 9, tile: Tile = 1024) -> Op
     Notes
     -----
     The right-looking algorithm [1]_. In step k, POTRF factors tile (k, k); TRSM solves each tile
-    below it; SYRK updates the diagonal tiles (i, i) behind it with tile (i, k), and GEMM the tiles
-    (i, j), i > j, with (i, k) and (j, k). A kernel reads from those that wrote its tiles last. For t
+    below it; SYRK updates the later diagonal tiles (i, i) with tile (i, k), and GEMM the tiles
+    (i, j), i > j, with (i, k) and (j, k). A kernel reads from the last writers of its tiles. For t
     tiles: t (t + 1) (t + 2) / 6 operators, of kinds "potrf" (t), "trsm" and "syrk" (t (t - 1) / 2
     each) and "gemm", and t (t - 1) (t + 1) / 2 edges. Numbered step by step, column by column.
 
@@ -83,7 +83,7 @@ def random_cholesky(weights: Weights, tiles: Tiles = 9, tile: Tile = 1024) -> Op
         kinds.append(np.where(col == 0, _SOLVE, np.where(row == col, _DIAGONAL, _UPDATE)))
         kinds[-1][0] = _PANEL
         first += len(row)
-        row, col = row[rows:], col[rows:]  # of those behind the first column
+        row, col = row[rows:], col[rows:]  # tiles after the first column
         here = number[row, col]
         src += [np.full(rows - 1, number[0, 0]), number[row, 0], number[col, 0][row > col], here]
         dst += [number[1:, 0], here, here[row > col], first + np.arange(len(here))]
@@ -116,8 +116,8 @@ def random_lu(weights: Weights, tiles: Tiles = 8, tile: Tile = 1024) -> OpGraph:
     Notes
     -----
     The right-looking algorithm. In step k, GETRF factors tile (k, k); TRSM solves each tile below it
-    and each to its right; GEMM updates the tiles (i, j) behind with (i, k) and (k, j). A kernel reads
-    from those that wrote its tiles last. For t tiles: t (t + 1) (2 t + 1) / 6 operators, of kinds
+    and each to its right; GEMM updates the later tiles (i, j) with (i, k) and (k, j). A kernel reads
+    from the last writers of its tiles. For t tiles: t (t + 1) (2 t + 1) / 6 operators, of kinds
     "getrf" (t), "trsm" (t (t - 1)) and "gemm", and t (t - 1) (2 t + 1) / 2 edges. Numbered step by
     step, column by column.
 

@@ -64,7 +64,7 @@ def random_fft(
 
     child = np.arange(1, n_calls)
     src, dst = [(child - 1) // 2], [child]
-    # levels behind the first, or behind the leaves, which are the last calls
+    # levels after the first, or after the leaves, which are the last calls
     place = np.arange(points)
     start = n_calls - points if n_calls else 0
     for level in range(0 if n_calls else 1, levels):

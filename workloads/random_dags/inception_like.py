@@ -26,7 +26,7 @@ def random_inception_like(
     channels: Annotated[int, Range(_NARROW, _LARGEST)] = 256,
     image_size: Annotated[int, Range(1, _LARGEST)] = 56,
 ) -> OpGraph:
-    """Return a random chain of blocks like those of Inception networks.
+    """Return a random chain of blocks like the blocks of Inception networks.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def random_inception_like(
     time is in proportion to is the FLOP, but 100 per output element for pools and concatenations,
     which move data: a GPU that computes 13 FLOP in the time of a byte does so, at 8 bytes read and written.
 
-    The shapes are those of no particular network: for those see `workloads.models`. O(operators + edges log edges).
+    The shapes belong to no particular network: see `workloads.models` for networks. O(operators + edges log edges).
 
     Examples
     --------
@@ -95,7 +95,7 @@ def random_inception_like(
     kind[first[pools]], kind[concat] = _POOL, _CONCAT
     side = 3 + 2 * rng.integers(2, size=n_ops)
     side[first] = side[first[pools] + 1] = 1
-    before = np.append(0, concat[:-1])  # what the branches of each block read
+    before = np.append(0, concat[:-1])  # inputs of the branches of each block
     inner = np.ones(n_ops, np.bool_)  # operators that another of the branch reads
     inner[last] = inner[concat] = inner[0] = False
     inside = np.flatnonzero(inner)

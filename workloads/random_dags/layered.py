@@ -39,7 +39,7 @@ def random_layered(
     n_edges
         Edges, all distinct, at most 2 * 10^8. None for ``2 * n_ops``, or as many as there can be if that is fewer.
     mode
-        "paper" or "impl" (the released code): what the options below are unless they are given.
+        "paper" or "impl" (the released code): defaults of the options below.
     layer_sizes
         "uniform" (paper): an operator for every layer between the first and the last, then each of
         the ``n_ops - n_layers`` others joins one of them at random. "rounds" (impl): rounds over those
@@ -62,7 +62,7 @@ def random_layered(
     ------
     GraphError
         If a parameter is out of range, or `n_edges` is less than what connecting the layers
-        takes or more than there can be; the message says how many those are.
+        takes or more than there can be; the message states these numbers.
 
     Notes
     -----
@@ -89,7 +89,7 @@ def random_layered(
     ``comm_ratio / 0.8``, which is right only if the file was written at 0.8; that is left out here.
     Utilization is in that code only.
 
-    Edges stand in rising order of their ends. O(n_ops + n_edges log n_edges) time, columns only: a
+    Edges are in rising order of their ends. O(n_ops + n_edges log n_edges) time, columns only: a
     million operators and two million edges take less than a second, some more if numbered as joined.
 
     References
@@ -144,20 +144,20 @@ def _joined_in_rounds(n_ops: int, n_layers: int, rng: np.random.Generator) -> In
         )
     layers = np.arange(n_layers)
     size = np.zeros(n_layers - 2, np.int64)
-    joined = [layers[:1]]
+    parts = [layers[:1]]
     while (missing := n_ops - 2 - int(size.sum())) > 0:
         more = rng.integers(np.maximum(growth - size, 0), np.minimum(growth, most - size) + 1)
         before = np.cumsum(more) - more
         more = np.clip(missing - before, 0, more)  # the last round ends where all have joined
-        joined.append(np.repeat(layers[1:-1], more))
+        parts.append(np.repeat(layers[1:-1], more))
         size += more
-    return np.concatenate([*joined, layers[-1:]])
+    return np.concatenate([*parts, layers[-1:]])
 
 
 def _edges(size: Ints, n_edges: int | None, rng: np.random.Generator) -> Ints:
     """Return the edges in rising order, each as ``src * n_ops + dst``.
 
-    `size` is that of each layer; operators are numbered layer by layer.
+    `size` is the number of operators of each layer; operators are numbered layer by layer.
     """
     n_ops = int(size.sum())
     start = np.cumsum(size) - size  # first operator of each layer
@@ -207,7 +207,7 @@ def _add_weighted(edges: Ints, n_edges: int, size: Ints, layer: Ints, n_later: I
     """Add distant edges like `_add_tried`, but by one draw for each candidate.
 
     Trying until an edge is new is drawing without replacement in proportion to the chance of a try;
-    the candidates that come first in exponential clocks of those rates are such a draw (Efraimidis
+    the candidates that come first in exponential clocks of these rates are such a draw (Efraimidis
     and Spirakis, 2006, doi:10.1016/j.ipl.2005.11.003).
     """
     n_layers, n_ops = len(size), len(layer)

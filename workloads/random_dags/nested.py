@@ -32,9 +32,9 @@ def random_fork_join(
 
     Notes
     -----
-    Hub, section, hub, section, ..., hub: a hub leads to every operator of the section behind it, and
-    these to the next hub. Widths are uniform in 1 to `max_width`; the last section has what is left, and
-    where nothing is, two hubs follow each other. Numbered in that order, which is topological.
+    Hub, section, hub, section, ..., hub: a hub leads to every operator of the next section, and
+    these to the next hub. Widths are uniform in 1 to `max_width`; the last section has the remaining operators, and
+    where none remain, two hubs follow each other. Numbered in that order, which is topological.
     One source, one sink. O(n_ops).
 
     Examples
@@ -96,7 +96,7 @@ def random_series_parallel(
     (('op0',), ('op49',))
     """
     weights.draw(n_ops)
-    # of each part: its terminals, its first operator, and how many it has; those of one depth are cut at once
+    # terminals, first operator and size of each part; parts of one depth are cut at once
     src, dst, first, size = (np.array([value]) for value in (0, n_ops - 1, 1, n_ops - 2))
     found_src, found_dst = [], []
     while len(size):

@@ -1,4 +1,4 @@
-"""Networks of transformer layers with a head of attention as operators of its own, with random times."""
+"""Networks of transformer layers whose attention heads are operators, with random times."""
 
 from typing import Annotated, Final
 
@@ -10,12 +10,12 @@ from workloads.declared import workload
 from workloads.random_dags.weights import FLOP_PER_MOVED_ELEMENT, WORK_TIME, Count, Weights
 
 _NBYTES: Final = 4  # of an element, fp32
-_GROWTH: Final = 4  # width of the feed-forward network over that of the model
+_GROWTH: Final = 4  # width of the feed-forward network relative to the model's
 Size = Annotated[int, Range(1, 10**6)]
 
 _KINDS: Final = ("embedding", "norm", "matmul", "softmax", "concat", "add", "gelu")
 _PER_HEAD: Final = 6
-_PER_LAYER: Final = 9  # besides its heads
+_PER_LAYER: Final = 9  # without its heads
 
 
 @workload(Weights, time=WORK_TIME, comm_ratio=None)
@@ -88,7 +88,7 @@ def random_transformer_like(
 
 
 def _layer(heads: int, sequence: float, head_width: float) -> list[tuple[str, list[int], tuple[float, float]]]:
-    """Return kind, what it reads (-1: the operator before the layer), FLOP and output elements of each operator."""
+    """Return kind, input (-1: the operator before the layer), FLOP and output elements of each operator."""
     width = heads * head_width
     model, head, square = sequence * width, sequence * head_width, sequence * sequence
     project, attend = ("matmul", [0], (2.0 * head * width, head)), 2.0 * head * sequence

@@ -22,14 +22,14 @@ Span = tuple[Amount, Amount]
 WORK_TIME: Final[Span] = (180.0, 220.0)
 
 FLOP_PER_MOVED_ELEMENT: Final = 100.0
-"""What an operator that moves data computes in the time that it takes for an element of its output."""
+"""FLOP per element of the output that an operator computes in the time in which it moves the element."""
 
 _TIME_DIGITS: Final = 1
 _UTILIZATION_DIGITS: Final = 4
 
 
 class Weights:
-    """The parameters that all families share, checked, and the graph of what is drawn by them.
+    """The parameters that all families share, checked, and the graph with weights that they draw.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Weights:
         of_consumer
             Whether `comm_ratio` multiplies the time of an edge's consumer, not of its producer.
         output_nbytes
-            Bytes of what each operator writes, which its edges carry.
+            Bytes of each operator's output, which its edges carry.
         kind, flops
             As in `OpGraph.from_columns`.
         """

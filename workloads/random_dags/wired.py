@@ -9,7 +9,7 @@ from simsched.base.errors import GraphError
 from simsched.model.graph import OpGraph
 from workloads.checks import whole
 from workloads.declared import workload
-from workloads.random_dags.edges import Ints, distinct, ends_of, first_of_each, is_in, joined
+from workloads.random_dags.edges import Ints, distinct, ends_of, first_of_each, is_in, with_ends
 from workloads.random_dags.weights import MOST_OPS, Weights
 
 Ends = Annotated[str, Among(("open", "joined"))]
@@ -87,7 +87,7 @@ def random_erdos_renyi(
     start = i * (2 * n_inner - i - 1) // 2
     src = np.searchsorted(start, pair, side="right") - 1
     dst = pair - start[src] + src + 1
-    return weights.graph(*(joined(src, dst, n_inner) if n_inner < n_ops else ([src], [dst])))
+    return weights.graph(*(with_ends(src, dst, n_inner) if n_inner < n_ops else ([src], [dst])))
 
 
 @workload(Weights)
@@ -130,8 +130,8 @@ def random_watts_strogatz(
     the lower to the higher number. A ring of n has n * `neighbours` / 2 edges, all distinct.
 
     It differs from [1]_ in the order of rewiring: there it goes around the ring edge by edge, here
-    all edges that move draw their far ends at once, and those whose place is taken, by an edge that
-    is there or by one drawn before, draw again. As in common implementations, an edge stays where
+    all edges that move draw their far ends at once, and edges whose place is taken, by an edge that
+    exists or by one drawn before, draw again. As in common implementations, an edge stays where
     it is if its operator is joined to all others. The graph need not be connected where `rewiring`
     is near 1. Expected O(E log E).
 
@@ -157,13 +157,13 @@ def random_watts_strogatz(
     weights.affordable(n_ops, ring * neighbours // 2, "give fewer n_ops or neighbours")
     weights.draw(n_ops)
 
-    keys = _rewired(ring, neighbours // 2, rewiring, weights.rng)
+    keys = _rewire(ring, neighbours // 2, rewiring, weights.rng)
     src, dst = ends_of(keys, ring)
-    return weights.graph(*(joined(src, dst, ring) if ring < n_ops else ([src], [dst])))
+    return weights.graph(*(with_ends(src, dst, ring) if ring < n_ops else ([src], [dst])))
 
 
-def _rewired(ring: int, reach: int, rewiring: float, rng: np.random.Generator) -> Ints:
-    """Return the edges as ``lower end * ring + higher end``, those of distance 1 on the ring first."""
+def _rewire(ring: int, reach: int, rewiring: float, rng: np.random.Generator) -> Ints:
+    """Return the edges as ``lower end * ring + higher end``, edges of distance 1 on the ring first."""
     near = np.tile(np.arange(ring), reach)
     keys = _between(near, near + np.repeat(np.arange(1, reach + 1), ring), ring)
     moving = np.flatnonzero(rng.random(len(keys)) < rewiring)

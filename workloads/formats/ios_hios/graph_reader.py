@@ -21,11 +21,11 @@ _Margin = Annotated[int, Range(0, LARGEST)]
 _Shape = tuple[_Size, _Size, _Size]
 Stages = list[list[list[str]]]
 Terms = Sequence[Sequence[Tensor]]
-"""What a node reads: tensors to be added within a term, the terms one behind the other."""
+"""Inputs of a node: tensors to be added within a term, and terms to be concatenated."""
 
 
 class Block(NamedTuple):
-    """A block as it stands in a file: its operators, exit last, and its `stages`, not looked into."""
+    """A block of a file: its operators, exit last, and its `stages`, unchecked."""
 
     where: str
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class GraphReader:
     source
         How errors name it.
     batch, dtype
-        What the file does not record; see `workloads.formats.ios_hios.ios.read_ios`.
+        Batch size and number format, which the file lacks; see `workloads.formats.ios_hios.ios.read_ios`.
     ranked
         Whether it is a file of HIOS, whose operators have a rank and whose values have seven entries.
 
@@ -78,10 +78,10 @@ class GraphReader:
         enter = self._placeholder(top.take("input", dict))
         blocks: list[Block] = []
         for i, row in enumerate(top.records("blocks")):
-            found = row.take("enter_name", str)
-            if found != enter:
+            name = row.take("enter_name", str)
+            if name != enter:
                 raise FormatError(
-                    f"{row.where}: field 'enter_name' is {found!r}, but the block before ends in {enter!r}"
+                    f"{row.where}: field 'enter_name' is {name!r}, but the block before ends in {enter!r}"
                 )
             self._net.block = f"block{i}"
             nodes = [*row.take("inner_nodes", list), row.take("exit_node", dict)]
@@ -113,14 +113,14 @@ class GraphReader:
             self.ranks[name] = row.take("rank", int)
         try:
             with self._net.unit(name, kind, {"hint_name": hint} if hint != name else {}):
-                found = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
+                tensor = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
         except GraphError as error:
             raise GraphError(f"{row.where}: {error}") from error
-        self._tensors[name] = found
+        self._tensors[name] = tensor
         return name
 
     def _compound(self, row: Record) -> Tensor:
-        """Add the parts of a `sequential`, of which only the first reads what is outside."""
+        """Add the parts of a `sequential`, of which only the first reads values from outside."""
         parts: dict[str, Tensor] = {}
         nodes = row.records("nodes")
         if not nodes:
@@ -129,37 +129,37 @@ class GraphReader:
             name = node.take("name", str)
             if name in parts:
                 raise FormatError(f"{node.where}: field 'name' is {name!r}, which is taken")
-            found = self._node(node, parts or self._tensors)
-            parts[name] = found
-        _check_shape(row, found)
-        return found
+            tensor = self._node(node, parts or self._tensors)
+            parts[name] = tensor
+        _check_shape(row, tensor)
+        return tensor
 
     def _node(self, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
-        """Add what one node of the file does, reading tensors of `scope`."""
+        """Add the operator of one node of the file, which reads tensors of `scope`."""
         kind = row.take("type", str)
         if kind not in _MAKERS or (kind == "mpi_sr" and not self._ranked):
-            known = ", ".join(key for key in ("sequential", *_MAKERS) if key != "mpi_sr")
-            what = "cannot stand inside a 'sequential'" if kind == "sequential" else f"is not known; known are: {known}"
+            kinds = ", ".join(key for key in ("sequential", *_MAKERS) if key != "mpi_sr")
+            what = "cannot stand inside a 'sequential'" if kind == "sequential" else f"is not known; known are: {kinds}"
             raise FormatError(f"{row.where}: field 'type' is {kind!r}, which {what}")
         terms = self._terms(row, scope)
-        found = _MAKERS[kind](self._net, row, terms)
-        _check_shape(row, found)
-        return found
+        tensor = _MAKERS[kind](self._net, row, terms)
+        _check_shape(row, tensor)
+        return tensor
 
     def _terms(self, row: Record, scope: Mapping[str, Tensor]) -> Terms:
-        """Return what a node reads: the sum of the values of each term, the terms one behind the other."""
+        """Return the inputs of a node: the sum of the values of each term, in the order of the terms."""
         terms = row.take("inputs", list)
         if not terms or not all(isinstance(term, list) and term for term in terms):
             raise FormatError(f"{row.where}: field 'inputs' must be a list of lists of values, none empty")
-        found = [[self._value(value, row, scope) for value in term] for term in terms]
-        for term in found:
+        tensors = [[self._value(value, row, scope) for value in term] for term in terms]
+        for term in tensors:
             for x in term:
-                other = term[0] if x.shape != term[0].shape else found[0][0]
+                other = term[0] if x.shape != term[0].shape else tensors[0][0]
                 if x.shape != term[0].shape or x.shape[2:] != other.shape[2:]:
                     raise FormatError(
                         f"{row.where}: field 'inputs' puts {_size(x)} together with {_size(other)}: their shapes differ"
                     )
-        return found
+        return tensors
 
     def _value(self, data: Any, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
         form = "[name, begin, end, height, width, rank, tag]" if self._ranked else "[name, begin, end]"
@@ -193,23 +193,23 @@ def _check_shape(row: Record, found: Tensor) -> None:
     """Refuse a recorded shape that the operator does not make; a file may leave it out."""
     if row.take("output_shape", list, None) is None:
         return
-    given = row.take("output_shape", _Shape)
-    if given != found.shape[1:]:
+    stated = row.take("output_shape", _Shape)
+    if stated != found.shape[1:]:
         raise FormatError(
-            f"{row.where}: field 'output_shape' is {list(given)}, but its inputs and attributes make "
+            f"{row.where}: field 'output_shape' is {list(stated)}, but its inputs and attributes make "
             f"{list(found.shape[1:])}"
         )
 
 
-def _combined(net: Network, terms: Terms, kind: str = "add") -> Tensor:
-    """Add the sums (or products) and the concatenation that stand in front of an operator, if there are any."""
+def _combine(net: Network, terms: Terms, kind: str = "add") -> Tensor:
+    """Add the sums (or products) and the concatenation in front of an operator, if there are any."""
     several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(terms) if len(xs) > 1}
-    each = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
-    return each[0] if len(each) == 1 else net.concat("inputs", each)
+    inputs = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
+    return inputs[0] if len(inputs) == 1 else net.concat("inputs", inputs)
 
 
 def _identity(net: Network, row: Record, terms: Terms) -> Tensor:
-    x = _combined(net, terms)
+    x = _combine(net, terms)
     return net.copy("copy", x, x.shape, kind=row.take("type", str)) if sum(map(len, terms)) == 1 else x
 
 
@@ -217,7 +217,7 @@ def _element(net: Network, row: Record, terms: Terms) -> Tensor:
     kind = row.take("op_type", Annotated[str, Among(("add", "mul"))])
     if any(len(term) < 2 for term in terms):
         raise FormatError(f"{row.where}: field 'inputs' must hold at least two values in each term of an element")
-    return _combined(net, terms, kind)
+    return _combine(net, terms, kind)
 
 
 def _window(row: Record) -> dict[str, Any]:
@@ -230,12 +230,12 @@ def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
     act = row.take("act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
     activation = None if act == _NO_ACTIVATION else act
     window, channels, groups = _window(row), row.take("out_channels", _Size), row.take("groups", _Size)
-    return net.conv("conv", _combined(net, terms), channels, groups=groups, activation=activation, **window)
+    return net.conv("conv", _combine(net, terms), channels, groups=groups, activation=activation, **window)
 
 
 def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
     pool = row.take("pool_type", Annotated[str, Among(_POOLS)])
-    x = _combined(net, terms)
+    x = _combine(net, terms)
     if pool.startswith("global_"):
         return net.global_pool("pool", x, pool.removeprefix("global_"))
     return net.pool("pool", x, pool, **_window(row))
@@ -243,7 +243,7 @@ def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
 
 def _activation(net: Network, row: Record, terms: Terms) -> Tensor:
     kind = "relu" if row.take("type", str) == "relu" else row.take("act_type", Annotated[str, Among(_ACTIVATIONS)])
-    return net.activation(kind, _combined(net, terms), kind)
+    return net.activation(kind, _combine(net, terms), kind)
 
 
 _MAKERS: Final[Mapping[str, Callable[[Network, Record, Terms], Tensor]]] = {
@@ -260,16 +260,18 @@ _MAKERS: Final[Mapping[str, Callable[[Network, Record, Terms], Tensor]]] = {
 def stage_lists(value: Any, where: str) -> Stages:
     """Return a list of stages, each a list of groups, each a list of operator names; HIOS has names as numbers too."""
 
-    def listed(value: Any, what: str) -> list[Any]:
+    def as_list(value: Any, what: str) -> list[Any]:
         if not isinstance(value, list) or not value:
             raise FormatError(f"{where}: field 'stages': a {what} must be a list that is not empty, not {shown(value)}")
         return value
 
-    def named(value: Any) -> str:
+    def as_name(value: Any) -> str:
         if not isinstance(value, str) and not is_count(value):
             raise FormatError(f"{where}: field 'stages': a group must hold operator names, not {shown(value)}")
         return str(value)
 
     if not isinstance(value, list):
         raise FormatError(f"{where}: field 'stages' must be a list, not {shown(value)}")
-    return [[[named(name) for name in listed(group, "group")] for group in listed(stage, "stage")] for stage in value]
+    return [
+        [[as_name(name) for name in as_list(group, "group")] for group in as_list(stage, "stage")] for stage in value
+    ]

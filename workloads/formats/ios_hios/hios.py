@@ -1,7 +1,7 @@
 """Schedules of HIOS, the hierarchical inter-operator scheduler for several GPUs.
 
 The form is that of the Python code of [1]_ (commit 1e774de, `utils/ir.py` and `utils/crpath.py`; it has no
-licence, and nothing of it is copied), which writes JSON for its C++ executor. The only such file released is
+licence, and nothing is copied from it), which writes JSON for its C++ executor. The only such file released is
 `graph_json`, with which it times a transfer; schedules were not to be had, so this follows the code alone.
 
 It is the file of IOS (see `workloads.formats.ios_hios.ios`) with these differences:
@@ -10,11 +10,11 @@ Ranks
     Operators have a `rank`, the device they run on, and `outputs`, a [rank, tag] for each message that
     they send; a value is [name, begin, end, height, width, rank, tag]. Tags are not checked.
 Stages
-    Those of a block are a list with an entry {"rank", "stages"} for each device; the devices run theirs at
+    The stages of a block are a list with an entry {"rank", "stages"} for each device; the devices run theirs at
     the same time. Names may be numbers.
 Exits
     The last operator of a block that uses several devices has rank -1, -2 or -3: its output is broadcast,
-    gathered by all, or gathered by the first. It stands in the stages of every device. Here it is one operator,
+    gathered by all, or gathered by the first. It occurs in the stages of every device. Here it is one operator,
     on the first device that lists it.
 Messages
     An operator of type "mpi_sr" passes a tensor on; here it is a copy of kind "mpi_sr".
@@ -59,7 +59,7 @@ def read_hios(
     path
         The file, JSON.
     batch, dtype
-        What the file does not record; see `workloads.formats.ios_hios.ios.read_ios`.
+        Batch size and number format, which the file lacks; see `workloads.formats.ios_hios.ios.read_ios`.
     on
         Names of the devices, by rank, no two the same; by default "gpu0", "gpu1", ...
 
@@ -85,7 +85,7 @@ def read_hios(
     -----
     The stages are given as they are, as `read_ios` does: `Schedule.check` says whether they can run. The
     barrier between blocks that broadcasting an exit amounts to is not part of the schedule: devices
-    wait for what they read. O(size of the file).
+    wait for their inputs. O(size of the file).
     """
     doubled = twice(on or ())
     if doubled is not None:
@@ -118,14 +118,14 @@ def _by_rank(block: Block) -> list[tuple[int, Stages]]:
     """Return the stages of each device in a block, by rank."""
     if block.stages is None:
         raise FormatError(f"{block.where}: field 'stages' is missing")
-    found: dict[int, Stages] = {}
+    stages_of: dict[int, Stages] = {}
     for i, data in enumerate(block.stages):
         row = Record(data, f"{block.where}.stages[{i}]")
         rank = row.take("rank", int)
-        if not 0 <= rank <= LARGEST or rank in found:
+        if not 0 <= rank <= LARGEST or rank in stages_of:
             raise FormatError(f"{row.where}: field 'rank' is {shown(rank)}; it must be that of a device, each once")
-        found[rank] = stage_lists(row.take("stages", list), row.where)
-    return sorted(found.items())
+        stages_of[rank] = stage_lists(row.take("stages", list), row.where)
+    return sorted(stages_of.items())
 
 
 def _device(block: Block, rank: int, on: Sequence[str] | None) -> str:
@@ -153,7 +153,7 @@ def _launches(graph: OpGraph, queues: Sequence[Sequence[Placement]]) -> list[Pla
     ptr, edges = graph.outgoing
     waiting = np.bincount(graph.dst, minlength=len(graph)).tolist()
     at = [0] * len(queues)
-    found: list[Placement] = []
+    placements: list[Placement] = []
     moved = True
     while moved:
         moved = False
@@ -162,7 +162,7 @@ def _launches(graph: OpGraph, queues: Sequence[Sequence[Placement]]) -> list[Pla
                 i = graph.index[queue[at[k]].op]
                 for e in edges[ptr[i] : ptr[i + 1]]:
                     waiting[graph.dst[e]] -= 1
-                found.append(queue[at[k]])
+                placements.append(queue[at[k]])
                 at[k] += 1
                 moved = True
-    return found + [row for k, queue in enumerate(queues) for row in queue[at[k] :]]
+    return placements + [row for k, queue in enumerate(queues) for row in queue[at[k] :]]

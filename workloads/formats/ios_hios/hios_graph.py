@@ -29,7 +29,7 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
         The file.
     floor
         Least time of a transfer in us. HIOS raises those below 0.1 ms when it reads a file:
-        100.0 gives its graphs, 0.0 what the file says.
+        100.0 gives its graphs, 0.0 the stated times.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
 
     Notes
     -----
-    HIOS multiplies transfers by p / 0.8 besides, p being its ratio of communication to computation; files
+    HIOS also multiplies transfers by p / 0.8, p being its ratio of communication to computation; files
     made for p = 0.8 stay as they are. O(size of the file).
     """
     lines = Lines(read_text(path), str(path), "a graph of HIOS")
@@ -92,12 +92,12 @@ def _row(lines: Lines, columns: str) -> list[Any]:
     fields, names = lines.take(f'"{columns}"'), columns.split()
     if len(fields) != len(names):
         lines.fail(f'it should hold "{columns}", not {shown(" ".join(fields))}')
-    found: list[Any] = []
+    values: list[Any] = []
     for name, text in zip(names, fields, strict=True):
         is_real = name in ("weight", "utilization")
         value = real(text) if is_real else whole(text)
         if value is None or not 0 <= value < inf:
             kind = "a finite number of at least 0" if is_real else "a whole number"
             lines.fail(f"{shown(text)} is not {kind}")
-        found.append(value if is_real else str(value))
-    return found
+        values.append(value if is_real else str(value))
+    return values

@@ -2,16 +2,16 @@
 
 One JSON file holds the graph that runs and, block by block, the stages that run it. Its form was read
 in `ios/ir.py` of [1]_ (`Graph.export_config` and `Graph.from_config`) and tried on the schedules for
-Inception v3 that stand beside it.
+Inception v3 beside it.
 
 Operators
     A schedule unit of the file is an operator here, under its name. An input is a sum of values, and
-    several of them one behind the other: what adds and concatenates in front of an operator is part of
+    several of them are concatenated: the sums and the concatenation in front of an operator are part of
     it, with a work of its own (`attributes["parts"]`, see `workloads.models.network.Network.unit`).
     An `identity` is of kind "concat" or "add" if that is all it does, and "identity" if it copies or does
     both; `element` is "add" or "mul", `activation` goes by the name of its function. A `sequential` is one
     operator with the works of its nodes. The name that the file shows to people is kept as
-    `attributes["hint_name"]` if it differs: that of a convolution merged from several has all their names.
+    `attributes["hint_name"]` if it differs: a convolution merged from several has all their names.
 
 Edges
     One for each value that an operator reads from another, of the bytes of its channels.
@@ -52,9 +52,9 @@ def read_ios_graph(path: str | os.PathLike[str], *, batch: int = 1, dtype: str =
     FileError
         If the file cannot be read.
     FormatError
-        If it is not such a file; the message names the operator and the field. Shapes are worked out
-        anew, and an `output_shape` that contradicts them is refused. An operator may only read what
-        stands before it, as in IOS itself, so there can be no cycle.
+        If it is not such a file; the message names the operator and the field. Shapes are computed
+        again, and an `output_shape` that contradicts them is refused. An operator may only read operators
+        before it, as in IOS itself, so there can be no cycle.
     GraphError
         If an operator cannot be, such as a window that is larger than the image.
 
@@ -73,7 +73,7 @@ def read_ios(
     dtype: str = "fp32",
     on: str = "gpu0",
 ) -> OpGraph | Schedule:
-    """Read what a file of IOS holds: a schedule with its graph, or the graph alone if no block has stages.
+    """Read a file of IOS: a schedule with its graph, or the graph alone if no block has stages.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def read_ios(
     -------
     OpGraph or Schedule
         The schedule is of `execution` "stages". Stages are numbered through all blocks; the groups of a stage are
-        numbered as they stand, group j on stream j. The launch order is that of IOS's engine: stage
+        numbered in the order of the file, group j on stream j. The launch order is the order of IOS's engine: stage
         by stage, group by group.
 
     Raises
@@ -114,7 +114,7 @@ def read_ios(
 
 
 def _stages(block: Block) -> Stages:
-    """Return the stages of a block, in which each of its operators stands once."""
+    """Return the stages of a block, in which each of its operators occurs once."""
     if block.stages is None:
         raise FormatError(f"{block.where}: field 'stages' is missing; a graph alone is read with read_ios_graph")
     stages = stage_lists(block.stages, block.where)

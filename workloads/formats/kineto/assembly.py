@@ -16,7 +16,7 @@ from workloads.formats.kineto.step import TracedStep
 from workloads.formats.kineto.traced import Measured, TracedProgram
 
 
-def assembled(step: TracedStep, issued: IssuedStep, *, by_streams: bool) -> TracedProgram:
+def assemble(step: TracedStep, issued: IssuedStep, *, by_streams: bool) -> TracedProgram:
     """Return the program of a step.
 
     Parameters
@@ -59,7 +59,7 @@ def assembled(step: TracedStep, issued: IssuedStep, *, by_streams: bool) -> Trac
         program.check()
     except SimschedError as error:
         raise FormatError(f"{step.source}: {error}") from error
-    program.__dict__["of_trace"] = _measured(step, issued)
+    program.__dict__["of_trace"] = _measurements(step, issued)
     return program
 
 
@@ -86,7 +86,7 @@ def _instructions(
     return columns, ptr
 
 
-def _measured(step: TracedStep, issued: IssuedStep) -> Measured:
+def _measurements(step: TracedStep, issued: IssuedStep) -> Measured:
     own_times = list(zip(step.start[: step.n_own], step.end[: step.n_own], strict=True))
     begin = step.window.begin
     earlier = [(begin - 1, step.end[group[-1]]) for group in issued.ahead]

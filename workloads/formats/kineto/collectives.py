@@ -69,7 +69,7 @@ class Meeting(NamedTuple):
     transfer: float
 
 
-def met(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
+def meetings_of(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
     """Return the collectives that several ranks took part in.
 
     Parameters
@@ -116,7 +116,7 @@ def clock_shifts(ranks: Sequence[Sequence[Collective]], ends: Sequence[Floats]) 
     """
     shifts = np.zeros(len(ranks))
     apart: dict[int, list[float]] = defaultdict(list)
-    for meeting in met(ranks):
+    for meeting in meetings_of(ranks):
         rows = dict(meeting.members)
         if 0 in rows:
             for rank, op in meeting.members:

@@ -57,14 +57,14 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
     for row in properties if number is not None else ():
         if row.take("id", int) == number:
             major, minor = row.take("computeMajor", int, None), row.take("computeMinor", int, None)
-            known = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
+            properties_of = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
             capability = None if major is None or minor is None else f"{major}.{minor}"
             name = row.take("name", str)
             if not name:
                 name = f"device {number}"
                 _logger.warning("%s: device %d has no name; it is called %r", source, number, name)
             try:
-                return MeasuredDevice(name, compute_capability=capability, **known)
+                return MeasuredDevice(name, compute_capability=capability, **properties_of)
             except CostError as error:
                 raise FormatError(f"{row.where}: {error}") from error
     if properties:
@@ -72,25 +72,26 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
     return None
 
 
-def traced_device(found: MeasuredDevice | None, name: str, costs: Mapping[str, float], source: str) -> Device:
+def traced_device(measured: MeasuredDevice | None, name: str, costs: Mapping[str, float], source: str) -> Device:
     """Return a device with its stated properties, the measured costs, and a preset for the rest; contention is off.
 
     The preset is the product's own, else one of the same compute capability.
     """
-    base = make_device(_preset(found), name)
-    known: dict[str, Any] = {} if found is None else {ours: getattr(found, ours) for ours in _PROPERTIES.values()}
-    known = {ours: value for ours, value in known.items() if value} | dict(costs)
+    base = make_device(_preset(measured), name)
+    changes: dict[str, Any] = {"model": base.model}
+    if measured is not None:
+        stated = {name: getattr(measured, name) for name in _PROPERTIES.values()}
+        changes = {"model": measured.name} | {name: value for name, value in stated.items() if value}
     try:
-        model = base.model if found is None else found.name
-        return replace(base, model=model, contention=False, **known)
+        return replace(base, contention=False, **(changes | dict(costs)))
     except ClusterError as error:
         raise FormatError(f"{source}: {error}") from error
 
 
-def hinted(names: Iterable[str]) -> str | None:
+def hinted_preset(names: Iterable[str]) -> str | None:
     """Return the preset that names of kernels hint at; None if they do not.
 
-    >>> hinted(["volta_sgemm_128x64_nn"]), hinted(["elementwise"])
+    >>> hinted_preset(["volta_sgemm_128x64_nn"]), hinted_preset(["elementwise"])
     ('v100', None)
     """
     text = "\n".join(names).lower()
@@ -99,12 +100,12 @@ def hinted(names: Iterable[str]) -> str | None:
 
 def preset_of(device: Device) -> str:
     """Return the preset of a traced device, by its model."""
-    found = MeasuredDevice(device.model).preset
-    return found or next((name for name in DEVICES if name in device.model.lower()), "h100")
+    preset = MeasuredDevice(device.model).preset
+    return preset or next((name for name in DEVICES if name in device.model.lower()), "h100")
 
 
-def _preset(found: MeasuredDevice | None) -> str:
-    capability = "" if found is None else found.compute_capability or ""
-    maker = "AMD" if found is not None and _AMD.search(found.name) else capability
+def _preset(measured: MeasuredDevice | None) -> str:
+    capability = "" if measured is None else measured.compute_capability or ""
+    maker = "AMD" if measured is not None and _AMD.search(measured.name) else capability
     stand_in = next(preset for start, preset in _STAND_INS.items() if maker.startswith(start))
-    return stand_in if found is None else found.preset or stand_in
+    return stand_in if measured is None else measured.preset or stand_in

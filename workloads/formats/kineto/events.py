@@ -61,7 +61,7 @@ class Columns:
 
     def take(self, rows: Ints) -> Self:
         """Return some of the events."""
-        names = [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]  # type: ignore[arg-type]
+        names = [column.name for column in fields(self) if isinstance(getattr(self, column.name), np.ndarray)]  # type: ignore[arg-type]
         return replace(self, **{name: getattr(self, name)[rows] for name in names})  # type: ignore[type-var]
 
 
@@ -167,8 +167,8 @@ def read_events(text: str, source: str, *, strict: bool = True) -> Events:
 
 
 def _collect(text: str, source: str, exact: bool, strict: bool) -> Events:
-    found = _Collector(source, strict)
-    return found.events(walk(text, source, found.readers, exact=exact, strict=strict))
+    collector = _Collector(source, strict)
+    return collector.events(walk(text, source, collector.readers, exact=exact, strict=strict))
 
 
 class _InexactError(Exception):
@@ -320,17 +320,17 @@ class _Collector:
         )
 
     def _checked_kinds(self) -> tuple[MeasuredKind, ...]:
-        found = []
+        kinds = []
         for kind, at in zip(self._kinds, self._first_of_kind, strict=True):
             _require_name(kind[0], place(self._source, at))
             try:
-                found.append(_copy_of(kind) if len(kind) == 3 else _kernel_of(*kind))
+                kinds.append(_copy_of(kind) if len(kind) == 3 else _kernel_of(*kind))
             except (FormatError, GraphError) as error:
                 if not self._strict:  # its shape is not needed
-                    found.append(MeasuredKind("kernel" if len(kind) > 3 else kind[1], kind[0]))
+                    kinds.append(MeasuredKind("kernel" if len(kind) > 3 else kind[1], kind[0]))
                     continue
                 raise FormatError(f"{place(self._source, at)}: {error}") from error
-        return tuple(found)
+        return tuple(kinds)
 
     def _times(self, values: Sequence[Any], at: Sequence[int], field: str, most: float) -> Ints:
         """Return times in us as whole nanoseconds."""
@@ -369,8 +369,8 @@ def _is_time(value: Any, most: float) -> bool:
 
 
 def _external(args: dict[str, Any]) -> Any:
-    found = args.get("External id")
-    return args.get("external id", 0) if found is None else found
+    external = args.get("External id")
+    return args.get("external id", 0) if external is None else external
 
 
 def _ids(values: Sequence[Any], none: int = 0) -> Ints:

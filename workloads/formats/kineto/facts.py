@@ -54,7 +54,7 @@ class TraceFacts:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the facts by name."""
-        found = [
+        rows = [
             ("measured", f"{self.measured_us:.1f} us"),
             ("replay", f"{self.simulated_us:.1f} us, {100 * self.error:+.2f} %"),
             ("exposed collectives", f"{self.exposed_us:.1f} us"),
@@ -62,8 +62,8 @@ class TraceFacts:
             ("bound by", ", ".join(f"{name} {100 * part:.1f} %" for name, part in self.bound_by) or "-"),
         ]
         if self.doubt is not None:
-            found.append(("doubt", self.doubt))
-        return found + [(name, text) for name, _, text in (line.partition(": ") for line in self.lines)]
+            rows.append(("doubt", self.doubt))
+        return rows + [(name, text) for name, _, text in (line.partition(": ") for line in self.lines)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as JSON values."""
@@ -87,14 +87,14 @@ def facts_of(program: TracedProgram) -> TraceFacts:
     return TraceFacts(
         measured_us=replay.measured_us,
         simulated_us=replay.simulated_us,
-        exposed_us=exposed(program),
+        exposed_us=exposed_time(program),
         host_share=max(0.0, 1 - quick.simulated_us / replay.simulated_us),
         bound_by=tuple(bound_by),
         lines=tuple(program.lines()),
     )
 
 
-def exposed(program: TracedProgram) -> float:
+def exposed_time(program: TracedProgram) -> float:
     """Return for how many us collectives ran as measured, with no other kernel beside them on their device."""
     operators = program.graph.operators
     n = program.of_trace.n_own
@@ -103,8 +103,8 @@ def exposed(program: TracedProgram) -> float:
     times = np.maximum(0.0, program.times[:n])
     total = 0.0
     for device in np.unique(devices).tolist():
-        mine = times[(devices == device) & ((kinds == "collective") | (kinds == "kernel"))]
+        kernels = times[(devices == device) & ((kinds == "collective") | (kinds == "kernel"))]
         others = times[(devices == device) & (kinds == "kernel")]
         if (kinds[devices == device] == "collective").any():
-            total += union_length(*mine.T) - (union_length(*others.T) if len(others) else 0.0)
+            total += union_length(*kernels.T) - (union_length(*others.T) if len(others) else 0.0)
     return total

@@ -53,7 +53,7 @@ class Stream:
 
 def handed_over(thread: Ints, start: Ints, end: Ints) -> list[int]:
     """Return, for each call by start, the thread that handed it its work, or -1."""
-    found = [-1] * len(thread)
+    givers = [-1] * len(thread)
     threads, starts, ends = thread.tolist(), start.tolist(), end.tolist()
     following: dict[int, int] = {}
     after = [2**62] * len(threads)  # when the thread of each call calls again
@@ -61,25 +61,25 @@ def handed_over(thread: Ints, start: Ints, end: Ints) -> list[int]:
         after[k] = following.get(threads[k], 2**62)
         following[threads[k]] = starts[k]
     last: dict[int, int] = {}  # thread -> its last call
-    for k, mine in enumerate(threads):
-        silent = mine not in last or starts[k] - ends[last[mine]] > _SILENT
+    for k, caller in enumerate(threads):
+        silent = caller not in last or starts[k] - ends[last[caller]] > _SILENT
         if silent and k:
-            giver = max((i for t, i in last.items() if t != mine), default=-1)
-            if giver >= 0 and (mine not in last or giver > last[mine]) and after[giver] - starts[k] > _SILENT:
-                found[k] = threads[giver]
-        last[mine] = k
-    return found
+            giver = max((i for t, i in last.items() if t != caller), default=-1)
+            if giver >= 0 and (caller not in last or giver > last[caller]) and after[giver] - starts[k] > _SILENT:
+                givers[k] = threads[giver]
+        last[caller] = k
+    return givers
 
 
-def next_launches(rows: list[int], threads: list[int], mine: dict[int, list[int]]) -> list[int]:
+def next_launches(rows: list[int], threads: list[int], ops_of: dict[int, list[int]]) -> list[int]:
     """Return, for each call by start, the operator that its thread launches next, or -1."""
-    found: list[int] = []
+    launches: list[int] = []
     following: dict[int, int] = {}
     for row, thread in zip(reversed(rows), reversed(threads), strict=True):
-        found.append(following.get(thread, -1))
-        if row in mine:
-            following[thread] = mine[row][0]
-    return found[::-1]
+        launches.append(following.get(thread, -1))
+        if row in ops_of:
+            following[thread] = ops_of[row][0]
+    return launches[::-1]
 
 
 def records_by_order(calls: HostEvents, syncs: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
@@ -99,9 +99,9 @@ def records_by_order(calls: HostEvents, syncs: Mapping[int, tuple[int, ...]]) ->
     records = np.flatnonzero(calls.are(_records))
     for name in np.unique(calls.name[records]).tolist() if len(rows) else ():
         named = records[calls.name[records] == name]
-        found = _by_order(calls, rows, events, named[np.argsort(calls.start[named], kind="stable")])
-        if found:
-            return found
+        record_of = _by_order(calls, rows, events, named[np.argsort(calls.start[named], kind="stable")])
+        if record_of:
+            return record_of
     return {}
 
 
@@ -110,7 +110,7 @@ def _by_order(calls: HostEvents, rows: Ints, events: list[int], records: Ints) -
     before = (np.searchsorted(calls.start[records], calls.start[rows], side="right") - 1).tolist()
     least = min(events)
     first = before[events.index(least)]
-    found: dict[int, int] = {}
+    record_of: dict[int, int] = {}
     seen: set[int] = set()
     n_next = 0
     for row, event, last in zip(rows.tolist(), events, before, strict=True):
@@ -119,5 +119,5 @@ def _by_order(calls: HostEvents, rows: Ints, events: list[int], records: Ints) -
             return {}
         n_next += event not in seen and k == last
         seen.add(event)
-        found[row] = int(records[k])
-    return found if n_next >= _LEAST_NEXT * len(seen) else {}
+        record_of[row] = int(records[k])
+    return record_of if n_next >= _LEAST_NEXT * len(seen) else {}

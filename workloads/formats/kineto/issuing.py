@@ -156,7 +156,7 @@ class _Issuer:
         elif _WAIT.match(name):
             self._wait(thread, call, start, end, following)
         elif _SYNC.match(name):
-            self._block(thread, name, self._awaited(thread, call, name, start, end), start, end)
+            self._block(thread, name, self._awaited_ops(thread, call, name, start, end), start, end)
         elif _FREE.match(name) and end - start > HELD:
             self._block(thread, name, self._ended_within(start, end), start, end)
 
@@ -335,7 +335,7 @@ class _Issuer:
         """Return stream, record, source, device and event of a synchronisation, -1 where the trace lacks one."""
         return self._step.events.syncs.get(int(self._calls.correlation[call]), (-1, -1, -1, -1, -1))
 
-    def _awaited(self, thread: HostThread, call: int, name: str, start: int, end: int) -> list[int]:
+    def _awaited_ops(self, thread: HostThread, call: int, name: str, start: int, end: int) -> list[int]:
         """Return the operators that a synchronising call waits for."""
         reached = [lane.last_before(start, end + TOLERANCE) for lane in self._lanes]
         sources = self._by_ids(call)

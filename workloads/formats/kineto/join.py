@@ -41,7 +41,7 @@ class Nesting:
     @cached_property
     def parent(self) -> Ints:
         """The innermost event around each, or -1."""
-        found = np.full(len(self.events), -1)
+        parent = np.full(len(self.events), -1)
         starts, ends = self.events.start.tolist(), self.events.end.tolist()
         for a, b in self._segments.values():
             around: list[int] = []
@@ -49,34 +49,34 @@ class Nesting:
                 while around and ends[around[-1]] <= starts[i]:
                     around.pop()
                 if around:
-                    found[i] = around[-1]
+                    parent[i] = around[-1]
                 around.append(i)
-        return found
+        return parent
 
     @property
     def innermost(self) -> Flags:
         """Whether no event is inside each."""
-        found = np.ones(len(self.events), bool)
-        found[self.parent[self.parent >= 0]] = False
-        return found
+        is_innermost = np.ones(len(self.events), bool)
+        is_innermost[self.parent[self.parent >= 0]] = False
+        return is_innermost
 
     def around(self, thread: Ints, time: Ints) -> Ints:
         """Return the innermost event that is open on a thread (or -1) at a time, shape of both; -1 if none is."""
-        found = np.full(len(time), -1)
+        event = np.full(len(time), -1)
         if not len(time):
-            return found
+            return event
         order = np.argsort(thread, kind="stable")
         threads, first = np.unique(thread[order], return_index=True)
         for code, rows in zip(threads.tolist(), np.split(order, first[1:]), strict=True):
             a, b = self._segments.get(code, (0, 0))
             place = np.searchsorted(self.events.start[a:b], time[rows], side="right") - 1
-            found[rows] = np.where(place >= 0, a + place, -1)
+            event[rows] = np.where(place >= 0, a + place, -1)
         while True:
-            over = np.flatnonzero(found >= 0)
-            over = over[self.events.end[found[over]] <= time[over]]
+            over = np.flatnonzero(event >= 0)
+            over = over[self.events.end[event[over]] <= time[over]]
             if not len(over):
-                return found
-            found[over] = self.parent[found[over]]
+                return event
+            event[over] = self.parent[event[over]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Iterations:
     @property
     def numbers(self) -> list[int | None]:
         """The number in the name of each mark, None where there is none."""
-        found = [name.rpartition("#")[2] for name in self.names]
-        return [int(number) if number.isdecimal() else None for number in found]
+        suffixes = [name.rpartition("#")[2] for name in self.names]
+        return [int(number) if number.isdecimal() else None for number in suffixes]
 
     def __len__(self) -> int:
         return len(self.start) if self.marked else 1
@@ -101,8 +101,8 @@ class Iterations:
         """Return the iteration of each time, or -1; a time of -1 is unknown."""
         if not self.marked:
             return np.zeros(len(time), np.int64)
-        found = np.searchsorted(self.start, time, side="right") - 1
-        return np.where((found >= 0) & (time < self.end[found]), found, -1)
+        iteration = np.searchsorted(self.start, time, side="right") - 1
+        return np.where((iteration >= 0) & (time < self.end[iteration]), iteration, -1)
 
 
 def split_iterations(events: Events, mark: str) -> tuple[Iterations, HostEvents, HostEvents]:
@@ -110,16 +110,16 @@ def split_iterations(events: Events, mark: str) -> tuple[Iterations, HostEvents,
 
     A mark is an annotation (in old traces an operator) called `mark`, or that and a number: ``mark#7``.
     """
-    starts, ends, found, rest = [], [], [], []
+    starts, ends, names, rest = [], [], [], []
     for part in (events.operators, events.annotations):
         marks = part.are(lambda name: name == mark or name.startswith(f"{mark}#"))
         starts.append(part.start[marks])
         ends.append(part.end[marks])
-        found += [part.names[code] for code in part.name[marks].tolist()]
+        names += [part.names[code] for code in part.name[marks].tolist()]
         rest.append(part.take(np.flatnonzero(~marks)))
     start, end = np.concatenate(starts), np.concatenate(ends)
     order = np.argsort(start, kind="stable")
-    called = tuple(found[k] for k in order.tolist())
+    called = tuple(names[k] for k in order.tolist())
     return Iterations(start[order], end[order], len(start) > 0, called), rest[0], rest[1]
 
 
@@ -147,20 +147,20 @@ def trace_back(activities: Activities, calls: HostEvents, operators: Nesting) ->
     graph covers all its nodes; so does a missing call if several activities share its id.
     """
     launch = first_with(calls.correlation, calls.start, activities.correlation)
-    known = launch >= 0
+    has_call = launch >= 0
     ops = operators.events
-    by_call = np.where(known, calls.external[launch] if len(calls.external) else 0, 0)
+    by_call = np.where(has_call, calls.external[launch] if len(calls.external) else 0, 0)
     operator = first_with(ops.external, ops.start, by_call)
     operator = np.where(operator >= 0, operator, first_with(ops.external, ops.start, activities.external))
     thread, time = np.full(len(launch), -1), np.full(len(launch), -1)
-    thread[known], time[known] = calls.thread[launch[known]], calls.start[launch[known]]
-    lost = (operator < 0) & known
+    thread[has_call], time[has_call] = calls.thread[launch[has_call]], calls.start[launch[has_call]]
+    lost = (operator < 0) & has_call
     operator[lost] = operators.around(thread[lost], time[lost])
-    from_op = ~known & (operator >= 0)
+    from_op = ~has_call & (operator >= 0)
     thread[from_op], time[from_op] = ops.thread[operator[from_op]], ops.start[operator[from_op]]
     _, inverse, n_shared = np.unique(activities.correlation, return_inverse=True, return_counts=True)
-    of_graph = ~known & (n_shared[inverse] > 1) & (activities.correlation > 0)
-    of_graph[known] = calls.of_graph[launch[known]]
+    of_graph = ~has_call & (n_shared[inverse] > 1) & (activities.correlation > 0)
+    of_graph[has_call] = calls.of_graph[launch[has_call]]
     return Origin(launch, thread, time, operator, of_graph)
 
 
@@ -168,9 +168,9 @@ def first_with(ids: Ints, start: Ints, wanted: Ints) -> Ints:
     """Return the row of the earliest event with each wanted id, or -1; ids below 1 match none."""
     order = np.lexsort((start, ids))
     place = np.searchsorted(ids[order], wanted)
-    found = np.full(len(wanted), -1)
+    rows = np.full(len(wanted), -1)
     inside = np.flatnonzero((place < len(ids)) & (wanted > 0))
     row = order[place[inside]]
     same = ids[row] == wanted[inside]
-    found[inside[same]] = row[same]
-    return found
+    rows[inside[same]] = row[same]
+    return rows

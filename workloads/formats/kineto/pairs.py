@@ -70,13 +70,13 @@ def read_all_pairs(sources: Sequence[str | os.PathLike[str]]) -> list[TracePairs
     paths = [path for source in map(Path, sources) for path in (_files(source) if source.is_dir() else [source])]
     if not paths:
         raise FileError(f"{', '.join(map(str, sources))}: nothing to read: no file ends in {', '.join(_ENDINGS)}")
-    found = []
+    pairs = []
     for path in paths:
         try:
-            found.append(pairs_of(read_kineto_program(path, step="all"), str(path)))
+            pairs.append(pairs_of(read_kineto_program(path, step="all"), str(path)))
         except SimschedError as error:
-            found.append(TracePairs(str(path), error=str(error)))
-    return found
+            pairs.append(TracePairs(str(path), error=str(error)))
+    return pairs
 
 
 def _files(folder: Path) -> list[Path]:
@@ -110,13 +110,13 @@ class _Activity:
 
     def _beside(self, first: float, last: float, at: int) -> list[int]:
         """Return the other activities in an interval, without the activity `at`."""
-        found = []
+        others = []
         k = int(np.searchsorted(self._start, last)) - 1
         while k >= 0 and (self._before[k] > first or self._end[k] > first):
             if k != at and self._end[k] > first:
-                found.append(k)
+                others.append(k)
             k -= 1
-        return found
+        return others
 
     def dispatch(self) -> Iterable[dict[str, Any]]:
         """Yield pairs whose second kernel became ready while the first ran alone, and started before its end."""
@@ -210,11 +210,11 @@ def _waves(device: Device, kernel: Kernel) -> float:
     return kernel.blocks / held if held else 0.0
 
 
-def write_pairs(found: Sequence[TracePairs], folder: str | os.PathLike[str]) -> list[str]:
+def write_pairs(pairs: Sequence[TracePairs], folder: str | os.PathLike[str]) -> list[str]:
     """Write the tables of traces into a folder; return the files: one without rows is not written."""
     written = []
     Path(folder).mkdir(parents=True, exist_ok=True)
-    dispatch = [row for one in found for row in one.dispatch]
+    dispatch = [row for one in pairs for row in one.dispatch]
     if dispatch:
         text = io.StringIO()
         table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
@@ -222,7 +222,7 @@ def write_pairs(found: Sequence[TracePairs], folder: str | os.PathLike[str]) -> 
         table.writerows(dispatch)
         written.append(str(Path(folder, DISPATCH)))
         write_file(written[-1], text.getvalue())
-    slowdowns = [row for one in found for row in one.slowdowns]
+    slowdowns = [row for one in pairs for row in one.slowdowns]
     if slowdowns:
         written.append(str(Path(folder, SLOWDOWNS)))
         write_file(written[-1], json.dumps(slowdowns, indent=1) + "\n")

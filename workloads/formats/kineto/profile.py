@@ -127,13 +127,13 @@ def read_kineto(
     names = list(graph.names if isinstance(graph, OpGraph) else graph or ())
     kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None
     by_graph = graph is not None and captured is None
-    runs = _named(joined, names, kinds) if by_graph else by_level(joined, level, captured)
-    kept, discarded = _kept(runs, joined.activities, skip, source)
-    operators = _Collected(joined, kept).operators(names)
+    runs = _runs_of_graph(joined, names, kinds) if by_graph else by_level(joined, level, captured)
+    iterations, discarded = _counting_runs(runs, joined.activities, skip, source)
+    operators = _Collected(joined, iterations).operators(names)
     provenance = Provenance(
         source=source,
         profiler=f"torch.profiler (Kineto schema {_SCHEMA})",
-        iterations=len(kept),
+        iterations=len(iterations),
         discarded=discarded,
         date=_date(events),
         cuda_runtime=_version(events.header.get("cuda_runtime_version")),
@@ -166,14 +166,16 @@ def _join(events: Events, iteration: str, device: int | None, source: str) -> tu
     return Joined(source, nesting, annotations, activities, origin, iterations), number
 
 
-def _named(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
+def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
     """Return the runs of a graph's operators in each iteration."""
-    found = joined.annotations
-    marks = found.take(np.flatnonzero(found.are(frozenset(names).__contains__)))
+    annotations = joined.annotations
+    marks = annotations.take(np.flatnonzero(annotations.are(frozenset(names).__contains__)))
     return by_annotation(joined, names, Nesting(marks)) if len(marks) else by_order(joined, names, kinds)
 
 
-def _kept(runs: list[list[Run]], activities: Activities, skip: int | None, source: str) -> tuple[list[list[Run]], int]:
+def _counting_runs(
+    runs: list[list[Run]], activities: Activities, skip: int | None, source: str
+) -> tuple[list[list[Run]], int]:
     """Return the iterations that count, and how many were discarded before them."""
     runs = [part for part in runs if part]
     if not runs:
@@ -208,11 +210,11 @@ class _Collected:
     def __init__(self, joined: Joined, kept: list[list[Run]]) -> None:
         self._source = joined.source
         self._kept = kept
-        found = joined.activities
-        self._kinds = found.kinds
-        self._what, self._stream = found.what.tolist(), found.stream.tolist()
-        self._start: list[int] = found.start.tolist()
-        self._time: list[int] = found.duration.tolist()
+        activities = joined.activities
+        self._kinds = activities.kinds
+        self._what, self._stream = activities.what.tolist(), activities.stream.tolist()
+        self._start: list[int] = activities.start.tolist()
+        self._time: list[int] = activities.duration.tolist()
         self._n_odd = 0
 
     def operators(self, names: Sequence[str]) -> tuple[MeasuredOperator, ...]:
@@ -221,14 +223,14 @@ class _Collected:
         for part in self._kept:
             for run in part:
                 runs.setdefault(run.name, []).append(run)
-        found = tuple(self._operator(name, same) for name, same in runs.items() if same)
+        operators = tuple(self._operator(name, same) for name, same in runs.items() if same)
         if self._n_odd:
             _logger.warning(
                 "%s: %d times an operator launched other kernels than usual; those are left out",
                 self._source,
                 self._n_odd,
             )
-        return found
+        return operators
 
     def _operator(self, name: str, runs: list[Run]) -> MeasuredOperator:
         what = self._what

@@ -6,12 +6,12 @@ from typing import Final
 
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.model.graph import OpGraph
-from workloads.formats.kineto.assembly import assembled
+from workloads.formats.kineto.assembly import assemble
 from workloads.formats.kineto.events import Events, read_events
 from workloads.formats.kineto.issuing import issue
 from workloads.formats.kineto.join import split_iterations
 from workloads.formats.kineto.ranks import by_process, together
-from workloads.formats.kineto.records import checked
+from workloads.formats.kineto.records import repair
 from workloads.formats.kineto.step import TracedStep, Window
 from workloads.formats.kineto.text import read_traces
 from workloads.formats.kineto.traced import TracedProgram
@@ -103,13 +103,13 @@ def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not paths:
         raise FormatError("no trace is given; name the file of each rank")
-    found = []
-    for source, text in (one for each in paths for one in read_traces(each)):
+    programs = []
+    for source, text in (one for trace in paths for one in read_traces(trace)):
         for part in by_process(read_events(text, source, strict=False)):
-            records = checked(part)
+            records = repair(part)
             traced = TracedStep(records, source, _window(records.events, step, source))
-            found.append(assembled(traced, issue(traced), by_streams=order == "streams"))
-    return together(found)
+            programs.append(assemble(traced, issue(traced), by_streams=order == "streams"))
+    return together(programs)
 
 
 def _window(events: Events, step: int | str | None, source: str) -> Window:
@@ -122,7 +122,7 @@ def _window(events: Events, step: int | str | None, source: str) -> Window:
         raise FormatError(f"{source}: step must be a number or 'all', not {step!r}")
     numbers = marks.numbers
     if step is not None and step not in numbers:
-        known = ", ".join(map(str, numbers)) or "none"
-        raise FormatError(f"{source}: there is no step {step}; there are: {known}")
+        listed = ", ".join(map(str, numbers)) or "none"
+        raise FormatError(f"{source}: there is no step {step}; there are: {listed}")
     k = len(numbers) - 1 if step is None else numbers.index(step)
     return Window(int(marks.start[k]), int(marks.end[k]), numbers[k])

@@ -11,7 +11,7 @@ import numpy as np
 from simsched.base.errors import FormatError
 from simsched.model import Cluster, Floats, Ints, OpGraph
 from simsched.model.program import LAUNCH, RECORD, SYNC, WAIT, Copies
-from workloads.formats.kineto.collectives import Collective, Meeting, clock_shifts, met
+from workloads.formats.kineto.collectives import Collective, Meeting, clock_shifts, meetings_of
 from workloads.formats.kineto.events import Codes, Events
 from workloads.formats.kineto.records import TOLERANCE
 from workloads.formats.kineto.traced import Measured, TracedProgram
@@ -90,13 +90,13 @@ def _owners(events: Events, of_call: Ints, processes: Sequence[int]) -> Ints:
             is_shared = True
         owner[rows] = best
         if is_shared:
-            taken: set[tuple[int, int]] = set()
+            used: set[tuple[int, int]] = set()
             for row in rows:
                 able = [p for p in processes if starts[p].get(ids[row], 2**62) <= begins[row] + TOLERANCE]
-                free = [p for p in able if (p, ids[row]) not in taken] or able
+                free = [p for p in able if (p, ids[row]) not in used] or able
                 if free:
                     owner[row] = max(free, key=lambda p: starts[p][ids[row]])
-                    taken.add((int(owner[row]), ids[row]))
+                    used.add((int(owner[row]), ids[row]))
     return owner
 
 
@@ -129,7 +129,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
     ranks = [program.of_trace.collectives for program in programs]
     begins = [(program.of_trace.begin - programs[0].of_trace.begin) / 1e3 for program in programs]
     ends = [program.times[:, 1] + begin for program, begin in zip(programs, begins, strict=True)]
-    meetings = met(ranks)
+    meetings = meetings_of(ranks)
     offsets = np.array(begins) - clock_shifts(ranks, ends)
     offsets = np.where(np.abs(offsets) < _SAME_CLOCK, offsets, 0.0)
     offsets -= offsets.min()
@@ -169,9 +169,9 @@ class _Together:
         action, device, stream, argument = np.array([row[:4] for row in rows], np.int64).T
         lead, own = np.array([row[4:] for row in rows]).T
         none, whole = np.zeros(0), np.zeros(0, np.int32)
-        found = TracedProgram(
+        program = TracedProgram(
             self._graph(),
-            [each.name for each in cluster.devices],
+            [gpu.name for gpu in cluster.devices],
             "events",
             ptr,
             action,
@@ -184,17 +184,17 @@ class _Together:
             lead,
             own,
         )
-        found.check()
-        found.__dict__["of_trace"] = self._measured(cluster)
-        return found
+        program.check()
+        program.__dict__["of_trace"] = self._measurements(cluster)
+        return program
 
     def _cluster(self) -> Cluster:
-        devices = [each for part in self._parts for each in part.program.cluster.devices]
-        if len({each.name for each in devices}) < len(devices):
+        devices = [gpu for part in self._parts for gpu in part.program.cluster.devices]
+        if len({gpu.name for gpu in devices}) < len(devices):
             devices = [
-                replace(each, name=f"rank{rank}.{each.name}")
+                replace(gpu, name=f"rank{rank}.{gpu.name}")
                 for rank, part in enumerate(self._parts)
-                for each in part.program.cluster.devices
+                for gpu in part.program.cluster.devices
             ]
         return Cluster(tuple(devices), name=devices[0].model)
 
@@ -259,13 +259,13 @@ class _Together:
     def _edges_of_arrivals(self, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return edges from the producers of collectives to arrivals, and from arrivals to all ranks that they meet."""
         arrival_of = {self._parts[rank].op + op: self._n_ops + k for (rank, op), k in self._arrival.items()}
-        found = [(a, arrival_of[b]) for a, b in edges if b in arrival_of]
+        added = [(a, arrival_of[b]) for a, b in edges if b in arrival_of]
         for member, k in self._arrival.items():
-            mine = self._parts[member[0]].op + member[1]
-            found += [(self._n_ops + other, mine) for other in (k, *self._peers[member])]
-        return found
+            transfer = self._parts[member[0]].op + member[1]
+            added += [(self._n_ops + other, transfer) for other in (k, *self._peers[member])]
+        return added
 
-    def _measured(self, cluster: Cluster) -> Measured:
+    def _measurements(self, cluster: Cluster) -> Measured:
         """Return the measured data; the time for which a collective waits is not its own."""
         of = [part.program.of_trace for part in self._parts]
         times = np.concatenate([part.program.times + part.offset for part in self._parts])
@@ -278,7 +278,7 @@ class _Together:
             waiting += max(0.0, row[1] - row[0] - self._transfer[rank, op])
             row[0] = max(row[0], row[1] - self._transfer[rank, op])
         for part, one in zip(self._parts, of, strict=True):
-            collectives += [each._replace(op=each.op + part.op) for each in one.collectives]
+            collectives += [collective._replace(op=collective.op + part.op) for collective in one.collectives]
         faults: Counter[str] = sum((one.faults for one in of), Counter[str]())
         return Measured(
             cluster=cluster,
@@ -305,11 +305,11 @@ class _Together:
 
     def _ready(self, times: Floats) -> Floats:
         """Return the us from which on each operator could have started; for earlier work its start."""
-        found = np.array(times[:, 0])
+        ready = np.array(times[:, 0])
         for part in self._parts:
             its = part.program.of_trace.ready
-            found[part.op : part.op + len(its)] = its + part.offset
-        return found
+            ready[part.op : part.op + len(its)] = its + part.offset
+        return ready
 
     def _kernels(self) -> tuple[str, ...]:
         """Return the full names of kernels; earlier work has the name of its operator."""

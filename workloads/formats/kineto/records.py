@@ -58,7 +58,7 @@ class Records:
     long: Flags
 
 
-def checked(events: Events) -> Records:
+def repair(events: Events) -> Records:
     """Return the events of a trace, repaired.
 
     Notes
@@ -70,8 +70,8 @@ def checked(events: Events) -> Records:
     the launch of a captured graph, whose nodes run beside each other.
     """
     dropped: Counter[str] = Counter()
-    calls, n_calls = _timed(events.calls, events.calls.end - events.calls.start)
-    acts, n_acts = _timed(events.activities, events.activities.duration)
+    calls, n_calls = _with_times(events.calls, events.calls.end - events.calls.start)
+    acts, n_acts = _with_times(events.activities, events.activities.duration)
     dropped[UNUSABLE] = events.n_unusable + n_calls + n_acts
     calls, n_calls = _once(calls, calls.correlation, calls.start, calls.end, calls.thread, calls.name)
     acts, n_acts = _once(acts, acts.correlation, acts.start, acts.duration, acts.stream, acts.device, acts.what)
@@ -84,7 +84,7 @@ def checked(events: Events) -> Records:
     return Records(replace(events, calls=calls, activities=acts), call, dropped, early, long)
 
 
-def _timed(rows: Rows, duration: Ints) -> tuple[Rows, int]:
+def _with_times(rows: Rows, duration: Ints) -> tuple[Rows, int]:
     """Return the rows without those of an impossible time of 0, and the number of removed rows."""
     if not len(rows):
         return rows, 0
@@ -105,17 +105,17 @@ def _once(rows: Rows, *keys: Ints) -> tuple[Rows, int]:
 
 def _second_of_a_launch(acts: Activities, calls: HostEvents, call: Ints) -> Flags:
     """Return which activities are of a call that launches one kernel, but not its first one of that name there."""
-    found = np.zeros(len(acts), bool)
+    is_second = np.zeros(len(acts), bool)
     of_launch = np.flatnonzero((call >= 0) & calls.are(launches_kernel)[call] if len(calls) else call >= 0)
     order = of_launch[np.lexsort((acts.start[of_launch], acts.what[of_launch], call[of_launch]))]
-    found[order[1:]] = (np.diff(call[order]) == 0) & (np.diff(acts.what[order]) == 0)
-    return found
+    is_second[order[1:]] = (np.diff(call[order]) == 0) & (np.diff(acts.what[order]) == 0)
+    return is_second
 
 
 def _after_their_launch(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Activities, Flags]:
     early = np.zeros(len(acts), bool)
-    known = np.flatnonzero(call >= 0)
-    early[known] = acts.start[known] < calls.start[call[known]] - TOLERANCE
+    rows = np.flatnonzero(call >= 0)
+    early[rows] = acts.start[rows] < calls.start[call[rows]] - TOLERANCE
     if not early.any() or early.sum() > _MOST_EARLY * len(acts):
         return acts, early
     return replace(acts, start=np.where(early, calls.start[call] if len(calls) else 0, acts.start)), early
@@ -160,7 +160,7 @@ def faults_of_calls(acts: Activities, calls: HostEvents, rows: Ints) -> Counter[
     faults[OVERLAPPING] = int((same & (start[1:] + _ROUNDED < end[:-1]) & (end[1:] > end[:-1] + _ROUNDED)).sum())
     has_record = np.isin(calls.correlation[order], acts.correlation) & (calls.correlation[order] > 0)
     is_launch, is_copy = calls.are(launches_kernel)[order], calls.are(_copies)[order]
-    lacks = (is_launch | is_copy) & ~has_record & ~_captured(calls, order)
+    lacks = (is_launch | is_copy) & ~has_record & ~_is_captured(calls, order)
     for k in np.flatnonzero(lacks).tolist():  # a call of the runtime around one of the driver
         inside = k > 0 and same[k - 1] and end[k] <= end[k - 1] and has_record[k - 1]
         around = k + 1 < len(order) and same[k] and end[k + 1] <= end[k] and has_record[k + 1]
@@ -170,20 +170,20 @@ def faults_of_calls(acts: Activities, calls: HostEvents, rows: Ints) -> Counter[
     return faults
 
 
-def _captured(calls: HostEvents, order: Ints) -> Flags:
+def _is_captured(calls: HostEvents, order: Ints) -> Flags:
     """Return which calls, by thread and start, are captured into a graph instead of launched."""
     begins, ends = calls.are(_begins_capture)[order].tolist(), calls.are(_ends_capture)[order].tolist()
-    found = np.zeros(len(order), bool)
+    is_captured = np.zeros(len(order), bool)
     if not any(begins):
-        return found
+        return is_captured
     capturing: set[int] = set()
     for k, thread in enumerate(calls.thread[order].tolist()):
         if begins[k]:
             capturing.add(thread)
         elif ends[k]:
             capturing.discard(thread)
-        found[k] = thread in capturing
-    return found
+        is_captured[k] = thread in capturing
+    return is_captured
 
 
 def _incomplete_graphs(acts: Activities, calls: HostEvents, rows: Ints) -> int:
@@ -202,5 +202,5 @@ def _incomplete_graphs(acts: Activities, calls: HostEvents, rows: Ints) -> int:
             node = int(acts.node[first])
             graph_of[correlation] = node >> 32 if node >> 32 else -1 - int(acts.what[first])
             most[graph_of[correlation]] = max(most[graph_of[correlation]], len(its))
-    known = [nodes[c] for c in calls.correlation[rows].tolist()]
-    return sum(len(its) < (most[graph_of[int(acts.correlation[its[0]])]] if its else 1) for its in known)
+    node_rows = [nodes[c] for c in calls.correlation[rows].tolist()]
+    return sum(len(its) < (most[graph_of[int(acts.correlation[its[0]])]] if its else 1) for its in node_rows)

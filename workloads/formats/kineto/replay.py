@@ -110,11 +110,11 @@ class TraceReplay:
         program = self.traced
         launches = np.flatnonzero(program.action == LAUNCH)
         keys = np.stack([program.device[launches], program.stream[launches]], 1)
-        found = []
+        rows = []
         for device, stream in np.unique(keys, axis=0).tolist():
             ops = program.argument[launches[(keys == (device, stream)).all(1)]]
             measured, simulated = self.times[:, ops]
-            found.append(
+            rows.append(
                 Busy(
                     program.devices[device],
                     stream,
@@ -125,7 +125,7 @@ class TraceReplay:
                     float(simulated[:, 1].max()),
                 )
             )
-        return tuple(found)
+        return tuple(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -152,22 +152,22 @@ class TraceReplay:
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return both traces in the Chrome Trace Event format, and write them if a path is given."""
-        events, found = [], {}
-        for shift, (what, trace) in enumerate((("measured", self.traced.measured), ("simulated", self.simulated))):
-            found = trace.to_perfetto()
-            for event in found["traceEvents"]:
+        events, document = [], {}
+        for shift, (label, trace) in enumerate((("measured", self.traced.measured), ("simulated", self.simulated))):
+            document = trace.to_perfetto()
+            for event in document["traceEvents"]:
                 if event["name"] == "process_name":
-                    event["args"]["name"] += f", {what}"
+                    event["args"]["name"] += f", {label}"
                 if "id" in event:
-                    event["id"] = f"{what} {event['id']}"
+                    event["id"] = f"{label} {event['id']}"
                 event["pid"] += shift * _MOST_PIDS
                 if event["name"] == "process_sort_index":
                     event["args"]["sort_index"] += shift * _MOST_PIDS
                 events.append(event)
-        found["traceEvents"] = sorted(events, key=lambda event: (event["ph"] != "M", event.get("ts", 0.0)))
+        document["traceEvents"] = sorted(events, key=lambda event: (event["ph"] != "M", event.get("ts", 0.0)))
         if path is not None:
-            write_file(path, dump_json(found, indent=None))
-        return found
+            write_file(path, dump_json(document, indent=None))
+        return document
 
 
 def replay_traced(
@@ -204,27 +204,27 @@ def replay_traced(
     gives is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other
     kernels that a library would choose there are not in these limits.
     """
-    for what, given, known in (("host", host, HOSTS), ("streams", streams, STREAMS)):
-        if given not in known:
-            raise WhatIfError(f"{what} must be one of {', '.join(known)}, not {given!r}")
+    for option, choice, choices in (("host", host, HOSTS), ("streams", streams, STREAMS)):
+        if choice not in choices:
+            raise WhatIfError(f"{option} must be one of {', '.join(choices)}, not {choice!r}")
     cluster = changed_cluster(program.cluster, changes)
     if cluster == program.cluster and not any(change.parameter.startswith("contention") for change in changes):
         cluster = cluster.replace_devices(contention=is_contended(program))
     is_shared = cluster == program.cluster.replace_devices(contention=True)
     times = np.array(times_alone(program) if is_shared else program.graph.time)
-    made = _with_host(program, changes)
+    replayed = _with_host(program, changes)
     for change in changes:
         _hasten(program, times, change)
     if streams == "one":
-        made = _on_one_stream(made)
+        replayed = _on_one_stream(replayed)
     if host == "none":
-        made = made.timed(None, np.zeros(len(made)))
+        replayed = replayed.timed(None, np.zeros(len(replayed)))
     elif host == "captured":
-        made = traced(made.graph, cluster, default_cost, execution="graph").lower(cluster)
+        replayed = traced(replayed.graph, cluster, default_cost, execution="graph").lower(cluster)
     scales = sorted(_scales(program.cluster, cluster))
     moves = np.array([op.kind in _ON_LINKS for op in program.graph.operators])
-    graphs = [with_times(made.graph, np.where(moves, times, times * scale)) for scale in scales]
-    traces = [simulate(made.over(graph), cluster) for graph in graphs]
+    graphs = [with_times(replayed.graph, np.where(moves, times, times * scale)) for scale in scales]
+    traces = [simulate(replayed.over(graph), cluster) for graph in graphs]
     return TraceReplay(program, traces[0], traces[1].makespan if len(traces) > 1 else None)
 
 
@@ -252,9 +252,9 @@ def times_alone(program: TracedProgram) -> Floats:
     The measured times include contention: under contention on the same device the times alone become the measured ones,
     as far as a few divisions by the slowdown reach that.
     """
-    known: Floats | None = program.__dict__.get("times_alone")
-    if known is not None:
-        return known
+    memo: Floats | None = program.__dict__.get("times_alone")
+    if memo is not None:
+        return memo
     measured = np.array(program.graph.time)
     cluster = program.cluster.replace_devices(contention=True)
     times, took = measured, np.empty_like(measured)
@@ -343,7 +343,7 @@ def traced(graph: OpGraph, cluster: Cluster, _cost: CostModel, *, execution: str
     return Schedule.from_columns(
         graph,
         order,
-        [each.name for each in cluster.devices],
+        [gpu.name for gpu in cluster.devices],
         device=device[order],
         stream=np.array([row["stream"] for row in rows])[order],
         execution=execution,

@@ -26,7 +26,7 @@ from workloads.formats.kineto.records import (
     faults_of_calls,
     launches_kernel,
 )
-from workloads.formats.kineto.streams import called_at, reached
+from workloads.formats.kineto.streams import called_at, latest_ends_before
 
 _logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class TracedStep:
         self.lanes = [Stream() for _ in self.places]
         self.before = [-1] * len(rows)
         self._fill_lanes(called[rows].tolist())
-        self.reached = reached(self.activities)
+        self.reached = latest_ends_before(self.activities)
         self.devices = sorted({device for device, _ in self.places})
         self.cluster = self._make_cluster()
         self.gap = round(1e3 * self.cluster.devices[0].gap)
@@ -156,22 +156,22 @@ class TracedStep:
         calls = self.events.calls
         activities = self.activities.take(np.arange(self.n_own))
         call = self.call[: self.n_own]
-        known = call >= 0
+        has_call = call >= 0
         start = activities.start
         end = start + activities.duration
         call_start, call_end = (
-            np.where(known, times[call] if len(times) else 0, 0) for times in (calls.start, calls.end)
+            np.where(has_call, times[call] if len(times) else 0, 0) for times in (calls.start, calls.end)
         )
         is_kernel = np.array([kind.what == "kernel" for kind in activities.kinds], bool)[activities.what]
         earlier = np.maximum.accumulate(np.concatenate([[0], end[:-1]]))
-        idle = known & is_kernel & (earlier < call_start) & (start >= call_start)
+        idle = has_call & is_kernel & (earlier < call_start) & (start >= call_start)
         lag = _median((start - call_end)[idle], _USUAL_LAG)
         launching = calls.are(launches_kernel)
         launch = _median((calls.end - calls.start)[launching], -1)
         order = np.lexsort((start, activities.stream, activities.device))
         follows = np.concatenate([[False], (np.diff(activities.stream[order]) == 0)])
         gap = start[order] - np.concatenate([[0], end[order][:-1]])
-        queued = follows & known[order] & (call_end[order] + HELD < start[order] - gap) & (gap < _LONGEST_GAP)
+        queued = follows & has_call[order] & (call_end[order] + HELD < start[order] - gap) & (gap < _LONGEST_GAP)
         costs: dict[str, float] = {}
         if launch >= 0:
             costs = {"launch": launch / 1e3, "launch_latency": (launch + max(0, lag)) / 1e3}
@@ -207,8 +207,8 @@ class TracedStep:
     def starts_early(self) -> Flags:
         """Whether each operator starts before the previous one on its stream ends, and its call allows that."""
         may = np.zeros(len(self.start), bool)
-        known = np.flatnonzero(self.call >= 0)
-        may[known] = self.events.calls.are(_STARTS_EARLY.match)[self.call[known]]
+        with_call = np.flatnonzero(self.call >= 0)
+        may[with_call] = self.events.calls.are(_STARTS_EARLY.match)[self.call[with_call]]
         before = np.array(self.before)
         early: Flags = may & (before >= 0) & (self.activities.start < np.array(self.end)[before])
         return early

@@ -44,10 +44,10 @@ def read_trace(path: str | os.PathLike[str]) -> str:
     FileError, FormatError
         As there, and if the file is an archive of several.
     """
-    found = read_traces(path)
-    if len(found) > 1:
-        raise FormatError(f"{path}: holds {len(found)} traces: {found[0][0]}, ...; give the file of one")
-    return found[0][1]
+    traces = read_traces(path)
+    if len(traces) > 1:
+        raise FormatError(f"{path}: holds {len(traces)} traces: {traces[0][0]}, ...; give the file of one")
+    return traces[0][1]
 
 
 def read_traces(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
@@ -94,14 +94,14 @@ def _members(data: bytes, source: str) -> list[tuple[str, bytes]]:
                 files = [row for row in archive.infolist() if not row.is_dir()]
                 if sum(row.file_size for row in files) > most:
                     raise FormatError(f"{source}: inflates to over {most} bytes, so it holds no traces")
-                found = [(row.filename, archive.read(row)) for row in files]
+                contents = [(row.filename, archive.read(row)) for row in files]
         else:
             with tarfile.open(fileobj=BytesIO(data), mode="r:") as tar:
                 members = [row for row in tar.getmembers() if row.isfile()]
-                found = [(row.name, file.read()) for row in members if (file := tar.extractfile(row)) is not None]
+                contents = [(row.name, file.read()) for row in members if (file := tar.extractfile(row)) is not None]
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
         raise FormatError(f"{source}: the archive is damaged: {error}") from error
-    return sorted(found)
+    return sorted(contents)
 
 
 def _inflate_zstandard(data: bytes, source: str) -> bytes:
@@ -112,26 +112,26 @@ def _inflate_zstandard(data: bytes, source: str) -> bytes:
     most = min(max(_SMALL, _MOST_INFLATED * len(data)), MOST_BYTES)
     try:
         with zstandard.ZstdDecompressor().stream_reader(BytesIO(data)) as file:
-            found: bytes = file.read(most + 1)
+            content: bytes = file.read(most + 1)
     except zstandard.ZstdError as error:
         raise FormatError(f"{source}: the Zstandard file is damaged: {error}") from error
-    if len(found) > most:
+    if len(content) > most:
         raise FormatError(f"{source}: inflates to over {most} bytes, so it is not a trace")
-    return found
+    return content
 
 
 def _inflate(data: bytes, source: str) -> bytes:
     most = min(max(_SMALL, _MOST_INFLATED * len(data)), MOST_BYTES)
     try:
         with gzip.open(BytesIO(data)) as file:
-            found = file.read(most + 1)
+            content = file.read(most + 1)
     except EOFError as error:
         raise FormatError(f"{source}: the gzip file is truncated") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise FormatError(f"{source}: the gzip file is damaged: {error}") from error
-    if len(found) > most:
+    if len(content) > most:
         raise FormatError(f"{source}: inflates to over {most} bytes, so it is not a trace")
-    return found
+    return content
 
 
 def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool = True) -> dict[str, Any]:
@@ -156,15 +156,15 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
     """
     n_events = 0
 
-    def read_object(found: dict[str, Any]) -> Any:
+    def read_object(fields: dict[str, Any]) -> Any:
         """Read an event, which alone has a field "ph"; return any other object unchanged."""
         nonlocal n_events
-        if "ph" not in found:
-            return found
+        if "ph" not in fields:
+            return fields
         try:
-            read = readers.get(found.get("cat"))
-            if read is not None and found["ph"] == "X":
-                read(n_events, found, found.get("args", _NO_ARGUMENTS))
+            read = readers.get(fields.get("cat"))
+            if read is not None and fields["ph"] == "X":
+                read(n_events, fields, fields.get("args", _NO_ARGUMENTS))
         except KeyError as error:
             raise FormatError(f"{place(source, n_events)}: field {error.args[0]!r} is missing") from None
         except (TypeError, AttributeError):
@@ -179,14 +179,14 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
     try:
         with json_errors(source), without_collector():
             constant = refuse if strict else None
-            found = json.loads(text, object_hook=read_object, parse_float=number, parse_constant=constant)
+            document = json.loads(text, object_hook=read_object, parse_float=number, parse_constant=constant)
     except InvalidOperation as error:
         raise FormatError(f"{source}: a number is beyond all bounds") from error
-    if isinstance(found, list):
-        found = {EVENTS: found}
-    if not isinstance(found, dict) or EVENTS not in found:
+    if isinstance(document, list):
+        document = {EVENTS: document}
+    if not isinstance(document, dict) or EVENTS not in document:
         raise FormatError(f"{source}: expected an object with {EVENTS!r}, as torch.profiler writes it")
-    events = found.pop(EVENTS)
+    events = document.pop(EVENTS)
     if not isinstance(events, list):
         raise FormatError(f"{source}: field {EVENTS!r} must be a list")
     strange = next((i for i, event in enumerate(events) if event is not _EVENT), None)
@@ -194,7 +194,7 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
         raise FormatError(f"{place(source, strange)}: expected an object with a field 'ph'")
     if n_events != len(events):
         raise FormatError(f"{source}: there are events outside of the field {EVENTS!r}")
-    return found
+    return document
 
 
 def place(source: str, number: int) -> str:

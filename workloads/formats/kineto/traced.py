@@ -131,22 +131,22 @@ class TracedProgram(Program):
     def lines(self) -> list[str]:
         """Return the gaps and faults of the trace, a line each; none if there are none."""
         of = self.of_trace
-        found = []
+        lines = []
         if of.ranks > 1:
             by = f"by {of.n_met} collectives" if of.n_met else "as they stand: they have no collective in common"
-            found.append(f"ranks: {of.ranks} processes are put together, their clocks {by}")
+            lines.append(f"ranks: {of.ranks} processes are put together, their clocks {by}")
         if of.faults:
-            found.append("records: " + ", ".join(f"{count} {what}" for what, count in of.faults.items()))
+            lines.append("records: " + ", ".join(f"{count} {fault}" for fault, count in of.faults.items()))
         if of.untraced_us:
-            found.append(
+            lines.append(
                 f"untraced: {100 * self.untraced_share:.1f} % of the step is idle that nothing in the trace explains; "
                 "it is kept"
             )
         if of.n_early:
-            found.append(f"early starts: {of.n_early} kernels start before the one before them on their stream ends")
+            lines.append(f"early starts: {of.n_early} kernels start before the one before them on their stream ends")
         if of.collectives:
-            found.append(self._on_collectives())
-        return found
+            lines.append(self._on_collectives())
+        return lines
 
     def _on_collectives(self) -> str:
         of = self.of_trace

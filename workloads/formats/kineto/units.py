@@ -75,21 +75,21 @@ def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list
         for run in part:
             n_before[run.name] += 1
             run.name = f"{run.name}#{n_before[run.name] - 1}"
-        part += nodes if captured is None else _captured(joined, nodes, captured, i)
+        part += nodes if captured is None else _runs_of_nodes(joined, nodes, captured, i)
     return runs
 
 
 def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[list[Run]]:
     """Return the runs of each iteration inside the annotations that are named as the operators of a graph."""
-    found, origin, ops = marks.events, joined.origin, joined.operators
-    labels = [found.names[code] for code in found.name.tolist()]
+    events, origin, ops = marks.events, joined.origin, joined.operators
+    labels = [events.names[code] for code in events.name.tolist()]
     host = np.zeros(len(labels), np.int64)
     if not len(joined.activities):
         top = np.flatnonzero(ops.outermost == np.arange(len(ops.events)))
         inside = marks.around(ops.events.thread[top], ops.events.start[top])
         time = ops.events.end[top] - ops.events.start[top]
         np.add.at(host, inside[inside >= 0], time[inside >= 0])
-    runs = _runs(joined, labels, found.start, host, marks.around(origin.thread, origin.time))
+    runs = _runs(joined, labels, events.start, host, marks.around(origin.thread, origin.time))
     n_outside = len(joined.activities) - sum(len(run.activities) for part in runs for run in part)
     if n_outside:
         _logger.warning("%s: %d kernels and copies belong to no operator of the graph", joined.source, n_outside)
@@ -121,7 +121,11 @@ def by_order(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) 
     runs = _runs(joined, *_operators(joined, "top", silent=True))
     for i, part in enumerate(runs):
         if part:
-            runs[i] = _counted(joined, part, names, i) if kinds is None else _matched(joined, part, names, kinds, i)
+            runs[i] = (
+                _match_by_count(joined, part, names, i)
+                if kinds is None
+                else _match_by_kind(joined, part, names, kinds, i)
+            )
     return runs
 
 
@@ -157,12 +161,12 @@ def _runs(joined: Joined, names: Sequence[str], start: Ints, host: Ints, owner: 
     rows = rows[np.lexsort((activities.start[rows], activities.correlation[rows], owner[rows]))]
     ptr = np.searchsorted(owner[rows], np.arange(len(names) + 1)).tolist()
     listed = rows.tolist()
-    found: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
+    runs: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
     iteration, hosts = joined.iterations.of(start).tolist(), host.tolist()
     for u in np.argsort(start, kind="stable").tolist():
         if iteration[u] >= 0:
-            found[iteration[u]].append(Run(names[u], listed[ptr[u] : ptr[u + 1]], hosts[u]))
-    return found
+            runs[iteration[u]].append(Run(names[u], listed[ptr[u] : ptr[u + 1]], hosts[u]))
+    return runs
 
 
 def _graph_nodes(joined: Joined) -> list[list[Run]]:
@@ -177,17 +181,17 @@ def _graph_nodes(joined: Joined) -> list[list[Run]]:
     keys = (activities.start[rows], stream, activities.node[rows], activities.correlation[rows], origin.time[rows])
     rows = rows[np.lexsort(keys)]
     iteration = joined.iterations.of(origin.time[rows])
-    found: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
-    launches, n_nodes = [Codes() for _ in found], Counter[tuple[int, int]]()
+    runs: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
+    launches, n_nodes = [Codes() for _ in runs], Counter[tuple[int, int]]()
     for row, i, call in zip(rows.tolist(), iteration.tolist(), activities.correlation[rows].tolist(), strict=True):
         if i >= 0:
             launch = i, launches[i][call]
-            found[i].append(Run(f"cudaGraphLaunch#{launch[1]}.{n_nodes[launch]}", [row]))
+            runs[i].append(Run(f"cudaGraphLaunch#{launch[1]}.{n_nodes[launch]}", [row]))
             n_nodes[launch] += 1
-    return found
+    return runs
 
 
-def _captured(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int) -> list[Run]:
+def _runs_of_nodes(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int) -> list[Run]:
     """Return the operators from which the nodes were captured."""
     if nodes and len(nodes) != len(captured):
         raise FormatError(
@@ -200,13 +204,13 @@ def _captured(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int)
             f"{joined.source}: the nodes of the captured graph have no ids, so it is not known which operator each is; "
             f"record it with a newer profiler, or without CUDA graphs"
         )
-    found: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     for node, name in zip(nodes, captured if nodes else (), strict=True):
-        found.setdefault(name, Run(name, [])).activities += node.activities
-    return list(found.values())
+        runs.setdefault(name, Run(name, [])).activities += node.activities
+    return list(runs.values())
 
 
-def _counted(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> list[Run]:
+def _match_by_count(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> list[Run]:
     launching = part if not len(joined.activities) else [run for run in part if _launches(joined, run)]
     if len(launching) != len(names):
         raise FormatError(
@@ -216,30 +220,30 @@ def _counted(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> l
     return [replace(run, name=name) for name, run in zip(names, launching, strict=True)]
 
 
-def _matched(joined: Joined, part: list[Run], names: Sequence[str], kinds: Sequence[str], i: int) -> list[Run]:
-    found: list[Run] = []
+def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds: Sequence[str], i: int) -> list[Run]:
+    runs: list[Run] = []
     for run in part:
-        k = len(found)
+        k = len(runs)
         while k < len(names) and kinds[k] in _SILENT and not _fits(kinds[k], run.name):
             k += 1
         if k < len(names) and _fits(kinds[k], run.name):
-            found += [Run(name, []) for name in names[len(found) : k]]  # nothing of these is in the trace
-            found.append(replace(run, name=names[k]))
+            runs += [Run(name, []) for name in names[len(runs) : k]]  # nothing of these is in the trace
+            runs.append(replace(run, name=names[k]))
         elif _launches(joined, run):
-            k = len(found)
+            k = len(runs)
             expected = f"{names[k]!r} of kind {kinds[k]!r}" if k < len(names) else "no further operator"
             raise FormatError(
                 f"{joined.source}: in iteration {i} operator {k} of the graph is {expected}, but {run.name!r} ran; "
                 f"annotate the operators with their names (record_function) to join by name"
             )
-    while len(found) < len(names) and kinds[len(found)] in _SILENT:
-        found.append(Run(names[len(found)], []))
-    if len(found) < len(names):
+    while len(runs) < len(names) and kinds[len(runs)] in _SILENT:
+        runs.append(Run(names[len(runs)], []))
+    if len(runs) < len(names):
         raise FormatError(
-            f"{joined.source}: in iteration {i} nothing ran for operator {names[len(found)]!r} of kind "
-            f"{kinds[len(found)]!r}; annotate the operators with their names (record_function) to join by name"
+            f"{joined.source}: in iteration {i} nothing ran for operator {names[len(runs)]!r} of kind "
+            f"{kinds[len(runs)]!r}; annotate the operators with their names (record_function) to join by name"
         )
-    return found
+    return runs
 
 
 def _launches(joined: Joined, run: Run) -> bool:

@@ -15,8 +15,8 @@ _STANDARD: Final = ("", "ai.onnx")
 _MOST_REASON_SHOWN: Final = 200
 
 
-def prepared(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
-    """Return a model of operator set 7 or later without functions of its own; it is itself if it is one.
+def prepare(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
+    """Return a model of operator set 7 or later with its functions inlined; a model without any is returned unchanged.
 
     Raises
     ------
@@ -25,11 +25,11 @@ def prepared(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
     """
     old = [one.version for one in model.opset_import if one.domain in _STANDARD]
     if old and 0 < old[0] < OLDEST_OPSET:
-        model = _converted(model, source, old[0])
-    return _inlined(model, source) if model.functions else model
+        model = _convert(model, source, old[0])
+    return _inline(model, source) if model.functions else model
 
 
-def _converted(model: "onnx.ModelProto", source: str, version: int) -> "onnx.ModelProto":
+def _convert(model: "onnx.ModelProto", source: str, version: int) -> "onnx.ModelProto":
     from onnx import version_converter
 
     try:
@@ -43,8 +43,8 @@ def _converted(model: "onnx.ModelProto", source: str, version: int) -> "onnx.Mod
     return converted
 
 
-def _inlined(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
-    """Return the model with its functions in place of their calls; unchanged where onnx cannot do that."""
+def _inline(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
+    """Return the model with its functions inlined; unchanged where onnx cannot do that."""
     from onnx import inliner
 
     try:

@@ -1,6 +1,6 @@
 """Operators that are not ONNX's own, but that ONNX Runtime and TensorRT fuse and exporters write.
 
-ONNX knows no shapes of them, so each has two functions: the shapes that it writes, and what it costs. `CONTRIB` lists
+ONNX does not infer their shapes, so each has two functions: the shapes of its outputs, and its cost. `CONTRIB` lists
 them by name, of the domains `DOMAINS`, and of ONNX's own where exporters leave the domain out.
 """
 
@@ -19,7 +19,7 @@ from workloads.formats.onnx.tensors import Shape, Step
 DOMAINS: Final = ("", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", "trt", "TRT", "trt.plugins")
 
 _OTHERS: Final = ("Attention", "Gelu", "RotaryEmbedding", "QuantizeLinear", "DequantizeLinear")
-"""Names of which ONNX has operators of its own."""
+"""Names that ONNX has its own operators for."""
 
 Shapes = Sequence[Shape | None]
 Written = list[tuple[int, Shape | None]]
@@ -34,10 +34,10 @@ class Contrib(NamedTuple):
     computes: bool = False
 
 
-def contributed(step: Step) -> Callable[[Step, Costs], Cost] | None:
+def contrib_rule(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
-    known = _of(step)
-    return None if known is None else known.cost
+    operator = _of(step)
+    return None if operator is None else operator.cost
 
 
 def _of(step: Step) -> Contrib | None:
@@ -54,16 +54,16 @@ def shapes_of(step: Step, n_outputs: int) -> Written | None:
     FormatError
         If inputs and attributes do not fit the operator.
     """
-    known = _of(step)
-    if known is None:
+    operator = _of(step)
+    if operator is None:
         return None
     try:
-        shapes = [*known.shapes(step), *[None] * n_outputs][:n_outputs]
+        shapes = [*operator.shapes(step), *[None] * n_outputs][:n_outputs]
     except FormatError:  # an input of unknown shape
         return None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
-    typed = step.input(known.typed_by)
+    typed = step.input(operator.typed_by)
     return [(0 if typed is None else typed.elem, shape) for shape in shapes]
 
 
@@ -81,13 +81,13 @@ def _activation(kind: str, *, adds: int = 0) -> Contrib:
     return Contrib(_like_first, cost)
 
 
-def _mapped(kind: str, flops: int) -> Contrib:
-    """Return how an operator of so many FLOP per element of output is read, whose inputs are brought to one shape."""
+def _broadcast_rule(kind: str, flops: int) -> Contrib:
+    """Return the rule of an operator with some FLOP per element of output, whose inputs are broadcast to one shape."""
 
     def shapes(step: Step) -> Shapes:
-        given = [x.shape for x in step.given if x.shape is not None and x.shape]
-        rank = max(map(len, given), default=0)
-        wide = [(1,) * (rank - len(shape)) + shape for shape in given]
+        shapes_in = [x.shape for x in step.given if x.shape is not None and x.shape]
+        rank = max(map(len, shapes_in), default=0)
+        wide = [(1,) * (rank - len(shape)) + shape for shape in shapes_in]
         return [tuple(max(sizes) for sizes in zip(*wide, strict=True))]
 
     def cost(step: Step, costs: Costs) -> Cost:
@@ -124,9 +124,9 @@ def _embedded_norm(step: Step, costs: Costs) -> Cost:
     tables = [x for x in (step.input(i) for i in (2, 3, 4)) if x is not None]
     indices = step.nbytes(*(x for x in step.read if x.elem in (6, 7)))
     looked = costs.gather(rows * len(tables), features, indices=indices, window=len(tables))
-    made = float(rows * features * costs.width)
-    norm = replace(costs.rows("layer_norm", rows, features), reads=made, writes=made)
-    return Cost("embedding", (replace(looked, writes=made), norm), is_counted=True)
+    embedded = float(rows * features * costs.width)
+    norm = replace(costs.rows("layer_norm", rows, features), reads=embedded, writes=embedded)
+    return Cost("embedding", (replace(looked, writes=embedded), norm), is_counted=True)
 
 
 def _embedded_norm_shapes(step: Step) -> Shapes:
@@ -174,7 +174,7 @@ def _matrices(step: Step, costs: Costs, shape: Shape, inner: int, second: int) -
 
 
 def _transposable(step: Step) -> tuple[Shape, int]:
-    """Return what a product writes of which either side may be transposed, and the size that is summed over."""
+    """Return the shape of a product, either side of which may be transposed, and the size that is summed over."""
     a, b = step.shape_in(0), step.shape_in(1)
     if step.attributes.get("transA", 0) and len(a) > 1:
         a = (*a[:-2], a[-1], a[-2])
@@ -191,7 +191,7 @@ def _fused_matmul(step: Step, costs: Costs) -> Cost:
 
 
 def _packed_matmul(step: Step, costs: Costs) -> Cost:
-    """Multiply by a matrix that is kept in a few bits a number: it computes in the format of what it multiplies."""
+    """Return the cost of a product with a matrix of a few bits a number, in the format of the other matrix."""
     return _matrices(step, costs, step.shape_out(), step.attributes["K"], 1)
 
 
@@ -215,7 +215,7 @@ class _Heads(NamedTuple):
         return (self.batch, self.queries, self.heads * self.value_size)
 
     def kept(self, value: bool) -> Shape:
-        """Return the shape of the keys, or values, that are there afterwards."""
+        """Return the shape of the keys, or values, after the new ones are added."""
         return (self.batch, self.kv_heads, self.keys, self.value_size if value else self.size)
 
 
@@ -249,7 +249,7 @@ def _past(step: Step, at: int, new: int) -> int:
     return max(0, length - new) if shared else length
 
 
-def _grouped(step: Step) -> _Heads:
+def _grouped_heads(step: Step) -> _Heads:
     """Return the sizes of GroupQueryAttention: several heads of queries share one of keys."""
     q, heads, kv_heads = step.shape_in(0), step.attributes["num_heads"], step.attributes["kv_num_heads"]
     key = step.input(1)
@@ -265,21 +265,21 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
     """Return how an attention on queries, keys and values is read."""
 
     def shapes(step: Step) -> Shapes:
-        found = sizes(step)
-        return [found.written, found.kept(False), found.kept(True)]
+        heads = sizes(step)
+        return [heads.written, heads.kept(False), heads.kept(True)]
 
     def cost(step: Step, costs: Costs) -> Cost:
-        found = sizes(step)
-        work = costs.attention(found.batch * found.heads, found.queries, found.keys, found.size, found.value_size)
-        new = found.batch * found.queries * found.kv_heads * (found.size + found.value_size) * costs.width
-        kept = found.batch * found.keys * found.kv_heads * (found.size + found.value_size) * costs.width
-        past = kept - new if found.keys > found.queries else 0
+        heads = sizes(step)
+        work = costs.attention(heads.batch * heads.heads, heads.queries, heads.keys, heads.size, heads.value_size)
+        new = heads.batch * heads.queries * heads.kv_heads * (heads.size + heads.value_size) * costs.width
+        past_nbytes = heads.batch * heads.keys * heads.kv_heads * (heads.size + heads.value_size) * costs.width
+        past = past_nbytes - new if heads.keys > heads.queries else 0
         query = step.nbytes(*(x for x in (step.input(i) for i in range(3)) if x is not None))
         others = step.nbytes(*(x for x in step.read if len(x.shape or ()) == 4 and x not in step.inputs[:8]))
-        written = float(prod(found.written) * costs.width) + (new if len(step.written) > 1 else 0)
-        # of the past all keys and values are read, and of what is kept only the new ones are written
-        counted = replace(work, reads=query + past + others, writes=written)
-        return Cost("attention", (counted,), {"heads": found.heads}, is_counted=True)
+        written = float(prod(heads.written) * costs.width) + (new if len(step.written) > 1 else 0)
+        # all keys and values of the past are read, and only the new ones are written
+        attended = replace(work, reads=query + past + others, writes=written)
+        return Cost("attention", (attended,), {"heads": heads.heads}, is_counted=True)
 
     return Contrib(shapes, cost, computes=True)
 
@@ -345,7 +345,7 @@ def _quantized_concat(step: Step, costs: Costs) -> Cost:
 
 
 def _quantized_concat_shapes(step: Step) -> Shapes:
-    parts = [step.shape_in(i) for i in range(2, len(step.inputs), 3)]  # each with a scale and a zero behind it
+    parts = [step.shape_in(i) for i in range(2, len(step.inputs), 3)]  # a scale and a zero follow each part
     axis = step.attributes["axis"] % len(parts[0])
     return [(*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :])]
 
@@ -373,7 +373,7 @@ CONTRIB: Final[Mapping[str, Contrib]] = MappingProxyType(
         "QGemm": Contrib(_gemm_shapes, _quantized_gemm, computes=True),
         "MultiHeadAttention": _attends(_multihead),
         "DecoderMaskedMultiHeadAttention": _attends(_multihead),
-        "GroupQueryAttention": _attends(_grouped),
+        "GroupQueryAttention": _attends(_grouped_heads),
         "Attention": _ATTENTION,
         "QAttention": Contrib(_whole_shapes, _whole_attention, typed_by=3, computes=True),
         "SkipLayerNormalization": _norm("layer_norm", skips=1),
@@ -384,9 +384,9 @@ CONTRIB: Final[Mapping[str, Contrib]] = MappingProxyType(
         "FastGelu": _activation("gelu", adds=1),
         "BiasGelu": _activation("gelu", adds=1),
         "QuickGelu": _activation("silu"),
-        "BiasAdd": _mapped("add", 2),
-        "QLinearAdd": _mapped("add", 3),
-        "QLinearMul": _mapped("mul", 3),
+        "BiasAdd": _broadcast_rule("add", 2),
+        "QLinearAdd": _broadcast_rule("add", 3),
+        "QLinearMul": _broadcast_rule("mul", 3),
         "QLinearSigmoid": _activation("sigmoid"),
         "QLinearLeakyRelu": _activation("leaky_relu"),
         "QLinearGlobalAveragePool": Contrib(_quantized_pool_shapes, _quantized_pool),
@@ -400,7 +400,7 @@ CONTRIB: Final[Mapping[str, Contrib]] = MappingProxyType(
         "TRT_INT8DequantizeLinear": _quantizes("dequantize"),
     }
 )
-"""By name; those of ONNX Runtime, and the quantisation of TensorRT."""
+"""Rules by the name of the operator, of ONNX Runtime and of the quantisation of TensorRT."""
 
 CONTRIB_PRODUCTS: Final = frozenset(name for name, known in CONTRIB.items() if known.computes)
-"""Those of them of which the arithmetic takes the time."""
+"""The operators of `CONTRIB` whose time is arithmetic."""

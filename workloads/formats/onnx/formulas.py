@@ -2,9 +2,9 @@
 
 ONNX got an operator for these late (layer normalisation with set 17, GELU with 20, attention with 23, SiLU with 24).
 Before, an exporter writes the formula. PyTorch, from which the formula comes, launches one kernel for each, and so do
-ONNX Runtime and TensorRT: to price the formula piece by piece charges kernels that nobody launches.
+ONNX Runtime and TensorRT: costs of the formula piece by piece would include kernels that are never launched.
 
-A formula is only recognised where nothing else reads what its steps write, except what the last of them writes.
+A formula is only recognised where no other operator reads the results of its steps, except of the last one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ class _Formula:
     members
         Their places.
     whole
-        The operator in their place. It stands where the last of them stood.
+        The operator that replaces the steps, at the place of the last one.
     """
 
     members: frozenset[int]
@@ -44,7 +44,7 @@ class _Formula:
 
     @property
     def last(self) -> int:
-        """The place of the step whose output others read."""
+        """The place of the step whose output other steps read."""
         return max(self.members)
 
 
@@ -61,24 +61,24 @@ class _Steps:
             self._readers.setdefault(id(tensor), []).append(len(steps))
 
     def readers(self, tensor: Tensor) -> list[int]:
-        """Return the places of the steps that read a tensor, each as often as it reads; a result is read behind all."""
+        """Return the places of the steps that read a tensor, once per read; a result counts as read after all steps."""
         return self._readers.get(id(tensor), [])
 
-    def written(self, place: int) -> Tensor | None:
+    def only_output(self, place: int) -> Tensor | None:
         """Return the only output of a step, None if it has several."""
         outputs = self.steps[place].written
         return outputs[0] if len(outputs) == 1 else None
 
     def follower(self, place: int) -> int | None:
-        """Return the place of the step that alone reads what a step writes, None if there is no such step."""
-        output = self.written(place)
+        """Return the place of the only step that reads a step's outputs, None if there is no such step."""
+        output = self.only_output(place)
         readers = [] if output is None else self.readers(output)
         return readers[0] if len(set(readers)) == 1 and readers[0] < len(self.steps) else None
 
     def is_closed(self, members: frozenset[int]) -> bool:
-        """Say whether no step outside reads what the members write, but for the last of them."""
+        """Return whether no step outside reads the outputs of the members, except of the last one."""
         last = max(members)
-        outputs = [(place, self.written(place)) for place in members]
+        outputs = [(place, self.only_output(place)) for place in members]
         return all(
             output is not None and (place == last or members.issuperset(self.readers(output)))
             for place, output in outputs
@@ -86,14 +86,14 @@ class _Steps:
 
 
 def join_formulas(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step]:
-    """Return the steps with each known formula made one step; the producers of tensors are numbered anew.
+    """Return the steps with each known formula replaced by one step; the producers of tensors are renumbered.
 
     Parameters
     ----------
     steps
         In the order of the model; `Tensor.producer` is a place among them.
     results
-        What the model returns.
+        Tensors that the model returns.
 
     Notes
     -----
@@ -109,17 +109,17 @@ def join_formulas(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step
     if not formulas:
         return list(steps)
     places: dict[int, int] = {}
-    kept: list[Step] = []
+    joined: list[Step] = []
     for place, step in enumerate(steps):
         own = formulas.get(place)
         if own is None or place == own.last:
-            places[place] = len(kept)
-            kept.append(step if own is None else own.whole)
-    tensors = {id(x): x for step in kept for x in (*step.given, *step.written)} | {id(x): x for x in results}
+            places[place] = len(joined)
+            joined.append(step if own is None else own.whole)
+    tensors = {id(x): x for step in joined for x in (*step.given, *step.written)} | {id(x): x for x in results}
     for tensor in tensors.values():
         if tensor.producer is not None:
             tensor.producer = places[tensor.producer]
-    return kept
+    return joined
 
 
 def _whole(graph: _Steps, last: int, op_type: str, inputs: Sequence[Tensor | None], **attributes: object) -> Step:
@@ -131,7 +131,7 @@ def _whole(graph: _Steps, last: int, op_type: str, inputs: Sequence[Tensor | Non
 
 
 def _variable(step: Step) -> Tensor | None:
-    """Return the only input of a step that is no constant, None if there are several, or none."""
+    """Return the only input of a step that is not constant, None if there are several, or none."""
     read = {id(x): x for x in step.read}
     return next(iter(read.values())) if len(read) == 1 else None
 
@@ -184,8 +184,8 @@ def _attention(graph: _Steps, softmax: int) -> _Formula | None:
     if weights.producer not in members or len(members) + 2 > _MOST_STEPS:
         return None
     members += [place, second]
-    q_source, q_scaling = _unscaled(graph, queries)
-    k_source, k_scaling = _unscaled(graph, keys)
+    q_source, q_scaling = _before_scaling(graph, queries)
+    k_source, k_scaling = _before_scaling(graph, keys)
     everything = frozenset((*members, *q_scaling, *k_scaling))
     if not graph.is_closed(everything):
         return None
@@ -222,8 +222,8 @@ def _product(graph: _Steps, place: int) -> tuple[Tensor, Tensor] | None:
     return a, b
 
 
-def _unscaled(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
-    """Return the tensor that was scaled to make another one, and the steps that did so; only views stand between."""
+def _before_scaling(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
+    """Return the tensor that was scaled to make another one, and the steps that did so, with views between them."""
     scaling: list[int] = []
     passed: list[int] = []
     source, current = tensor, tensor
@@ -256,9 +256,9 @@ def _by_heads(tensor: Tensor, shape: Shape) -> Tensor:
 def _between(
     graph: _Steps, start: Tensor, last: int, types: Sequence[str]
 ) -> tuple[frozenset[int], tuple[Tensor, ...]] | None:
-    """Return the steps that make what a step writes from one tensor, and the constants that they read.
+    """Return the steps that compute a step's output from one tensor, and the constants that they read.
 
-    None if another tensor is read on the way, or a step of another type stands there.
+    None if another tensor is read on the way, or a step of another type is among them.
     """
     members: set[int] = set()
     constants: dict[int, Tensor] = {}
@@ -294,7 +294,7 @@ def _before(graph: _Steps, place: int, types: Sequence[str]) -> Iterator[Tensor]
 
 
 def _after(graph: _Steps, place: int, types: Sequence[str]) -> Iterator[int]:
-    """Yield the steps of some types that alone read what the one before wrote."""
+    """Yield the steps of some types each of which alone reads the output of the previous one."""
     following = graph.follower(place)
     for _ in range(_MOST_STEPS):
         if following is None or graph.steps[following].domain or graph.steps[following].op_type not in types:
@@ -378,14 +378,14 @@ def _is_mean_of_last(step: Step) -> bool:
     shape = step.shape_in(0)
     axes = step.attributes.get("axes")
     if axes is None:
-        given = step.input(1)
-        numbers = None if given is None else given.numbers()
+        axes_in = step.input(1)
+        numbers = None if axes_in is None else axes_in.numbers()
         axes = () if numbers is None else tuple(map(int, numbers.flatten()))
-    kept = step.attributes.get("keepdims", 1)
-    return bool(kept) and tuple(axis % len(shape) for axis in axes) == (len(shape) - 1,)
+    keeps = step.attributes.get("keepdims", 1)
+    return bool(keeps) and tuple(axis % len(shape) for axis in axes) == (len(shape) - 1,)
 
 
 _FORMULAS: Final[Mapping[str, Callable[[_Steps, int], _Formula | None]]] = MappingProxyType(
     {"Softmax": _attention, "Erf": _gelu, "Tanh": _gelu, "Sigmoid": _silu, "Sqrt": _layer_norm}
 )
-"""What looks for a formula, by the type of the step that gives it away."""
+"""Functions that look for a formula, by the type of the step that identifies it."""

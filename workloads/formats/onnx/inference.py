@@ -1,4 +1,4 @@
-"""What ONNX itself says of an operator: the shapes it writes, and the numbers it makes of small constants."""
+"""ONNX's own inference of an operator: the shapes of its outputs, and results of small constants."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -61,8 +61,8 @@ EVALUATED: Final = (
     "Unsqueeze",
     "Where",
 )
-"""What shapes, axes and pads are computed with. The result has as many numbers as inference says, or (NonZero) no
-more than a few times those of its input. `ScatterND` and the like are not here: no exporter needs them for a shape."""
+"""Operators that compute shapes, axes and pads. The result has as many numbers as inference states, or (NonZero) at
+most a few times those of its input. `ScatterND` and similar ones are missing: no exporter needs them for a shape."""
 
 
 def infer(
@@ -85,21 +85,21 @@ def infer(
     from onnx import AttributeProto, defs, helper, numpy_helper, shape_inference
 
     unknown: list[tuple[int, Shape | None]] = [(0, None)] * len(node.output)
-    version, given = versions.get(node.domain, 1), [x for x in inputs if x is not None]
+    version, present = versions.get(node.domain, 1), [x for x in inputs if x is not None]
     has_graphs = any(one.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for one in node.attribute)
-    if has_graphs or not 0 < version < 2**31 or not all(x.elem for x in given):
+    if has_graphs or not 0 < version < 2**31 or not all(x.elem for x in present):
         return unknown
     try:
         schema = defs.get_schema(_RULE_OF.get(node.op_type, node.op_type), version, node.domain)
     except defs.SchemaError:
         return unknown
     if node.op_type in _LIKE_FIRST_INPUT:
-        return [(given[0].elem, given[0].shape)] if given else unknown
+        return [(present[0].elem, present[0].shape)] if present else unknown
     named = {name: x for name, x in zip(node.input, inputs, strict=True) if x is not None}
     floats = node.op_type in _SIZES_FROM_FLOATS
     sizes = {name: x for name, x in named.items() if x.constant and (x.elem in WHOLE or floats)}
     try:
-        found = shape_inference.infer_node_outputs(
+        outputs = shape_inference.infer_node_outputs(
             schema,
             node,
             {name: _type(x.elem, x.shape) for name, x in named.items()},
@@ -113,7 +113,7 @@ def infer(
     except Exception as error:  # ONNX's C++ raises several kinds, RuntimeError and IndexError among them
         reason = " ".join(str(error).split())[:_MOST_REASON_SHOWN] or type(error).__name__
         raise FormatError(f"{where}: its shape cannot be inferred: {reason}") from error
-    return [_sizes_of(found.get(out)) for out in node.output]
+    return [_sizes_of(outputs.get(out)) for out in node.output]
 
 
 @lru_cache(maxsize=1000)  # the tensors of a network repeat
@@ -134,19 +134,19 @@ def _sizes_of(found: "onnx.TypeProto | None") -> tuple[int, Shape | None]:
 
 
 def evaluate(node: "onnx.NodeProto", inputs: Sequence[Tensor | None], version: int) -> Array | None:
-    """Return what an operator of `EVALUATED` makes of small constants, None where that is not known."""
+    """Return the result of an operator of `EVALUATED` for small constants, None where it is unknown."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
-    given = {name: x for name, x in zip(node.input, inputs, strict=True) if x is not None}
-    numbers = {name: array for name, x in given.items() if (array := x.numbers()) is not None}
-    if len(numbers) < len(given):
+    tensors = {name: x for name, x in zip(node.input, inputs, strict=True) if x is not None}
+    numbers = {name: array for name, x in tensors.items() if (array := x.numbers()) is not None}
+    if len(numbers) < len(tensors):
         return None
-    if node.op_type == "Squeeze":  # exporters give an axis that is no list
+    if node.op_type == "Squeeze":  # exporters give a number as the axis, not a list
         numbers = {name: np.atleast_1d(array) for name, array in numbers.items()}
     graph = helper.make_graph([node], "constants", [], [])  # of a node alone the version would not count
     try:
         with np.errstate(all="ignore"):
             return np.asarray(ReferenceEvaluator(graph, opsets={"": version}).run(node.output[:1], numbers)[0])
-    except Exception:  # of many kinds: the shapes do not fit together, and who reads the result says so
+    except Exception:  # of many kinds: the shapes do not fit together, and the reader of the result reports that
         return None

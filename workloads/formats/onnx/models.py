@@ -14,7 +14,7 @@ from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import UNKNOWN
 from workloads.checks import one_of
 from workloads.costs import in_fp32, of_one_model
-from workloads.formats.onnx.bodies import prepared
+from workloads.formats.onnx.bodies import prepare
 from workloads.formats.onnx.formulas import join_formulas
 from workloads.formats.onnx.operators import is_supported, operator_of
 from workloads.formats.onnx.shapes import ShapeReader
@@ -44,7 +44,7 @@ def read_onnx(
 ) -> OpGraph:
     """Return the graph of an ONNX file, named as the file is without its suffix.
 
-    Parameters are those of `from_onnx`. Weights that the model keeps in other files are counted and not read, so
+    Parameters are the same as in `from_onnx`. Weights that the model keeps in other files are counted and not read, so
     these files need not be there; a file itself may have up to 2 GB.
 
     Raises
@@ -94,18 +94,18 @@ def from_onnx(
     model
         The decoded model. One of an operator set before 7 is converted by ``onnx.version_converter``; a line says so.
     name
-        Of the graph; by default that of the model's graph.
+        Name of the graph; by default the name of the model's graph.
     source
         How errors name the model.
     shapes
-        Sizes of an input by its name, in place of those in the model; needed where the model leaves sizes open.
-        What is written by an operator whose output cannot be inferred may be given here as well; what the model
+        Sizes of an input by its name, which replace the model's; needed where the model leaves sizes open.
+        The output of an operator that cannot be inferred may be given here as well; the shape that the model
         declares for it holds as long as no size that the model fixes is given otherwise.
     granularity
         "operator" keeps single operators; "unit" makes units of them as `workloads.fusion.fuse` does.
     dtype
         Counts all floating-point tensors and weights in this number format; None keeps the model's own. Convolutions
-        of a model that is fp32 by itself run in tf32 where the device has it, as in PyTorch; "fp32" excludes that.
+        of a model in fp32 run in tf32 where the device has it, as in PyTorch; "fp32" excludes that.
 
     Raises
     ------
@@ -120,17 +120,18 @@ def from_onnx(
 
     Notes
     -----
-    Operators stand in the order of the model, under the names they have there, or else the name of their first
-    output, or else their number; a name that stands there already gets ``#2``, ``#3`` and so on. Kinds, attributes,
-    costs and works are those of `workloads.models.network.Network`. What depends on constants and shapes only is
-    no operator. Attention, layer normalisation, GELU and SiLU that the exporter wrote as several operators are one,
+    Operators keep the order of the model and their names there, or else the name of their first
+    output, or else their number; a name that occurs already gets ``#2``, ``#3`` and so on. Kinds, attributes,
+    costs and works are as in `workloads.models.network.Network`. A node that depends on constants and shapes only is
+    not an operator. Attention, layer normalisation, GELU and SiLU that the exporter wrote as several operators are one,
     as PyTorch and runtimes launch them, under the name of the last. Reading a tensor that another operator writes
-    makes one edge; what one operator reads twice is moved once. An operator with several outputs has the shape of the
-    first, a split that of the whole.
+    makes one edge; a tensor that one operator reads twice is moved once. An operator with several outputs has the shape
+    of the first, a split the shape of its input.
 
-    Functions of the model are inlined by ``onnx.inliner``. The bodies of `If`, `Loop` and `Scan` stand in their place:
-    the branch of a condition that is constant, or else the costlier one; as many rounds as constants say, or else one.
-    A line says what was assumed.
+    Functions of the model are inlined by ``onnx.inliner``. The bodies of `If`, `Loop` and `Scan` replace these
+    operators: the branch that a constant condition chooses, or else the costlier one; as many rounds as constants
+    state, or else one.
+    A logged line states the assumption.
 
     Initialisers are weights, in bytes of their own format; a weight that two operators read counts for both. An
     operator that is not supported (of another domain, or one without a rule) keeps its bytes, as far as its tensors'
@@ -150,7 +151,7 @@ def from_onnx(
     try:
         _check_version(model, source)
         with without_collector():  # of 10,000 nodes all objects stay
-            reader = ShapeReader(prepared(model, source), shapes or {}, formats, source)
+            reader = ShapeReader(prepare(model, source), shapes or {}, formats, source)
             for remark in reader.remarks:
                 _logger.warning("%s: %s", source, remark)
             title = name or (model.graph.name if isinstance(model.graph.name, str) else "") or "model"
@@ -196,22 +197,22 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Return names of which none stands twice, the first of equal ones unchanged."""
-    taken, count = set(names), Counter[str]()
-    found = []
+    """Return names without repetitions; the first of equal names is unchanged."""
+    used, count = set(names), Counter[str]()
+    names_out = []
     for name in names:
         count[name] += 1
         unique = name
-        while count[name] > 1 and unique in taken:
+        while count[name] > 1 and unique in used:
             unique = f"{name}#{count[name]}"
-            count[name] += unique in taken
-        taken.add(unique)
-        found.append(unique)
-    return found
+            count[name] += unique in used
+        used.add(unique)
+        names_out.append(unique)
+    return names_out
 
 
 def _warn(source: str, steps: list[Step], operators: list[Operator]) -> None:
-    """Log one line that counts what is not supported, and its part of all bytes."""
+    """Log one line that counts unsupported operators, and their part of all bytes."""
     left = [step for step in steps if not is_supported(step)]
     if not left:
         return

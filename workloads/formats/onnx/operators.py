@@ -1,13 +1,13 @@
-"""What each operator of ONNX costs and how `workloads.models.network.Network` would call it.
+"""Costs of each operator of ONNX, with the kinds of `workloads.models.network.Network`.
 
 Bytes
-    Inputs, weights and outputs, each moved once, in their own number formats; what only moves data reads as much
-    as it writes. A constant input is weights, and a tensor of no axes just a number.
+    Inputs, weights and outputs, each moved once, in their own number formats; an operator that only moves data reads
+    as much as it writes. A constant input is weights, and a tensor of no axes just a number.
 Views
     As in PyTorch a transposition, a part, an expansion and a new shape copy nothing: they have no work. A new shape of
-    what does not lie one after the other is a copy.
+    a tensor that is not contiguous is a copy.
 Format
-    That of the first output; a product computes in that of its first input.
+    The format of the first output; a product computes in the format of its first input.
 """
 
 import re
@@ -25,15 +25,23 @@ from workloads.costs import (
     ROW_FLOPS,
     Cost,
     Costs,
-    counted,
+    by_word,
     intensity,
-    keyed,
     nbytes_of,
+    with_bytes,
 )
-from workloads.formats.onnx.contrib import CONTRIB_PRODUCTS, contributed
+from workloads.formats.onnx.contrib import CONTRIB_PRODUCTS, contrib_rule
 from workloads.formats.onnx.products import PRODUCTS, sliding
 from workloads.formats.onnx.tensors import STACK, Shape, Step, Tensor
-from workloads.formats.onnx.views import expanded, lay, reshaped, selected, sliced, strides_in, transposed
+from workloads.formats.onnx.views import (
+    expanded_strides,
+    lay,
+    reshaped_strides,
+    selected_strides,
+    sliced_strides,
+    strides_in,
+    transposed_strides,
+)
 
 _POOLS: Final = {
     "AveragePool": "avg",
@@ -104,7 +112,7 @@ _MAPS: Final = (
     "Where",
     "Xor",
 )
-"""What is computed element by element, with the FLOP of `ELEMENT_FLOPS`."""
+"""Operators that compute element by element, with the FLOP of `ELEMENT_FLOPS`."""
 _TRANSCENDENTAL: Final = (
     "Acos",
     "Acosh",
@@ -127,7 +135,7 @@ _TRANSCENDENTAL: Final = (
     "Tan",
 )
 _NARY: Final = ("Max", "Mean", "Min", "Sum")  # these take one FLOP less than they have inputs, but at least one
-_READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # of other copies only what is written is read
+_READ_WHOLE: Final = ("Cast", "CastLike", "Expand", "Tile")  # other copies read only the part that they write
 _PERMUTING: Final = ("DepthToSpace", "ReverseSequence", "SpaceToDepth", "Transpose")
 _RESIZE_FLOPS: Final = {"linear": 8, "cubic": 32}
 _NAMES: Final = {
@@ -148,7 +156,7 @@ _NAMES: Final = {
 def rule_of(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
     rule = None if step.domain else RULES.get(step.op_type)
-    return rule or contributed(step)
+    return rule or contrib_rule(step)
 
 
 def is_supported(step: Step) -> bool:
@@ -170,7 +178,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     try:
         elem = next((x.elem for x in (step.given if computes else step.written)), 0)
         costs = step.formats.costs(elem)
-        cost = _unsupported(step) if rule is None else rule(step, costs)
+        cost = _unsupported_cost(step) if rule is None else rule(step, costs)
         shape = step.shape_out() if supported else next((out.shape for out in step.written), None)
     except SimschedError:
         raise
@@ -178,10 +186,10 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
     weights = (x for x in step.given if x.constant and x.shape)
     weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
-    reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # what is read twice moves once
+    reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # a tensor read twice moves once
     works = cost.works
     if not cost.is_counted:
-        works = counted(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
+        works = with_bytes(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
     # of an operator that is not supported at least the bytes may be known
     nbytes = nbytes_of(works) if supported or works else step.nbytes(*reads, *step.written) + weight_nbytes
     operator = Operator(
@@ -202,7 +210,7 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
 
 
 def kind_of(op_type: str) -> str:
-    """Return the kind for an operator type without a name of its own here.
+    """Return the kind for an operator type without an own name here.
 
     >>> kind_of("ReduceMean"), kind_of("LSTM"), kind_of("ReduceL2"), kind_of("Sum")
     ('reduce_mean', 'lstm', 'reduce_l2', 'add')
@@ -210,7 +218,7 @@ def kind_of(op_type: str) -> str:
     return _NAMES.get(op_type) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", op_type).lower()
 
 
-def _unsupported(step: Step) -> Cost:
+def _unsupported_cost(step: Step) -> Cost:
     kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
@@ -304,7 +312,7 @@ def _resize(step: Step, costs: Costs) -> Cost:
 
 
 def _copy(step: Step, costs: Costs) -> Cost:
-    """Move data: what is written is read, and no more; where, and which part, are numbers and not weights."""
+    """Return the cost of moving data: as much is read as is written; places and parts are numbers and not weights."""
     if _leaves_all_in_place(step):
         return _view(step, costs)
     if step.op_type in _LAID:
@@ -312,7 +320,7 @@ def _copy(step: Step, costs: Costs) -> Cost:
         if strides is not None:
             for out in step.outputs:
                 lay(out, strides)
-            return _seen(step, kind_of(step.op_type))
+            return _view_cost(step, kind_of(step.op_type))
     written = step.nbytes(*step.written)
     read = step.nbytes(step.given[0]) if step.op_type in _READ_WHOLE else _part_read(step, written)
     rule = "permute" if step.op_type in _PERMUTING else "copy"
@@ -326,13 +334,13 @@ def _part_read(step: Step, written: float) -> float:
 
 
 def _moving(step: Step, work: Work, read: float, written: float, kind: str = "", **attributes: Any) -> Cost:
-    """Return the cost of a move of so many bytes, of which those of a constant are weights that stay on the device."""
+    """Return the cost of a move of so many bytes; the bytes of a constant are weights that stay on the device."""
     source = step.given[0]
     if len(step.written) > 1:
         attributes["output_shapes"] = [out.shape for out in step.written]
-    kept = step.nbytes(source) if source.constant else 0.0
+    stored = step.nbytes(source) if source.constant else 0.0
     moved = replace(work, reads=read, writes=written)
-    return Cost(kind or kind_of(step.op_type), (moved,), attributes, True, kept)
+    return Cost(kind or kind_of(step.op_type), (moved,), attributes, True, stored)
 
 
 def _gather(step: Step, costs: Costs) -> Cost:
@@ -344,8 +352,8 @@ def _gather(step: Step, costs: Costs) -> Cost:
         axis = step.axis(0, len(x))
         length = prod(x[axis + 1 :])
         if numbers is not None and numbers.constant and numbers.shape == () and not step.given[0].constant:
-            lay(step.written[0], selected(step, axis))
-            return _seen(step, "gather")
+            lay(step.written[0], selected_strides(step, axis))
+            return _view_cost(step, "gather")
         if step.given[0].constant and len(x) == 2 and axis == 0:
             kind, attributes = "embedding", dict(zip(("rows", "features"), x, strict=True))
     elif step.op_type == "GatherND" and numbered:
@@ -360,7 +368,7 @@ def _gather(step: Step, costs: Costs) -> Cost:
 
 
 def _scatter(step: Step, costs: Costs) -> Cost:
-    """Write rows, or single elements, in place: what is not written is not read."""
+    """Return the cost of writing rows, or single elements, in place: the other elements are not read."""
     x, updates = step.shape_in(0), step.input(1 if step.op_type == "TensorScatter" else 2)
     numbers = step.input(2 if step.op_type == "TensorScatter" else 1)
     if updates is None or updates.shape is None:
@@ -393,34 +401,34 @@ def _view(step: Step, costs: Costs) -> Cost:
     """Change the shape and nothing else, unless elements that do not lie one after the other have to be moved."""
     source, out = step.given[0], step.written[0]
     if source.shape is not None and out.shape is not None and source.strides is not None:
-        strides = reshaped(source.shape, source.strides, out.shape)
+        strides = reshaped_strides(source.shape, source.strides, out.shape)
         if strides is None:
             written = step.nbytes(out)
-            work = costs.regrouped(out.shape, in_rows=source.strides[-1:] == (1,))
+            work = costs.regroup(out.shape, in_rows=source.strides[-1:] == (1,))
             return _moving(step, work, min(written, step.nbytes(source)), written, "copy")
         lay(out, strides)
-    return _seen(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")
+    return _view_cost(step, step.op_type.lower() if step.op_type in ("Dropout", "Flatten") else "view")
 
 
-def _seen(step: Step, kind: str) -> Cost:
+def _view_cost(step: Step, kind: str) -> Cost:
     """Return the cost of a view; where a part lies, or which shape it is, is not read on the device."""
     source = step.given[0]
     reads = tuple(x for x in step.read if x is source or source.constant)
     attributes = {"output_shapes": [out.shape for out in step.written]} if len(step.written) > 1 else {}
-    kept = step.nbytes(source) if source.constant else 0.0
-    return Cost(kind, (), attributes, weight_nbytes=kept, reads=reads)
+    stored = step.nbytes(source) if source.constant else 0.0
+    return Cost(kind, (), attributes, weight_nbytes=stored, reads=reads)
 
 
 _LAID: Final[Mapping[str, Callable[[Step], Shape | None]]] = MappingProxyType(
-    {"Transpose": transposed, "Slice": sliced, "Expand": expanded, "Split": strides_in}
+    {"Transpose": transposed_strides, "Slice": sliced_strides, "Expand": expanded_strides, "Split": strides_in}
 )
-"""What only lays a tensor otherwise: strides of what it writes, None if it has to be copied."""
+"""Functions of operators that only change strides: strides of the output, None if it has to be copied."""
 
 
 RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
     dict.fromkeys((*_MAPS, *_NARY), _elementwise)
     | dict.fromkeys(_POOLS, _pool)
-    | keyed(
+    | by_word(
         {
             _elementwise: """
                 Elu Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Sigmoid Softplus Swish Tanh
@@ -449,4 +457,4 @@ RULES: Final[Mapping[str, Callable[[Step, Costs], Cost]]] = MappingProxyType(
     | dict(PRODUCTS)
     | {STACK: lambda _step, _costs: Cost("view")}  # each round of a loop writes its part
 )
-"""What is supported, by ONNX's name."""
+"""Rules of the supported operators, by ONNX's name."""

@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError
 from simsched.model.graph import Work
-from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout, counted
+from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout, with_bytes
 from workloads.formats.onnx.tensors import Shape, Step, Tensor, n_stored
-from workloads.formats.onnx.views import reshaped
+from workloads.formats.onnx.views import reshaped_strides
 
 _RECURRENT: Final = ("LSTM", "GRU", "RNN")
-_WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand stands behind scales and zeros
+_WEIGHTS_AT: Final = {"QLinearConv": 3, "QLinearMatMul": 3}  # the second operand follows scales and zeros
 _BIAS_AT: Final = {"QLinearConv": 8, "DeformConv": 3, "ConvInteger": 4}
 
 
 def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str, Any]:
-    """Return what describes a sliding window, as `Network` records it.
+    """Return the attributes of a sliding window, as `Network` records it.
 
     `padding` is one size per axis, or ONNX's list of all beginnings and then all ends if these differ, or for a
-    transposed convolution "same_upper" and "same_lower"; `dilation` stands there only if it is not 1.
+    transposed convolution "same_upper" and "same_lower"; `dilation` is left out if it is 1.
     """
     once = (1,) * len(window)
     stride, dilation = step.attributes.get("strides", once), step.attributes.get("dilations", once)
@@ -29,16 +29,16 @@ def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str,
     automatic = step.attributes.get("auto_pad", "NOTSET")
     if automatic.startswith("SAME"):
         begins, ends = [], []
-        for size, made, width, step_size, spread in zip(image, output, window, stride, dilation, strict=True):
-            wide = max(0, (made - 1) * step_size + (width - 1) * spread + 1 - size)
+        for size, size_out, width, step_size, spread in zip(image, output, window, stride, dilation, strict=True):
+            wide = max(0, (size_out - 1) * step_size + (width - 1) * spread + 1 - size)
             begins.append(wide // 2 if automatic == "SAME_UPPER" else wide - wide // 2)
             ends.append(wide - begins[-1])
         pads = (*begins, *ends)
     half = len(window)
-    found = {"kernel": window, "stride": stride, "padding": pads[:half] if pads[:half] == pads[half:] else pads}
+    attributes = {"kernel": window, "stride": stride, "padding": pads[:half] if pads[:half] == pads[half:] else pads}
     if automatic.startswith("SAME") and step.op_type == "ConvTranspose":
-        found["padding"] = automatic.lower()
-    return found if dilation == once else {**found, "dilation": dilation}
+        attributes["padding"] = automatic.lower()
+    return attributes if dilation == once else {**attributes, "dilation": dilation}
 
 
 def _conv(step: Step, costs: Costs) -> Cost:
@@ -47,10 +47,10 @@ def _conv(step: Step, costs: Costs) -> Cost:
     groups = step.attributes.get("group", 1)
     if not 3 <= len(x) == len(w) == len(shape):
         raise FormatError(f"{step.where}: a convolution of {len(x)} axes with weights of {len(w)}")
-    read, made = (w[0], w[1] * groups) if transposed else (w[1] * groups, w[0])
-    if groups < 1 or w[0] % groups or (read, made) != (x[1], shape[1]):
+    read, channels_out = (w[0], w[1] * groups) if transposed else (w[1] * groups, w[0])
+    if groups < 1 or w[0] % groups or (read, channels_out) != (x[1], shape[1]):
         raise FormatError(f"{step.where}: weights of shape {w} in {groups} groups do not fit {x[1]} channels")
-    attributes = sliding(step, w[2:], x[2:], shape[2:]) | {"groups": groups, "out_channels": made}
+    attributes = sliding(step, w[2:], x[2:], shape[2:]) | {"groups": groups, "out_channels": channels_out}
     bias = step.input(_BIAS_AT.get(step.op_type, 2)) is not None
     if transposed:
         work = costs.conv_transpose(shape, x, w, groups=groups, bias=bias, adds_bias=bias)
@@ -78,13 +78,13 @@ def _matmul(step: Step, costs: Costs) -> Cost:
         copies = [x for x in step.inputs[:2] if x is not None and _is_scattered(x)]
     if not copies:
         return cost
-    whole = counted(
+    whole = with_bytes(
         cost.works,
         step.nbytes(*step.read),
         step.nbytes(*(x for x in step.given if x.constant)),
         step.nbytes(*step.written),
     )
-    return cost._replace(works=(*(_copied(step, x, costs) for x in copies), *whole), is_counted=True)
+    return cost._replace(works=(*(_copy_work(step, x, costs) for x in copies), *whole), is_counted=True)
 
 
 def _is_scattered(x: Tensor) -> bool:
@@ -92,13 +92,13 @@ def _is_scattered(x: Tensor) -> bool:
     if x.shape is None or x.strides is None or x.constant or len(x.shape) < 3:
         return False
     stack = (prod(x.shape[:-2]), *x.shape[-2:])
-    return reshaped(x.shape, x.strides, stack) is None
+    return reshaped_strides(x.shape, x.strides, stack) is None
 
 
-def _copied(step: Step, x: Tensor, costs: Costs) -> Work:
+def _copy_work(step: Step, x: Tensor, costs: Costs) -> Work:
     assert x.shape is not None
     assert x.strides is not None
-    work = costs.regrouped(x.shape, in_rows=x.strides[-1:] == (1,))
+    work = costs.regroup(x.shape, in_rows=x.strides[-1:] == (1,))
     dense = float(prod(x.shape)) * step.nbytes(x) / max(1, n_stored(x))
     return replace(work, reads=step.nbytes(x), writes=dense)
 
@@ -136,7 +136,7 @@ def _einsum(step: Step, costs: Costs) -> Cost:
 
 
 def _letters(step: Step, term: str, shape: Shape) -> tuple[str, ...]:
-    """Return the index of each axis; an ellipsis stands for indices counted from the last."""
+    """Return the index of each axis; an ellipsis means indices counted from the last."""
     try:
         return axes_of(term, len(shape))
     except ValueError as error:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _STANDARD: Final = ("", "ai.onnx")  # the names of ONNX's own operator set
 _RANDOM: Final = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-_OF_SHAPES: Final = ("Shape", "Size")  # what these write does not depend on numbers
+_OF_SHAPES: Final = ("Shape", "Size")  # operators whose output does not depend on numbers
 _LARGEST_SIZE: Final = 2**31 - 1
 _MOST_STEPS: Final = 100_000  # that rounds of loops may make
 _BOOLEAN: Final = 9
@@ -60,7 +60,7 @@ class ShapeReader:
     shapes
         Shapes given by the caller, by the name of an input or of a tensor that inference cannot size.
     formats
-        What its elements count.
+        Bytes and number formats of its elements.
     source
         How errors name the model.
 
@@ -71,12 +71,12 @@ class ShapeReader:
     results
         Tensors that the graph returns.
     remarks
-        What was assumed of branches and loops, a line each.
+        Assumptions about branches and loops, a line each.
 
     Raises
     ------
     FormatError
-        If the graph is not what it should be; the message names the node or the tensor.
+        If the graph is not valid; the message names the node or the tensor.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ShapeReader:
     ) -> None:
         self._source = source
         self._path = ""  # of the body that is being read
-        self._guards: tuple[Tensor, ...] = ()  # what decides whether it runs
+        self._guards: tuple[Tensor, ...] = ()  # tensors that decide whether it runs
         self._first = 0  # step of it
         self.remarks: list[str] = []
         self._formats = formats
@@ -101,12 +101,12 @@ class ShapeReader:
         for sparse in self._graph.sparse_initializer:
             self._put_constant(sparse.values.name, sparse.values.data_type, sparse.dims)
         infos_of_inputs = self._read_inputs()
-        self._declared: MutableMapping[str, Any] = ChainMap(_declared(self._graph))
+        self._declared: MutableMapping[str, Any] = ChainMap(_declared_types(self._graph))
         for i, node in enumerate(self._graph.node):
             self._read_node(i, node)
-        known = {name for name, tensor in self._tensors.items() if not tensor.constant or tensor.shape is None}
-        known |= {info.name for info in infos_of_inputs}
-        unused = [name for name in self._given if name not in known]
+        nameable = {name for name, tensor in self._tensors.items() if not tensor.constant or tensor.shape is None}
+        nameable |= {info.name for info in infos_of_inputs}
+        unused = [name for name in self._given if name not in nameable]
         if unused:
             names = [plain(info.name) for info in infos_of_inputs]
             listed = ", ".join(names[:_MOST_NAMED] + ["..."] * (len(names) > _MOST_NAMED))
@@ -114,24 +114,24 @@ class ShapeReader:
         self.results = [self._tensor(info.name, f"{source}: output") for info in self._graph.output]
 
     def _opsets(self, model: "onnx.ModelProto") -> dict[str, int]:
-        """Return the version of each operator set, that of ONNX's own as ""."""
+        """Return the version of each operator set; ONNX's own has the name ""."""
         from onnx import defs
 
-        found = {"" if one.domain in _STANDARD else one.domain: one.version for one in model.opset_import}
+        versions = {"" if one.domain in _STANDARD else one.domain: one.version for one in model.opset_import}
         newest = defs.onnx_opset_version()
-        version = found.get("", newest)
+        version = versions.get("", newest)
         if not OLDEST_OPSET <= version <= newest:
             remedy = "upgrade the package onnx" if version > newest else "convert it with onnx.version_converter"
             raise FormatError(f"{self._source}: opset {version} is not one of {OLDEST_OPSET} to {newest}; {remedy}")
-        return found
+        return versions
 
     def _given_shape(self, name: str, sizes: Sequence[int]) -> Shape:
         what = f"the size of {shown(name)}"
-        found = tuple(whole(self._source, what, size, least=0, most=_LARGEST_SIZE) for size in sizes)
-        return checked_shape(self._source, name, found, least=0)
+        shape = tuple(whole(self._source, what, size, least=0, most=_LARGEST_SIZE) for size in sizes)
+        return checked_shape(self._source, name, shape, least=0)
 
     def _put(self, tensor: Tensor) -> None:
-        if not tensor.name or not isinstance(tensor.name, str):  # protobuf gives what is not UTF-8 as bytes
+        if not tensor.name or not isinstance(tensor.name, str):  # protobuf returns bytes for a name that is not UTF-8
             raise FormatError(f"{self._source}: the name of a tensor is {shown(tensor.name)}, not a text")
         self._name(tensor.name, tensor)
 
@@ -163,30 +163,30 @@ class ShapeReader:
                     example = ",".join("1" if size is None else str(size) for size in sizes) or "1,3,224,224"
                     remedies[info.name] = example
                     continue
-                shape = checked_shape(self._source, info.name, _fixed(sizes), least=0)
-            # what has no elements depends on nothing, such as a cache that is empty
+                shape = checked_shape(self._source, info.name, _without_none(sizes), least=0)
+            # a tensor without elements depends on nothing, such as an empty cache
             empty = shape is not None and 0 in shape
             self._put(Tensor(info.name, info.type.tensor_type.elem_type, shape, constant=empty))
         if questions:
             rest = f" (and {len(questions) - _MOST_NAMED} more)" if len(questions) > _MOST_NAMED else ""
             listed = ", ".join(questions[:_MOST_NAMED])
-            remedy = self._formats.asked(dict(list(remedies.items())[:_MOST_NAMED]))
+            remedy = self._formats.request(dict(list(remedies.items())[:_MOST_NAMED]))
             raise FormatError(f"{self._source}: {listed}{rest}; give {remedy}")
         return infos
 
     def _bind_symbols(self, info: "onnx.ValueInfoProto") -> None:
-        """Take from a given shape what the names of its sizes stand for."""
-        given, declared = self._given.get(info.name), info.type.tensor_type
-        if given is None or not declared.HasField("shape"):
+        """Set the named sizes of an input from a given shape."""
+        shape, declared = self._given.get(info.name), info.type.tensor_type
+        if shape is None or not declared.HasField("shape"):
             return
-        if len(declared.shape.dim) != len(given):
+        if len(declared.shape.dim) != len(shape):
             raise FormatError(
-                f"{self._source}: input {shown(info.name)} has {len(declared.shape.dim)} axes; {len(given)} are given"
+                f"{self._source}: input {shown(info.name)} has {len(declared.shape.dim)} axes; {len(shape)} are given"
             )
-        for dim, size in zip(declared.shape.dim, given, strict=True):
+        for dim, size in zip(declared.shape.dim, shape, strict=True):
             if dim.dim_param and self._symbols.setdefault(dim.dim_param, size) != size:
-                known = self._symbols[dim.dim_param]
-                raise FormatError(f"{self._source}: size {shown(dim.dim_param)} is given as {known} and as {size}")
+                bound = self._symbols[dim.dim_param]
+                raise FormatError(f"{self._source}: size {shown(dim.dim_param)} is given as {bound} and as {size}")
             self._resized |= dim.HasField("dim_value") and dim.dim_value != size
 
     def _sizes(self, declared: "onnx.TypeProto") -> tuple[tuple[int | None, ...], list[str]]:
@@ -244,7 +244,7 @@ class ShapeReader:
         return tensor is not None and tensor.producer is not None and tensor.producer >= self._first
 
     def _read_bodies(self, where: str, node: "onnx.NodeProto", name: str, inputs: Sequence[Tensor | None]) -> bool:
-        """Read the bodies of a branch or a loop in place of it; say whether it is one."""
+        """Read the bodies of a branch or a loop, which replace it; return whether the node is one."""
         graphs = {one.name: one.g for one in node.attribute if one.HasField("g")}
         results: Sequence[Tensor]
         try:
@@ -268,30 +268,30 @@ class ShapeReader:
         return True
 
     def _branch(self, where: str, name: str, condition: Tensor, yes: "onnx.GraphProto", no: "onnx.GraphProto") -> Any:
-        known = condition.numbers() if condition.constant else None
-        if known is not None and known.size == 1:
-            return self._body(where, yes if known.item() else no, [], name)
+        decision = condition.numbers() if condition.constant else None
+        if decision is not None and decision.size == 1:
+            return self._body(where, yes if decision.item() else no, [], name)
         first = len(self.steps)
         branches = []
         for title, graph in (("then", yes), ("else", no)):
-            with self._guarded(condition):
+            with self._guard(condition):
                 results = self._body(where, graph, [], f"{name}.{title}")
             steps = self.steps[first:]
             del self.steps[first:]
             branches.append(_Branch(title, steps, results, *_price(steps)))
-        taken, other = branches if branches[0].weight >= branches[1].weight else branches[::-1]
-        self.steps += taken.steps
+        costlier, other = branches if branches[0].weight >= branches[1].weight else branches[::-1]
+        self.steps += costlier.steps
         self.remarks.append(
-            f"{name}: one of two branches runs; the costlier one counts ({taken.title}: {taken.flops:.3g} FLOP, "
-            f"{taken.nbytes:.3g} bytes; the other: {other.flops:.3g} FLOP, {other.nbytes:.3g} bytes)"
+            f"{name}: one of two branches runs; the costlier one counts ({costlier.title}: {costlier.flops:.3g} FLOP, "
+            f"{costlier.nbytes:.3g} bytes; the other: {other.flops:.3g} FLOP, {other.nbytes:.3g} bytes)"
         )
-        return taken.results
+        return costlier.results
 
     def _loop(self, where: str, name: str, inputs: Sequence[Tensor | None], body: "onnx.GraphProto") -> Any:
         """Read the body of a loop as often as it runs, if constants say how often, and else once."""
         most, condition, *start = inputs
-        counted = most.numbers() if most is not None and most.constant else None
-        limit = int(counted.item()) if counted is not None and counted.size == 1 else None
+        rounds = most.numbers() if most is not None and most.constant else None
+        limit = int(rounds.item()) if rounds is not None and rounds.size == 1 else None
         if limit is not None and limit > _MOST_STEPS:  # exporters write the largest number for no limit
             limit = None
         values = [self._present(where, x) for x in start]
@@ -299,24 +299,24 @@ class ShapeReader:
         written: list[Sequence[Tensor]] = []
         i, may_end = 0, False
         while limit is None or i < limit:
-            known = condition.numbers() if condition is not None and condition.constant else None
-            if known is not None and not known.all():
+            decision = condition.numbers() if condition is not None and condition.constant else None
+            if decision is not None and not decision.all():
                 break
-            decided = condition is None or known is not None
+            decided = condition is None or decision is not None
             if i > 0 and limit is None and (most is not None or not decided):
                 self.remarks.append(f"{name}: how often it runs is not known before; one round counts")
                 break
             may_end |= i > 0 and not decided
             number = Tensor("", _INT64, (), constant=True, array=np.array(i, np.int64))
             goes_on = Tensor("", _BOOLEAN, (), constant=True, array=np.array(True))
-            with self._guarded(*([] if decided or condition is None else [condition])):
+            with self._guard(*([] if decided or condition is None else [condition])):
                 results = self._body(where, body, [number, goes_on, *values], f"{name}[{i}]")
             condition, values = results[0], list(results[1 : 1 + len(values)])
             written.append(results[1 + len(values) :])
             i += 1
         if may_end:
             self.remarks.append(f"{name}: it may end before its {limit} rounds, which all count")
-        return [*values, *(self._stacked(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
+        return [*values, *(self._stack(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
 
     def _scan(
         self,
@@ -328,8 +328,8 @@ class ShapeReader:
     ) -> Any:
         """Read the body of a scan for each step."""
         n_scanned = attributes["num_scan_inputs"]
-        given = [self._present(where, x) for x in inputs]
-        values, scanned = given[: len(given) - n_scanned], given[len(given) - n_scanned :]
+        tensors = [self._present(where, x) for x in inputs]
+        values, scanned = tensors[: len(tensors) - n_scanned], tensors[len(tensors) - n_scanned :]
         axes = attributes.get("scan_input_axes", (0,) * n_scanned)
         shapes = [self._formats.shape_of(where, x) for x in scanned]
         n_steps = shapes[0][axes[0]] if shapes else 0
@@ -344,15 +344,15 @@ class ShapeReader:
             values = list(results[: len(values)])
             written.append(results[len(values) :])
         n_kept = len(body.output) - len(values)
-        return [*values, *(self._stacked(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
+        return [*values, *(self._stack(where, name, k, [x[k] for x in written]) for k in range(n_kept))]
 
     def _present(self, where: str, tensor: Tensor | None) -> Tensor:
         if tensor is None:
             raise FormatError(f"{where}: a value that it carries is missing")
         return tensor
 
-    def _stacked(self, where: str, name: str, k: int, parts: Sequence[Tensor]) -> Tensor:
-        """Return what the rounds of a loop write one after the other, which is no work of its own."""
+    def _stack(self, where: str, name: str, k: int, parts: Sequence[Tensor]) -> Tensor:
+        """Return the stacked outputs of the rounds of a loop, which cost nothing by themselves."""
         title = f"{name}.{k}"
         shape = None if not parts or parts[0].shape is None else (len(parts), *parts[0].shape)
         constant = all(part.constant for part in parts)
@@ -375,7 +375,9 @@ class ShapeReader:
         """Read the nodes of a graph inside a node, and return its results."""
         outer = self._tensors, self._declared, self._path
         self._tensors, self._path = self._tensors.new_child(), f"{path}."
-        self._declared = ChainMap(_declared(graph), *outer[1].maps) if isinstance(outer[1], ChainMap) else outer[1]
+        self._declared = (
+            ChainMap(_declared_types(graph), *outer[1].maps) if isinstance(outer[1], ChainMap) else outer[1]
+        )
         for proto in graph.initializer:
             self._put_constant(proto.name, proto.data_type, proto.dims, proto)
         if len(given) != len(graph.input):
@@ -389,8 +391,8 @@ class ShapeReader:
         return results
 
     @contextmanager
-    def _guarded(self, *guards: Tensor) -> Iterator[None]:
-        """Have what a body begins with wait for tensors that decide whether it runs."""
+    def _guard(self, *guards: Tensor) -> Iterator[None]:
+        """Let the first steps of a body wait for tensors that decide whether it runs."""
         outer = self._guards, self._first
         if guards:
             self._guards, self._first = (*outer[0], *(x for x in guards if not x.constant)), len(self.steps)
@@ -400,10 +402,11 @@ class ShapeReader:
     def _put_outputs(
         self, where: str, node: "onnx.NodeProto", step: Step, inferred: Sequence[tuple[int, Shape | None]]
     ) -> None:
-        """Put what a node writes, and the step that it is unless that is known already."""
+        """Put the outputs of a node, and its step unless they are constants."""
         usual = next((x.elem for x in step.given if x.elem), FLOAT)
         step.outputs = tuple(
-            self._output(out, *found, usual) if out else None for out, found in zip(node.output, inferred, strict=True)
+            self._output(out, elem, shape, usual) if out else None
+            for out, (elem, shape) in zip(node.output, inferred, strict=True)
         )
         standard = not step.domain
         of_numbers = all(x.constant for x in step.given) and (step.given or (standard and step.op_type == "Constant"))
@@ -413,7 +416,7 @@ class ShapeReader:
         for out in step.written:
             if out.shape is not None:
                 out.shape = checked_shape(where, out.name, out.shape, least=0)
-            # what has no elements depends on nothing: a cache that is empty, a part of length 0
+            # a tensor without elements depends on nothing: an empty cache, a part of length 0
             out.constant = constant or (out.shape is not None and 0 in out.shape)
             out.producer = None if out.constant else len(self.steps)
             self._put(out)
@@ -431,20 +434,20 @@ class ShapeReader:
 
         An element type that is nowhere to be found is the `usual` one if the shape is known.
         """
-        given = self._given.get(name, shape)
-        if shape is not None and given != shape:
-            raise FormatError(f"{self._source}: tensor {shown(name)} has shape {shape}, not the {given} given")
-        shape = given
+        stated = self._given.get(name, shape)
+        if shape is not None and stated != shape:
+            raise FormatError(f"{self._source}: tensor {shown(name)} has shape {shape}, not the {stated} given")
+        shape = stated
         declared = self._declared.get(name)
         if declared is not None and declared.HasField("tensor_type"):
             elem = elem or declared.tensor_type.elem_type
             if shape is None and not self._resized:
                 sizes, missing = self._sizes(declared)
-                shape = None if missing else _fixed(sizes)
+                shape = None if missing else _without_none(sizes)
         return Tensor(name, elem if elem or shape is None else usual, shape)
 
     def _fold(self, where: str, node: "onnx.NodeProto", step: Step) -> None:
-        """Work out a constant if it is small, and note what its weights take if they are kept quantised."""
+        """Compute a constant if it is small, and note the bytes of its weights if they are quantised."""
         if not step.outputs or (out := step.outputs[0]) is None:
             return
         if node.op_type == "DequantizeLinear" and all(x.shape is not None for x in step.given):
@@ -466,14 +469,14 @@ class ShapeReader:
 
 def _with_short_domain(node: "onnx.NodeProto") -> "onnx.NodeProto":
     """Return a node of the operator set "ai.onnx" with the other name of it, which all of ONNX's rules know."""
-    found = type(node)()
-    found.CopyFrom(node)
-    found.domain = ""
-    return found
+    copy = type(node)()
+    copy.CopyFrom(node)
+    copy.domain = ""
+    return copy
 
 
 class _Branch(NamedTuple):
-    """A body that may run: its steps, what it returns, and its FLOP and bytes."""
+    """A body that may run: its steps, its results, and its FLOP and bytes."""
 
     title: str
     steps: list[Step]
@@ -499,9 +502,9 @@ def _price(steps: Sequence[Step]) -> tuple[float, float]:
     return flops, nbytes
 
 
-def _declared(graph: "onnx.GraphProto") -> dict[str, "onnx.TypeProto"]:
+def _declared_types(graph: "onnx.GraphProto") -> dict[str, "onnx.TypeProto"]:
     return {info.name: info.type for info in (*graph.value_info, *graph.output)}
 
 
-def _fixed(sizes: Sequence[int | None]) -> Shape:
+def _without_none(sizes: Sequence[int | None]) -> Shape:
     return tuple(size for size in sizes if size is not None)

@@ -56,7 +56,7 @@ _ELEMENTS: Final[Mapping[int, tuple[float, str]]] = {
 }
 _REAL_ELEMENTS: Final = (1, 10, 11, 16, 17, 18, 19, 20, 23, 24, 27, 28)
 STACK: Final = "simsched.Stack"
-"""Type of a step that stands for what rounds of a loop write beside each other."""
+"""Type of a step that stacks the outputs of the rounds of a loop."""
 FLOAT: Final = 1
 WHOLE: Final = (6, 7, 9)  # of 4 and 8 bytes, and booleans
 _COMPUTABLE: Final = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13)  # those that numpy itself knows
@@ -67,7 +67,7 @@ class Tensor:
     """A tensor: its element type (0 if unknown), its shape if known, and which step writes it.
 
     `constant` says that it depends on no input of the network; `stored` are the bytes that its weights
-    take in the file if these are not those of its own element type (weights that are kept quantised). `strides` is None
+    take in the file if their own element type takes other ones (quantised weights). `strides` is None
     if its elements lie one after the other (see `workloads.formats.onnx.views`).
     """
 
@@ -82,7 +82,7 @@ class Tensor:
     strides: Shape | None = None
 
     def numbers(self) -> Array | None:
-        """Return the elements of a small constant that stands in the file itself, None of any other tensor."""
+        """Return the elements of a small constant in the file itself, None of any other tensor."""
         if self.array is None and self.proto is not None:
             from onnx import TensorProto, numpy_helper
 
@@ -97,12 +97,12 @@ class Tensor:
 
 
 class Formats:
-    """What the elements of a model count: bytes, number formats, rules of cost.
+    """Costs of the elements of a model: bytes, number formats, rules of cost.
 
     Parameters
     ----------
     dtype
-        Counts all floating-point tensors in this number format; None for those of the model.
+        Counts all floating-point tensors in this number format; None keeps the model's own formats.
     in_memory
         Whether the model is one in memory, for which sizes are given in Python.
     """
@@ -112,7 +112,7 @@ class Formats:
         self._dtype = dtype
         self._in_memory = in_memory
 
-    def asked(self, sizes: Mapping[str, str]) -> str:
+    def request(self, sizes: Mapping[str, str]) -> str:
         """Return how sizes are given, by the name of the tensor."""
         if self._in_memory:
             listed = ", ".join(f'"{plain(name)}": [{text.replace(",", ", ")}]' for name, text in sizes.items())
@@ -122,7 +122,7 @@ class Formats:
     def shape_of(self, where: str, tensor: "Tensor") -> Shape:
         """Return a tensor's shape, or refuse to go on without."""
         if tensor.shape is None:
-            remedy = self.asked({tensor.name: "1,3,224,224"})
+            remedy = self.request({tensor.name: "1,3,224,224"})
             raise FormatError(f"{where}: the shape of {shown(tensor.name)} cannot be inferred; give it too: {remedy}")
         return tensor.shape
 
@@ -163,7 +163,7 @@ class Step:
 
     @cached_property
     def read(self) -> tuple[Tensor, ...]:
-        """What it reads of other operators or from outside, in order."""
+        """The tensors that it reads of other operators or from outside, in order."""
         return tuple(x for x in self.given if not x.constant)
 
     @cached_property
@@ -183,7 +183,7 @@ class Step:
         return self.formats.shape_of(self.where, tensor)
 
     def shape_out(self) -> Shape:
-        """Return the shape of the first output, of a split that of the whole.
+        """Return the shape of the first output; for a split the shape of its input.
 
         If it is not known, an input of unknown shape is to blame.
         """
@@ -194,7 +194,7 @@ class Step:
         return self.formats.shape_of(self.where, out if out.shape is not None else next(unknown))
 
     def nbytes(self, *tensors: Tensor) -> float:
-        """Return the bytes of tensors; of one whose shape or element type is not known 0."""
+        """Return the bytes of tensors; a tensor of unknown shape or element type has 0."""
         return sum(map(self.formats.nbytes, tensors), 0.0)
 
     def axis(self, default: int, rank: int) -> int:
@@ -206,7 +206,7 @@ class Step:
 
 
 def n_stored(tensor: Tensor) -> int:
-    """Return how many elements of a tensor whose shape is known are in memory: those of an expansion once."""
+    """Return the number of stored elements of a tensor of known shape: an expansion stores each element once."""
     assert tensor.shape is not None
     if tensor.strides is None:
         return prod(tensor.shape)
@@ -214,12 +214,12 @@ def n_stored(tensor: Tensor) -> int:
 
 
 def stored_nbytes(tensor: Tensor) -> float:
-    """Return the bytes of a tensor whose shape is known in its own element type, 0 if that is not known."""
+    """Return the bytes of a tensor of known shape in its own element type, 0 if the type is unknown."""
     return float(n_stored(tensor) * _ELEMENTS.get(tensor.elem, (0.0, ""))[0])
 
 
 def checked_shape(where: str, name: str, sizes: Sequence[int], *, least: int = 1) -> Shape:
-    """Return a shape whose sizes are at least `least` and that a device might hold."""
+    """Return a shape whose sizes are at least `least` and that a device can hold."""
     shape = tuple(sizes)
     if len(shape) > _MOST_AXES:
         raise FormatError(f"{where}: {shown(name)} has {len(shape)} axes; at most {_MOST_AXES} are read")
@@ -231,12 +231,12 @@ def checked_shape(where: str, name: str, sizes: Sequence[int], *, least: int = 1
 
 
 def plain(name: str) -> str:
-    """Return a name as it is typed, but on one line that is not too long."""
+    """Return a name as it is typed, on one line of limited length."""
     return repr(name)[1:-1][:_MOST_NAME_SHOWN]
 
 
 def attributes_of(node: "onnx.NodeProto") -> dict[str, Any]:
-    """Return a node's attributes as Python values: texts and tuples in place of bytes and lists."""
+    """Return a node's attributes as Python values: texts and tuples instead of bytes and lists."""
     from onnx import helper
 
     def value(given: Any) -> Any:

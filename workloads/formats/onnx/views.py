@@ -1,4 +1,4 @@
-"""Views of ONNX's tensors: what PyTorch would not copy, and how elements lie then.
+"""Views of ONNX's tensors: operators that PyTorch does without a copy, and the strides of their outputs.
 
 A transposition, a part cut out, an expansion and most changes of shape only change strides: how many elements lie from
 one to the next along each axis. Whoever reads such a tensor pays for it; reshaping one may have to copy it.
@@ -13,7 +13,7 @@ from workloads.formats.onnx.tensors import Shape, Step, Tensor
 
 
 def dense(shape: Sequence[int]) -> Shape:
-    """Return the strides of a tensor whose elements lie one after the other.
+    """Return the strides of a contiguous tensor.
 
     >>> dense((2, 3, 4))
     (12, 4, 1)
@@ -37,15 +37,15 @@ def lay(tensor: Tensor | None, strides: Sequence[int] | None) -> None:
         tensor.strides = tuple(strides)
 
 
-def transposed(step: Step) -> Shape:
-    """Return the strides of what a transposition writes."""
+def transposed_strides(step: Step) -> Shape:
+    """Return the strides of a transposition's output."""
     strides = strides_in(step)
     order = step.attributes.get("perm", range(len(strides))[::-1])
     return tuple(strides[axis] for axis in order)
 
 
-def expanded(step: Step) -> Shape | None:
-    """Return the strides of what an expansion writes: 0 along an axis on which elements are repeated."""
+def expanded_strides(step: Step) -> Shape | None:
+    """Return the strides of an expansion's output: 0 along an axis on which elements are repeated."""
     out = step.shape_out()
     shape = step.formats.shape_of(step.where, step.given[0])
     lead = len(out) - len(shape)
@@ -54,8 +54,8 @@ def expanded(step: Step) -> Shape | None:
     return tuple(stride if size == wide else 0 for size, wide, stride in zip(sizes, out, strides, strict=True))
 
 
-def sliced(step: Step) -> Shape | None:
-    """Return the strides of what a slice writes; None if its steps are not known or go backwards."""
+def sliced_strides(step: Step) -> Shape | None:
+    """Return the strides of a slice's output; None if its steps are unknown or negative."""
     strides = list(strides_in(step))
     steps, axes = step.input(4), step.input(3)
     if steps is None:
@@ -69,18 +69,18 @@ def sliced(step: Step) -> Shape | None:
     return tuple(strides)
 
 
-def selected(step: Step, axis: int) -> Shape:
-    """Return the strides of what is left of a tensor at one place of an axis."""
+def selected_strides(step: Step, axis: int) -> Shape:
+    """Return the strides of a tensor without an axis, at one place of that axis."""
     strides = strides_in(step)
     return strides[:axis] + strides[axis + 1 :]
 
 
-def reshaped(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> Shape | None:
+def reshaped_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) -> Shape | None:
     """Return the strides of a tensor in another shape, or None if that is impossible without a copy.
 
     Axes that lie as one may be divided and joined, as `torch.Tensor.view` does it.
 
-    >>> reshaped((2, 3, 4), (12, 4, 1), (6, 4)), reshaped((2, 3, 4), (4, 8, 1), (6, 4))
+    >>> reshaped_strides((2, 3, 4), (12, 4, 1), (6, 4)), reshaped_strides((2, 3, 4), (4, 8, 1), (6, 4))
     ((4, 1), None)
     """
     if prod(to) == 0:
@@ -93,13 +93,13 @@ def reshaped(shape: Sequence[int], strides: Sequence[int], to: Sequence[int]) ->
             runs[-1][0] *= size
         else:
             runs.append([size, stride])
-    found: list[int] = []
+    result: list[int] = []
     left, stride = runs.pop(0) if runs else (1, 1)
     for size in reversed(to):
         if left == 1 and size > 1 and runs:
             left, stride = runs.pop(0)
         if left % size:
             return None
-        found.append(stride)
+        result.append(stride)
         left, stride = left // size, stride * size
-    return tuple(reversed(found))
+    return tuple(reversed(result))

@@ -1,7 +1,7 @@
 """Operators of higher order of PyTorch, such as `torch.cond` and regions of autocast: their bodies in the graph.
 
-A body that runs once stands in place of its call. Of branches the costlier one stands there, unless the condition is
-known; a loop stands there as often as it runs, if constants say how often, and else once. `BODIES` lists them.
+A body that runs once replaces its call. Of branches the costlier one replaces the call, unless the condition is
+known; the body of a loop occurs as often as it runs, if constants state that, and else once. `BODIES` lists them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,12 +58,12 @@ class Flat:
     graph_module
         The module itself where it has none.
     regions
-        By the name of a node the regions of autocast that it is in.
+        Name of a node -> the regions of autocast around it.
     guards
-        By the name of a node of a body that may not run, the names of the nodes that it waits for all the same: that
-        whose value decides, and those that the other body reads.
+        Name of a node of a body that may not run -> the names of the nodes that it waits for in spite of that: the
+        node that decides, and the nodes that the other body reads.
     remarks
-        What was assumed, a line each.
+        Assumptions, a line each.
     """
 
     graph_module: Any
@@ -72,7 +72,7 @@ class Flat:
     remarks: list[str] = field(default_factory=list)
 
 
-def flattened(
+def flatten_bodies(
     name: str, graph_module: Any, constants: Mapping[str, Any], price: Callable[[Any, Sequence[Any]], Price]
 ) -> Flat:
     """Return a graph module whose bodies are parts of its graph.
@@ -86,7 +86,7 @@ def flattened(
     constants
         Tensors whose values are known, by the name of their placeholder.
     price
-        What a body costs, a graph module, on such arguments.
+        Returns the cost of a body, a graph module, on given arguments.
 
     Raises
     ------
@@ -98,8 +98,8 @@ def flattened(
         import torch
 
         builder = _Builder(name, flat, torch.fx.Graph(), constants, price, graph_module)
-        given = {node: builder.placeholder(node) for node in graph_module.graph.nodes if node.op == "placeholder"}
-        builder.graph.output(builder.copied(graph_module, "", list(given.values()), ()))
+        inputs = {node: builder.placeholder(node) for node in graph_module.graph.nodes if node.op == "placeholder"}
+        builder.graph.output(builder.copy_nodes(graph_module, "", list(inputs.values()), ()))
         flat.graph_module = torch.fx.GraphModule(graph_module, builder.graph, type(graph_module).__name__)
     return flat
 
@@ -132,21 +132,21 @@ class _Builder:
     def placeholder(self, node: Any) -> Any:
         return self.graph.node_copy(node)
 
-    def copied(self, module: Any, path: str, arguments: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
-        """Copy the nodes of a module, with arguments for its placeholders; return what its output node returns."""
+    def copy_nodes(self, module: Any, path: str, arguments: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
+        """Copy the nodes of a module, with arguments for its placeholders; return the results of its output node."""
         from torch.fx.node import map_arg
 
         env: dict[Any, Any] = {}
-        given = iter(arguments)
+        values = iter(arguments)
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                env[node] = next(given)
+                env[node] = next(values)
             elif node.op == "output":
                 return map_arg(node.args[0], env.__getitem__)
             elif node.op == "get_attr" and _is_graph_module(_attribute(module, node.target)):
                 env[node] = _Body(_attribute(module, node.target), f"{path}{node.target}.")
             elif (body := _body_of(node)) is not None:
-                env[node] = self._called(body, node, _mapped(node.args, env), regions)
+                env[node] = self._copy_call(body, node, _replace_nodes(node.args, env), regions)
             elif _picks(node) and isinstance(env.get(node.args[0]), list | tuple):
                 env[node] = env[node.args[0]][node.args[1]]
             else:
@@ -170,8 +170,8 @@ class _Builder:
             self.inside.add(copy)
         return copy
 
-    def _called(self, body: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
-        """Return what the call of a body returns, whose nodes are copied."""
+    def _copy_call(self, body: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
+        """Return the results of a call of a body, whose nodes are copied."""
         if body == "cond":
             return self._branch(node, *args, regions=regions)
         if body == "while_loop":
@@ -185,36 +185,39 @@ class _Builder:
             operands = list(operands[0])
         if body == "wrap_with_autocast":
             regions = (*regions, Autocast(args[0], args[1], args[2]))
-        return self._inlined(inner, operands, regions)
+        return self._inline(inner, operands, regions)
 
-    def _inlined(self, body: "_Body", operands: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
-        return self.copied(body.module, body.path, operands, regions)
+    def _inline(self, body: "_Body", operands: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
+        return self.copy_nodes(body.module, body.path, operands, regions)
 
-    def _guarded(
+    def _guard(
         self, guards: Sequence[Any], body: "_Body", operands: Sequence[Any], regions: tuple[Autocast, ...]
     ) -> Any:
-        """Copy a body that waits for nodes, one of which says whether it runs."""
+        """Copy a body that waits for nodes, one of which decides whether it runs."""
         outer = self.guard, self.inside
         waited = tuple(dict.fromkeys(x for x in guards if hasattr(x, "all_input_nodes")))
         self.guard, self.inside = (*outer[0], *waited), set()
-        result = self._inlined(body, operands, regions)
+        result = self._inline(body, operands, regions)
         self.guard, self.inside = outer
         return result
 
     def _branch(
         self, node: Any, condition: Any, yes: "_Body", no: "_Body", operands: Sequence[Any] = (), *, regions: Any
     ) -> Any:
-        known = self._known(condition, {})
-        if known is not _UNKNOWN:
-            return self._inlined(yes if bool(known) else no, operands, regions)
+        decision = self._constant_value(condition, {})
+        if decision is not _UNKNOWN:
+            return self._inline(yes if bool(decision) else no, operands, regions)
         prices = [self.price(body.module, [_value(x) for x in operands]) for body in (yes, no)]
-        taken = prices[1].weight > prices[0].weight
-        flops, other = (f"{prices[i].flops:.3g} FLOP, {prices[i].nbytes:.3g} bytes" for i in (taken, not taken))
+        choices = [("true", yes, prices[0]), ("false", no, prices[1])]
+        if prices[1].weight > prices[0].weight:
+            choices.reverse()
+        (title, body, price), (_, _, other) = choices
         self.flat.remarks.append(
-            f"{node.name}: one of two branches runs; the costlier one counts ({'false' if taken else 'true'}: {flops}; "
-            f"the other: {other})"
+            f"{node.name}: one of two branches runs; the costlier one counts "
+            f"({title}: {price.flops:.3g} FLOP, {price.nbytes:.3g} bytes; "
+            f"the other: {other.flops:.3g} FLOP, {other.nbytes:.3g} bytes)"
         )
-        return self._guarded([condition, *operands], no if taken else yes, operands, regions)
+        return self._guard([condition, *operands], body, operands, regions)
 
     def _loop(
         self, node: Any, test: "_Body", body: "_Body", carried: Any, more: Any, regions: tuple[Autocast, ...]
@@ -224,8 +227,8 @@ class _Builder:
             self.flat.remarks.append(f"{node.name}: how often it runs is not known before; one round counts")
         values = list(carried)
         for _ in range(1 if n is None else n):
-            condition = self._inlined(test, [*values, *more], regions)
-            values = list(self._guarded([condition], body, [*values, *more], regions))
+            condition = self._inline(test, [*values, *more], regions)
+            values = list(self._guard([condition], body, [*values, *more], regions))
         return values
 
     def _rounds(self, kind: str, node: Any, args: Sequence[Any], regions: tuple[Autocast, ...]) -> Any:
@@ -241,57 +244,57 @@ class _Builder:
         written: list[list[Any]] = []
         for i in range(int(first.shape[0])):
             parts = [self.graph.call_function(torch.ops.aten.select.int, (x, 0, i)) for x in sequences]
-            results = list(self._inlined(body, [*carried, *parts, *more], regions))
-            carried, made = results[: len(carried)], results[len(carried) :]
-            written.append(made)
+            results = list(self._inline(body, [*carried, *parts, *more], regions))
+            carried, outputs = results[: len(carried)], results[len(carried) :]
+            written.append(outputs)
         stacked = [
             self.graph.call_function(torch.ops.aten.stack.default, (list(x), 0)) for x in zip(*written, strict=True)
         ]
         return [*carried, *stacked]
 
     def _n_rounds(self, test: Any, body: Any, carried: list[Any], more: list[Any]) -> int | None:
-        """Return how often a loop runs, None if what its condition reads is not known before."""
-        values, fixed = [self._known(x, {}) for x in carried], [self._known(x, {}) for x in more]
+        """Return the number of rounds of a loop, None if its condition reads unknown values."""
+        values, fixed = [self._constant_value(x, {}) for x in carried], [self._constant_value(x, {}) for x in more]
         for n in range(_MOST_ROUNDS):
-            goes_on = self._evaluated(test, [*values, *fixed])
+            goes_on = self._evaluate(test, [*values, *fixed])
             if goes_on is _UNKNOWN:
                 return None
             if not bool(goes_on):
                 return n
-            results = self._evaluated(body, [*values, *fixed])
+            results = self._evaluate(body, [*values, *fixed])
             if results is _UNKNOWN:
                 return None
             values = list(results)
         return None
 
-    def _evaluated(self, module: Any, arguments: Sequence[Any]) -> Any:
-        """Return what a body makes of arguments of which some are known, each result known or not."""
-        known: dict[Any, Any] = {}
-        given = iter(arguments)
+    def _evaluate(self, module: Any, arguments: Sequence[Any]) -> Any:
+        """Return the results of a body, known ones or not, for arguments of which some are known."""
+        values: dict[Any, Any] = {}
+        inputs = iter(arguments)
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                known[node] = next(given)
+                values[node] = next(inputs)
             elif node.op == "output":
                 result = node.args[0]
                 if isinstance(result, list | tuple):
-                    return [self._known(x, known) for x in result]
-                return self._known(result, known)
+                    return [self._constant_value(x, values) for x in result]
+                return self._constant_value(result, values)
         return _UNKNOWN
 
-    def _known(self, value: Any, known: dict[Any, Any]) -> Any:
+    def _constant_value(self, value: Any, known: dict[Any, Any]) -> Any:
         """Return a value that constants alone decide, else `_UNKNOWN`."""
         if not hasattr(value, "all_input_nodes"):
             return value if isinstance(value, bool | int | float) else _UNKNOWN
         if value not in known:
             known[value] = _UNKNOWN
-            known[value] = self._computed(value, known)
+            known[value] = self._compute(value, known)
         return known[value]
 
-    def _computed(self, node: Any, known: dict[Any, Any]) -> Any:
+    def _compute(self, node: Any, known: dict[Any, Any]) -> Any:
         from torch.fx.node import map_arg
 
-        made = _value(node)
-        if made is not None and hasattr(made, "shape") and not _is_small(made.shape):
+        value = _value(node)
+        if value is not None and hasattr(value, "shape") and not _is_small(value.shape):
             return _UNKNOWN
         if node.op == "placeholder":
             return self.constants.get(node.name, _UNKNOWN)
@@ -299,28 +302,28 @@ class _Builder:
             return _constant(_attribute(node.graph.owning_module or self.root, node.target))
         if node.op != "call_function" or _body_of(node) is not None:
             return _UNKNOWN
-        if any(_writes(user) for user in node.users):  # what it holds depends on when it is read
+        if any(_writes(user) for user in node.users):  # its value depends on when it is read
             return _UNKNOWN
-        inputs = {read: self._known(read, known) for read in node.all_input_nodes}
+        inputs = {read: self._constant_value(read, known) for read in node.all_input_nodes}
         if any(x is _UNKNOWN for x in inputs.values()):
             return _UNKNOWN
         try:
             return node.target(*map_arg(node.args, inputs.__getitem__), **map_arg(node.kwargs, inputs.__getitem__))
-        except Exception:  # of many kinds, from the operators: what cannot be computed is not known
+        except Exception:  # of many kinds, from the operators: a value that cannot be computed is unknown
             return _UNKNOWN
 
 
 class _Body(NamedTuple):
-    """A graph module that an operator calls, and the path to it from the module at the top, with a dot behind."""
+    """A graph module that an operator calls, and the path to it from the module at the top, with a dot at the end."""
 
     module: Any
     path: str
 
 
-def _mapped(value: Any, env: Mapping[Any, Any]) -> Any:
-    """Return a nest of arguments with what nodes became, which may be a nest or a body itself."""
+def _replace_nodes(value: Any, env: Mapping[Any, Any]) -> Any:
+    """Return a nest of arguments with the replacements of nodes, which may be a nest or a body."""
     if isinstance(value, list | tuple):
-        return [_mapped(part, env) for part in value]
+        return [_replace_nodes(part, env) for part in value]
     return env[value] if hasattr(value, "all_input_nodes") else value
 
 
@@ -329,7 +332,7 @@ def _picks(node: Any) -> bool:
 
 
 def _writes(node: Any) -> bool:
-    """Say whether a node may write over what it reads; `detach_` does not."""
+    """Return whether a node may write over its arguments; `detach_` does not."""
     name = str(getattr(getattr(node.target, "overloadpacket", node.target), "__name__", node.target))
     return name.endswith("_") and not name.endswith("__") and key_of(name) not in VIEWS
 
@@ -343,7 +346,7 @@ def _is_small(shape: Sequence[Any]) -> bool:
 
 
 def _constant(value: Any) -> Any:
-    """Return a copy of a tensor that is no parameter and has few numbers: conditions may write over it."""
+    """Return a copy of a tensor that is not a parameter and has few numbers: conditions may write over it."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 

@@ -1,4 +1,4 @@
-"""What PyTorch calls an operation, and what it is to us.
+"""PyTorch's names of operations, and their meaning here.
 
 An operation goes by many names: the module ``nn.MaxPool2d``, the functions ``F.max_pool2d`` and ``relu_``, the
 overload ``aten.max_pool2d_with_indices.default``, a method of a tensor. Without case and underscores they fall
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from workloads.costs import keyed
+from workloads.costs import by_word
 
 Shape = tuple[int, ...]
 
 
 class Operand(NamedTuple):
-    """A tensor that a call reads or writes; `dtype` None stands for whole numbers and the like."""
+    """A tensor that a call reads or writes; `dtype` None covers whole numbers and others that are not floats."""
 
     shape: Shape
     width: int  # bytes per element
@@ -47,7 +47,7 @@ class Operand(NamedTuple):
 
     @property
     def channels_last(self) -> bool:
-        """Whether its elements lie one after the other, those of axis 1 innermost, and would not otherwise."""
+        """Whether the elements of axis 1 are innermost, one after the other, and would not be otherwise."""
         rank = len(self.shape)
         return rank > 3 and not self.contiguous and self._is_dense((0, *range(2, rank), 1))
 
@@ -87,7 +87,7 @@ class Call:
 
 
 def key_of(name: str) -> str:
-    """Return a name without case, underscores and what only says where it writes.
+    """Return a name without case, underscores and the parts that only name the output.
 
     >>> key_of("MaxPool2d"), key_of("max_pool2d_with_indices"), key_of("relu_"), key_of("__iadd__")
     ('maxpool2d', 'maxpool2d', 'relu', 'add')
@@ -96,7 +96,7 @@ def key_of(name: str) -> str:
     return _SAME.get(plain, plain)
 
 
-_SAME: Final = keyed(
+_SAME: Final = by_word(
     {
         "add": "iadd radd",
         "sub": "isub",
@@ -128,18 +128,18 @@ _SAME: Final = keyed(
 
 
 def settings_of(key: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a function or method by name, those whose place is known by their places.
+    """Return the arguments of a function or method by name; arguments by place have the names of their places.
 
     >>> settings_of("linear", ["x"], {"bias": "b", "weight": "w"})
     {'input': 'x', 'weight': 'w', 'bias': 'b'}
     """
-    known = _PARAMETERS.get(key, "").split()
-    names = [*known, *(f"argument {i}" for i in range(len(known), len(arguments)))]
-    given = dict(zip(names, arguments, strict=False)) | dict(keywords)
-    return {name: given[name] for name in (*known, *given) if name in given}
+    places = _PARAMETERS.get(key, "").split()
+    names = [*places, *(f"argument {i}" for i in range(len(places), len(arguments)))]
+    settings = dict(zip(names, arguments, strict=False)) | dict(keywords)
+    return {name: settings[name] for name in (*places, *settings) if name in settings}
 
 
-_PARAMETERS: Final = keyed(
+_PARAMETERS: Final = by_word(
     {
         "input weight bias stride padding dilation groups": "conv1d conv2d conv3d",
         "input weight bias stride padding output_padding groups dilation": (
@@ -184,7 +184,7 @@ VIEWS: Final = _words(
 """Operations that launch nothing unless they have to copy; dropouts do nothing in inference."""
 
 COPIED_IF_SCATTERED: Final = ("reshape", "reshapeas", "flatten", "ravel", "contiguous")
-"""Views that copy a tensor whose elements do not lie one after the other, as after a transposition."""
+"""Views that copy a tensor whose elements are not contiguous, as after a transposition."""
 
 SIZES_ONLY: Final = ("viewas", "reshapeas", "expandas", "typeas")
 """Operations that want only the shape or format of their second tensor."""
@@ -238,7 +238,7 @@ TRANSCENDENTAL: Final = _words(
     tanhshrink celu sigmoidcrossentropy
     """
 )
-"""Those of them that take more than an addition does."""
+"""The elementwise operations that take more than an addition does."""
 
 REDUCTIONS: Final = _words(
     """

@@ -1,4 +1,4 @@
-"""What a call of PyTorch costs: kind, works and attributes, as `workloads.models.network.Network` has them."""
+"""Costs of calls of PyTorch: kind, works and attributes, as `workloads.models.network.Network` has them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.model.graph import UNKNOWN, Work
-from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, GATES, Cost, Costs, axes_of, conv_layout, keyed
+from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, GATES, Cost, Costs, axes_of, by_word, conv_layout
 from workloads.formats.torch.calls import (
     CHOICES,
     COPIED_IF_SCATTERED,
@@ -32,7 +32,7 @@ _SCANS: Final = ("cumsum", "cumprod", "normalize")
 
 
 def cost_of(call: Call, costs: Costs) -> Cost | None:
-    """Return what a call costs, or None if the operation is not known."""
+    """Return the cost of a call, or None if the operation is unknown."""
     rule = RULES.get(call.key)
     if rule is None and call.key.removeprefix("foreach") in ELEMENTWISE:  # one kernel for many tensors
         return Cost(call.key, (costs.elementwise((sum(x.n for x in call.outputs),), flops=1),))
@@ -55,7 +55,7 @@ def _view(call: Call, costs: Costs) -> Cost:
 
 
 def _move(call: Call, costs: Costs) -> Cost:
-    """Make a copy, which reads no more than it writes; a cast to what is there already is none."""
+    """Return the cost of a copy, which reads no more than it writes; a cast to the same format is not a copy."""
     read, out = call.operands[0] if call.operands else call.output, call.output
     if call.in_place and len(call.operands) > 1:
         read = call.operands[1]  # `copy_` writes to the first
@@ -66,7 +66,7 @@ def _move(call: Call, costs: Costs) -> Cost:
     indices = sum(x.nbytes for x in call.operands[1:] if x.dtype is None and x is not read)
     if call.key in _PERMUTING or (read.n == out.n and read.strides != out.strides):
         in_rows = call.key not in _SHUFFLING and read.strides[-1:] == out.strides[-1:] == (1,)
-        work = costs.regrouped(out.shape, in_rows=in_rows)
+        work = costs.regroup(out.shape, in_rows=in_rows)
     else:
         resizes = call.key.startswith("upsample") or call.key == "interpolate"
         work = costs.elementwise(out.shape, rule="upsample" if resizes else "copy")
@@ -156,7 +156,7 @@ def _batch_norm(call: Call, costs: Costs) -> Cost:
 
 
 def _reduce(call: Call, costs: Costs) -> Cost:
-    """Make one FLOP of each element that is read; the maximum of two tensors is no reduction."""
+    """Return one FLOP per element that is read; the maximum of two tensors is not a reduction."""
     if call.key in ELEMENTWISE and len(call.operands) != 1:
         return _elementwise(call, costs)
     read, out = call.operands[0], call.output
@@ -175,7 +175,7 @@ def _conv(call: Call, costs: Costs) -> Cost | None:
     n_axes, window, settings = len(weight.shape) - 2, weight.shape[2:], call.settings
     if n_axes < 1:
         return None
-    output, image = _batched(call.output.shape, n_axes), _batched(x.shape, n_axes)
+    output, image = _with_batch(call.output.shape, n_axes), _with_batch(x.shape, n_axes)
     groups, bias = settings.get("groups", 1), len(call.operands) > 2
     attributes = {
         "kernel": window,
@@ -224,13 +224,13 @@ def _product(call: Call, costs: Costs) -> Cost:
     return Cost("matmul", (costs.matmul(max(1, call.output.n // (m * n)), m, k, n),))
 
 
-def _scaled(call: Call, costs: Costs) -> Cost:
-    """Make a product whose scales stand behind its two matrices."""
+def _scaled_product(call: Call, costs: Costs) -> Cost:
+    """Return the cost of a product whose scales follow its two matrices in the arguments."""
     return _product(replace(call, operands=call.operands[:2]), costs)
 
 
-def _packed(call: Call, costs: Costs) -> Cost:
-    """Make a product with a matrix of whole numbers, kept as they are packed, in the format of what it multiplies."""
+def _packed_product(call: Call, costs: Costs) -> Cost:
+    """Return the cost of a product with a matrix of packed whole numbers, in the format of the other matrix."""
     rows, columns = call.output.n // call.output.shape[-1], call.output.shape[-1]
     return Cost("linear", (costs.linear(rows, call.operands[0].shape[-1], columns, bias=False),))
 
@@ -251,7 +251,7 @@ def _fft(call: Call, costs: Costs) -> Cost:
     return Cost("fft", (costs.elementwise(read.shape, flops=flops, rule="permute"),))
 
 
-def _sampled(call: Call, costs: Costs) -> Cost:
+def _sample(call: Call, costs: Costs) -> Cost:
     """Make a bilinear sample for each output."""
     return Cost("grid_sample", (costs.elementwise(call.output.shape, flops=8, rule="upsample"),))
 
@@ -301,15 +301,15 @@ def _multihead(call: Call, costs: Costs) -> Cost:
 
 
 def _in_a_row(works: Sequence[Work], costs: Costs) -> tuple[Work, ...]:
-    """Return works of which each but the last writes something that is read by a later one: products and attention."""
-    found, waiting = [], 0.0
+    """Return works of which each except the last is read by a later one: products and attention."""
+    row, waiting = [], 0.0
     for i, work in enumerate(works):
         reads = waiting if work.family == "attention" or i == len(works) - 1 else 0.0
         size = work.inner if work.family == "attention" else work.columns
-        made = 0.0 if i == len(works) - 1 else float(work.batch * work.rows * size * costs.width)
-        found.append(replace(work, reads=reads, writes=made))
-        waiting += made - reads
-    return tuple(found)
+        written = 0.0 if i == len(works) - 1 else float(work.batch * work.rows * size * costs.width)
+        row.append(replace(work, reads=reads, writes=written))
+        waiting += written - reads
+    return tuple(row)
 
 
 def _recurrent(call: Call, costs: Costs) -> Cost | None:
@@ -330,9 +330,9 @@ def _recurrent(call: Call, costs: Costs) -> Cost | None:
         hidden = gates // GATES[call.key]
         work = costs.recurrence(call.key, steps, batch, features, hidden, directions=directions)
         n_weights = sum(prod(shape) for shape in own)  # with a projection of the state, where there is one
-        made = float(steps * batch * directions * state[-1] * costs.width)
+        written = float(steps * batch * directions * state[-1] * costs.width)
         work = replace(work, flops=2.0 * steps * batch * n_weights, weights=float(n_weights * costs.width))
-        works.append(replace(work, reads=made * (layer > 0), writes=made * (layer < n_layers - 1)))
+        works.append(replace(work, reads=written * (layer > 0), writes=written * (layer < n_layers - 1)))
     return Cost(call.key, tuple(works), {"steps": steps, "hidden": state[-1]})
 
 
@@ -396,7 +396,7 @@ def _pool(call: Call, costs: Costs) -> Cost:
     return Cost("pool", ((costs.global_pool if whole else costs.pool)(output, window),), attributes)
 
 
-def _batched(shape: Shape, n_axes: int) -> Shape:
+def _with_batch(shape: Shape, n_axes: int) -> Shape:
     """Return the shape with a batch of 1 in front if it has no batch."""
     return shape if len(shape) > n_axes + 1 else (1, *shape)
 
@@ -417,15 +417,15 @@ RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyT
     | dict.fromkeys(FILLS, _fill)
     | dict.fromkeys((*ELEMENTWISE, *CHOICES, *_KINDS), _elementwise)
     | dict.fromkeys(REDUCTIONS, _reduce)
-    | keyed(
+    | by_word(
         {
             _conv: "conv1d conv2d conv3d convtranspose1d convtranspose2d convtranspose3d convolution",
             _product: "matmul mm bmm mv dot addmm baddbmm addbmm intmm",
-            _scaled: "scaledmm",
-            _packed: "weightint8packmm weightint4packmm",
+            _scaled_product: "scaledmm",
+            _packed_product: "weightint8packmm weightint4packmm",
             _bilinear: "bilinear",
             _fft: "fftr2c fftc2c fftc2r",
-            _sampled: "gridsampler gridsampler2d gridsampler3d cudnngridsampler",
+            _sample: "gridsampler gridsampler2d gridsampler3d cudnngridsampler",
             _row_norm: "layernorm rmsnorm groupnorm instancenorm localresponsenorm",
             _recurrent: "lstm gru rnn",
             _linear: "linear",

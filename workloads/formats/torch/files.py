@@ -30,12 +30,12 @@ def read_exported_file(
     granularity
         As in `workloads.formats.torch.fx.from_exported`.
     dtype
-        There is no choice: the program has its own number formats.
+        Not supported: the program has its own number formats.
 
     Raises
     ------
     FormatError
-        If the file is not trusted, is no such program, or another number format is asked for.
+        If the file is not trusted or is not such a program, or another number format is asked for.
     FileError
         If the file cannot be read.
     MissingDependencyError
@@ -60,7 +60,7 @@ def read_exported_file(
 
 
 def read_python(path: str | os.PathLike[str], *, granularity: str = "operator", dtype: str | None = None) -> OpGraph:
-    """Return the graph of what a function, or a name, of a Python file holds; running the file runs its code.
+    """Return the graph of a model in a Python file, named itself or made by a named function; its code runs.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ def read_python(path: str | os.PathLike[str], *, granularity: str = "operator", 
     granularity
         As in `workloads.formats.torch.fx.from_module`.
     dtype
-        There is no choice: the model has its own number formats.
+        Not supported: the model has its own number formats.
 
     Raises
     ------
     FormatError
-        If the file fails, has no such name, what it holds is nothing of the kind, or another number format is asked
+        If the file fails, lacks the name, the name holds no model, or another number format is asked
         for.
     FileError
         If the file cannot be read.
@@ -84,30 +84,30 @@ def read_python(path: str | os.PathLike[str], *, granularity: str = "operator", 
     source = os.fspath(path)
     _refuse_format(source, dtype)
     file, colon, name = source.rpartition(":")
-    made = _value(source, Path(file if colon else source), name)
-    if isinstance(made, OpGraph):
-        return made
+    model = _value(source, Path(file if colon else source), name)
+    if isinstance(model, OpGraph):
+        return model
     from workloads.formats.torch.fx import from_exported, from_module
 
-    if type(made).__name__ == "ExportedProgram":
-        return from_exported(made, granularity=granularity, name=name)
+    if type(model).__name__ == "ExportedProgram":
+        return from_exported(model, granularity=granularity, name=name)
     module, inputs = (
-        made if isinstance(made, tuple) and len(made) == 2 else (made, getattr(made, "example_inputs", None))
+        model if isinstance(model, tuple) and len(model) == 2 else (model, getattr(model, "example_inputs", None))
     )
     if inputs is None or not callable(getattr(module, "forward", None)):
-        raise FormatError(f"{source}: it holds a {type(made).__name__}; give {_CONTENTS}")
+        raise FormatError(f"{source}: it holds a {type(model).__name__}; give {_CONTENTS}")
     return from_module(module, inputs if isinstance(inputs, tuple) else (inputs,), granularity=granularity)
 
 
 def _value(source: str, file: Path, name: str) -> Any:
-    """Return what a name of a Python file holds, or what a function of that name returns."""
-    read_bytes(file)  # what cannot be read, or is no file, is said as of any other format
+    """Return the object of a name of a Python file, or the result of a function of that name."""
+    read_bytes(file)  # an unreadable file gives the same error as files of other formats
     spec = importlib.util.spec_from_file_location(f"_simsched_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and pickles look their module up
-    sys.path.insert(0, str(file.resolve().parent))  # what stands beside it can be imported
+    sys.path.insert(0, str(file.resolve().parent))  # its neighbours can be imported
     try:
         spec.loader.exec_module(module)
         held: Any = getattr(module, name, None)

@@ -3,32 +3,32 @@
 Nothing is computed and no weight is read: shapes come from running the calls on fake tensors, which have a shape
 and a format and no elements. Modules are read as in inference and left as they were.
 
-What becomes what
+Operators
     A call of a module, function or method is an operator under the name of its node; kinds and attributes are
-    those of `workloads.models.network`, costs those of `workloads.costs` with the actual bytes of each tensor.
+    named as in `workloads.models.network`, costs follow `workloads.costs` with the actual bytes of each tensor.
     Parameters, buffers and constants are weights of the operators that read them, and so are views of them. A
     weight that several operators read counts for each. A recurrent network (`nn.LSTM`, `nn.GRU`, `nn.RNN`) is one
     operator, of a chain of steps. Operations that are not known count their bytes and no FLOP; a
     warning of the logger ``workloads.formats.torch_graph`` lists them.
 Views
-    What changes only how a tensor is looked at (reshape, transpose, a slice, the parts of a split, `getitem`) has
-    no kernel and takes no time, and neither has a dropout, a size or a check. Reshaping a tensor whose elements
+    A call that only changes how a tensor is seen (reshape, transpose, a slice, the parts of a split, `getitem`) has
+    no kernel and takes no time; the same holds for a dropout, a size or a check. Reshaping a tensor whose elements
     do not lie one after the other copies it.
 Edges
-    One for each distinct node that a node reads, in the order of its arguments (``Node.all_input_nodes``): what is
+    One per distinct node that a node reads, in the order of its arguments (``Node.all_input_nodes``): a tensor that is
     read twice by one operator is moved once. A part of a tuple is as large as itself. Where only the size of a
     tensor is read, the edge has 0 bytes.
 Writes
-    In-place operators, views and buffers are read as PyTorch runs them (`workloads.formats.torch.run`): who reads
-    memory after a write to it waits for the last operator that wrote, and who writes waits for all that read it
-    before, by an edge of 0 bytes. A buffer that is written is no weight. Where a graph cannot be run, each operator
+    In-place operators, views and buffers are read as PyTorch runs them (`workloads.formats.torch.run`): a reader of
+    memory after a write to it waits for the last writer, and a writer waits for all that read the memory
+    before, by an edge of 0 bytes. A buffer that is written is not a weight. Where a graph cannot be run, each operator
     that may write is ordered after all before it and before all after it, and a warning says so.
 Bodies
     `torch.cond`, loops, regions of autocast and of no gradient are looked into (`workloads.formats.torch.bodies`), and
     so are functions and layers that are not known: their operator consists of the works of all that they call.
 Files
-    There is no reader for the ``.pt2`` files of `torch.export.save`: `torch.export.load` unpickles, and what is
-    unpickled can run code. Load a file of your own and pass the program to `from_exported`.
+    `workloads.formats.torch.files` reads ``.pt2`` files of `torch.export.save` from trusted sources only:
+    `torch.export.load` unpickles them, and unpickling can run code.
 """
 
 import logging
@@ -43,7 +43,7 @@ from simsched.base.errors import GraphError, MissingDependencyError
 from simsched.model import OpGraph
 from simsched.model.graph.opgraph import with_works
 from workloads.costs import of_one_model
-from workloads.formats.torch.bodies import Price, constants_of, flattened
+from workloads.formats.torch.bodies import Price, constants_of, flatten_bodies
 from workloads.formats.torch.graph import LOGGER, graph_of, is_composite
 from workloads.formats.torch.run import Autocast, Run, run_fake
 from workloads.retired import refusing_retired
@@ -79,9 +79,9 @@ def from_module(module: Any, example_inputs: Any, **options: Unpack[Options]) ->
     """Return the graph of a `torch.nn.Module`.
 
     The module is traced as by `torch.fx.symbolic_trace`, which keeps the layers of `torch.nn` whole (but those made
-    of others of which nothing is known as a whole, such as `nn.TransformerEncoderLayer`, are looked into). If that
-    fails, as it does where control flow depends on a tensor, `torch.export` is used, whose operators are those of
-    ATen, under other names.
+    of others that have no rule as a whole, such as `nn.TransformerEncoderLayer`, are looked into). If that
+    fails, for instance where control flow depends on a tensor, `torch.export` is used, whose operators have the names
+    of ATen.
 
     Parameters
     ----------
@@ -108,14 +108,14 @@ def from_module(module: Any, example_inputs: Any, **options: Unpack[Options]) ->
         assert len(graph) == 314
     """
     options["name"] = options.get("name") or type(module).__name__
-    found = traced(module, example_inputs, name=options["name"])
-    if isinstance(found, _torch().export.ExportedProgram):
-        return from_exported(found, **options)
-    return from_fx(found, _inputs(example_inputs), **options)
+    trace = traced(module, example_inputs, name=options["name"])
+    if isinstance(trace, _torch().export.ExportedProgram):
+        return from_exported(trace, **options)
+    return from_fx(trace, _inputs(example_inputs), **options)
 
 
 def traced(module: Any, example_inputs: Any, *, name: str | None = None) -> Any:
-    """Return what `from_module` reads: a `torch.fx.GraphModule`, or an `ExportedProgram` where torch.fx fails.
+    """Return the graph that `from_module` reads: a `torch.fx.GraphModule`, or an `ExportedProgram` if torch.fx fails.
 
     Parameters
     ----------
@@ -133,11 +133,11 @@ def traced(module: Any, example_inputs: Any, *, name: str | None = None) -> Any:
     inputs = tuple(_inputs(example_inputs))
     with _inference(module):
         try:
-            return _traced(module)
+            return _trace(module)
         except Exception as untraceable:  # whatever the module's own code raises
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # they are about running what was exported
+                    warnings.simplefilter("ignore")  # they are about running the exported program
                     return torch.export.export(module, inputs)
             except Exception as error:
                 raise GraphError(
@@ -159,12 +159,12 @@ def from_fx(
     Parameters
     ----------
     graph_module
-        What was traced; its nodes are not changed.
+        The traced graph; its nodes are not changed.
     example_inputs
         As for `from_module`; None if the nodes know their shapes (``meta["val"]`` or ``meta["tensor_meta"]``, as
         `torch.fx.passes.shape_prop.ShapeProp` leaves them).
     parameters
-        For each example input whether it is a parameter or buffer, as those of graphs of dynamo may be; None: none is.
+        Whether each example input is a parameter or buffer, as inputs of graphs of dynamo may be; None: none is.
     **options
         See `Options`.
 
@@ -189,7 +189,7 @@ def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Op
     Parameters
     ----------
     program
-        What `torch.export.export` returns, decomposed or not.
+        The result of `torch.export.export`, decomposed or not.
     example_inputs
         Needed if a size is dynamic: one tensor for each input of the program, in its order, nested or not.
     **options
@@ -203,25 +203,25 @@ def from_exported(program: Any, example_inputs: Any = None, **options: Unpack[Op
     torch = _torch()
     if not isinstance(program, torch.export.ExportedProgram):
         raise GraphError(f"a torch.export.ExportedProgram is needed, not {type(program).__name__}")
-    given = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
     user_input = torch.export.graph_signature.InputKind.USER_INPUT
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
-    parameters = [given[node.name] is not user_input for node in placeholders]
+    parameters = [kinds[node.name] is not user_input for node in placeholders]
     arguments = None
     if example_inputs is not None:
         leaves = torch.utils._pytree.tree_leaves(_inputs(example_inputs))
         # of a tensor that it was exported with, a program remembers sizes that are not fixed
         inputs = iter([leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves])
-        known = zip(placeholders, parameters, strict=True)
-        arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in known]
+        weights = zip(placeholders, parameters, strict=True)
+        arguments = [node.meta.get("val") if is_one else next(inputs, None) for node, is_one in weights]
         arguments += inputs
-    state = _mutated(program.graph_signature)
+    state = _mutated_buffers(program.graph_signature)
     constants = dict(constants_of(program))
     name = options.get("name") or _class_of(program.graph.nodes) or "exported"
     return _graph(program.graph_module, arguments, parameters, name, options, constants, state)
 
 
-def _mutated(signature: Any) -> frozenset[str]:
+def _mutated_buffers(signature: Any) -> frozenset[str]:
     """Return the placeholders of the buffers that a program without in-place operators returns new values of."""
     names = set(signature.buffers_to_mutate.values())
     return frozenset(name for name, buffer in signature.inputs_to_buffers.items() if buffer in names)
@@ -259,8 +259,8 @@ def _graph(
     state
         Parameters and buffers that do not stay as they are, by the name of their placeholder.
     """
-    given: dict[str, Any] = {**options, "name": name}
-    flat = flattened(name, module, constants or {}, partial(_price, name))
+    settings: dict[str, Any] = {**options, "name": name}
+    flat = flatten_bodies(name, module, constants or {}, partial(_price, name))
     for remark in flat.remarks:
         _logger.warning("%s: %s", name, remark)
     module = flat.graph_module
@@ -270,13 +270,13 @@ def _graph(
         run = _as_in_meta(name, module, nodes, regions)
     else:
         with _inference(module):
-            run = _propagated(name, module, arguments, regions)
+            run = _propagate(name, module, arguments, regions)
     weights = {node: _attribute(name, module, node.target) for node in nodes if node.op == "get_attr"}
     inputs = [node for node in nodes if node.op == "placeholder"]
     weights |= {node: run.values[node] for node, is_one in zip(inputs, parameters, strict=False) if is_one}
     changing = {node for node in inputs if node.name in state}
     modules = dict(module.named_modules(remove_duplicate=False))
-    return _as_allowed(graph_of(nodes, run, weights, modules, state=changing, guards=flat.guards, **given))
+    return _as_allowed(graph_of(nodes, run, weights, modules, state=changing, guards=flat.guards, **settings))
 
 
 def _price(name: str, body: Any, operands: Sequence[Any]) -> Price:
@@ -288,7 +288,7 @@ def _price(name: str, body: Any, operands: Sequence[Any]) -> Price:
 
 
 def _as_allowed(graph: OpGraph) -> OpGraph:
-    """Return a graph whose works in fp32 may run in tf32 as PyTorch's own switches say at present."""
+    """Return a graph whose works in fp32 may run in tf32 if the present switches of PyTorch say so."""
     backends = _torch().backends
     allowed = {"convolution": backends.cudnn.allow_tf32, "product": backends.cuda.matmul.allow_tf32}
     return of_one_model(with_works(graph, lambda work: replace(work, tf32=allowed.get(work.family, False))))
@@ -307,11 +307,11 @@ def _torch() -> Any:
     return torch
 
 
-def _traced(module: Any) -> Any:
+def _trace(module: Any) -> Any:
     """Return a module as a graph module."""
     fx = _torch().fx
     tracer = fx.Tracer()
-    tracer.proxy_buffer_attributes = True  # or else what is done to buffers is done while tracing
+    tracer.proxy_buffer_attributes = True  # otherwise operations on buffers run while tracing
     usual = tracer.is_leaf_module
     tracer.is_leaf_module = lambda layer, path: usual(layer, path) and not is_composite(layer)
     usual_node = tracer.create_node
@@ -356,8 +356,8 @@ def _inputs(example_inputs: Any) -> Sequence[Any]:
     return (example_inputs,)
 
 
-def _propagated(name: str, graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]) -> Run:
-    """Return what each node of a graph makes of the arguments, as fake tensors, and what it touches."""
+def _propagate(name: str, graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]) -> Run:
+    """Return the results of each node of a graph, as fake tensors, and the memory that it touches."""
     n_wanted = sum(node.op == "placeholder" for node in graph_module.graph.nodes)
     if len(arguments) > n_wanted:
         raise GraphError(f"{name}: {len(arguments) - n_wanted} example inputs more than it takes; leave them out")
@@ -380,15 +380,15 @@ def _run(graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]
     def fake(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        made = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
-        return made if where is None else made.to(where)
+        fakes = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
+        return fakes if where is None else fakes.to(where)
 
     with _silent("torch._subclasses.fake_tensor"):
         return run_fake(graph_module, arguments, mode, fake, regions)
 
 
 def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any], regions: Mapping[str, Any]) -> Run:
-    """Return what the nodes make of the inputs that they remember, or, if they cannot be run, say that they make."""
+    """Return the results of nodes for the inputs in their `meta`, or, if they cannot run, the results in `meta`."""
     inputs = [node.meta.get("val", node.meta.get("tensor_meta")) for node in nodes if node.op == "placeholder"]
     if not any(value is None or _is_open(value) for value in inputs):
         with _inference(graph_module):
@@ -399,16 +399,16 @@ def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any], regions: Map
     for node in nodes:
         if node.op in ("output", "get_attr"):
             continue
-        found = [node.meta[key] for key in ("val", "tensor_meta") if key in node.meta]
-        # a node that makes no tensor may say nothing, but what a tensor is made of has to be known
-        if not found and (node.op == "placeholder" or node.users):
+        descriptions = [node.meta[key] for key in ("val", "tensor_meta") if key in node.meta]
+        # a node without a tensor may have no description, but a tensor needs one
+        if not descriptions and (node.op == "placeholder" or node.users):
             raise GraphError(f"{name}: node {node.name!r} has no shape; give example inputs")
-        values[node] = found[0] if found else None
+        values[node] = descriptions[0] if descriptions else None
     return Run(values)
 
 
 def _like(value: Any) -> Any:
-    """Return a tensor of a shape and format of which there is only a description."""
+    """Return a tensor of a described shape and format."""
     torch = _torch()
     if isinstance(value, torch.Tensor) or not hasattr(value, "stride"):
         return value
@@ -426,7 +426,7 @@ def _attribute(name: str, module: Any, path: str) -> Any:
 
 @contextmanager
 def _silent(logger: str) -> Iterator[None]:
-    """Keep a logger of PyTorch from printing what is about to be raised."""
+    """Keep a logger of PyTorch from printing an error that is about to be raised."""
     log = logging.getLogger(logger)
     before, log.disabled = log.disabled, True
     try:
@@ -436,6 +436,6 @@ def _silent(logger: str) -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    """Return an error of others as one line, without what PyTorch adds about the node."""
+    """Return an error of others as one line, without the lines that PyTorch adds about the node."""
     text = " ".join(str(error).partition("While executing")[0].split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:197]}..."

@@ -1,6 +1,6 @@
 """From the calls in a graph of torch.fx to an `OpGraph`: names, kinds, costs, edges.
 
-Nothing here imports PyTorch: a node, a module and a tensor are what they are given as.
+Nothing here imports PyTorch: nodes, modules and tensors come in as arguments.
 """
 
 import logging
@@ -14,7 +14,7 @@ from simsched.base.errors import GraphError
 from simsched.model import Edge, Operator, OpGraph
 from simsched.model.graph import UNKNOWN, Work
 from workloads.checks import one_of
-from workloads.costs import COMPUTES, Cost, Costs, counted, intensity, nbytes_of
+from workloads.costs import COMPUTES, Cost, Costs, intensity, nbytes_of, with_bytes
 from workloads.formats.torch.calls import PRODUCTS, SIZES_ONLY, VIEWS, Call, Operand, Shape, key_of, settings_of
 from workloads.formats.torch.costs import RULES, cost_of, unknown
 from workloads.formats.torch.run import Effect, Inner, Run
@@ -38,7 +38,7 @@ _FORMATS: Final = {
     "float8_e5m2fnuz": "fp8",
 }
 _OWN: Final = ("torch", "_operator", "operator", "math", "builtins")
-"""Packages whose functions have the names that rules go by."""
+"""Packages whose functions have the names that rules use."""
 _MODULE_SETTINGS: Final = (
     "stride",
     "padding",
@@ -75,7 +75,7 @@ def graph_of(
     nodes
         In an order in which they can run.
     run
-        What each node makes and touches. Of tensors only shapes, formats and storages are read.
+        Results and effects of each node. Of tensors only shapes, formats and storages are read.
     weights
         The nodes that are parameters, buffers or constants, with their tensors. Those that a node writes to are none.
     modules
@@ -119,7 +119,7 @@ class _Importer:
     operators: list[Operator] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
-    made: dict[Any, tuple[Operand, ...]] = field(default_factory=dict)  # what each node makes, weights too
+    made: dict[Any, tuple[Operand, ...]] = field(default_factory=dict)  # results of each node, also weights
 
     def __post_init__(self) -> None:
         self.values = self.run.values
@@ -127,7 +127,7 @@ class _Importer:
         self.names: set[str] = set()
         written = self.run.written
         constant: set[int] = set()  # storages
-        self.silent: set[Any] = set()  # nodes that are no operators: weights, and what stands for memory
+        self.silent: set[Any] = set()  # nodes that are not operators: weights, and nodes of memory
         for node, value in self.given_weights.items():
             operands = self._operands(node, value, True)
             if node in self.state or any(x.place is not None and x.place[0] in written for x in operands):
@@ -139,7 +139,7 @@ class _Importer:
         self.constant = frozenset(constant)
 
     def read(self, node: Any) -> None:
-        """Add what a node stands for."""
+        """Add the operator of a node."""
         if node in self.silent:
             return
         outputs = tuple(x for x in self._made_by(node) if x.n)
@@ -163,7 +163,7 @@ class _Importer:
                 "%s: the graph cannot be run, so operators that may write (%s) are ordered after all before them and "
                 "before all after them; give example inputs",
                 self.name,
-                ", ".join(self.writes.guessed),
+                ", ".join(self.writes.guessed_writers),
             )
         if self.unknown:
             listed = ", ".join(f"{key} ({n})" for key, n in self.unknown.items())
@@ -222,7 +222,7 @@ class _Importer:
             works = cost.works
         read = _once(x for x in self._reads(node.all_input_nodes, node, call.outputs) if not x.is_weight)
         if not cost.is_counted:
-            works = counted(works, _nbytes(read), weight_nbytes, _nbytes(call.outputs))
+            works = with_bytes(works, _nbytes(read), weight_nbytes, _nbytes(call.outputs))
         self.operators.append(
             Operator(
                 node.name,
@@ -241,24 +241,24 @@ class _Importer:
         )
 
     def _cost(self, node: Any, call: Call, costs: Costs) -> "Cost | _Composite":
-        """Return what a call costs; one that does not look as expected is looked into, or else counts as unknown."""
+        """Return the cost of a call; an unexpected call is looked into, or else counts as unknown."""
         try:
-            known = cost_of(call, costs)
+            cost = cost_of(call, costs)
         except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError):
             _logger.debug("%s: %s: unexpected use of %s", self.name, node.name, call.key, exc_info=True)
-            known = None
+            cost = None
         inner = self.run.inner.get(node)
-        if known is not None and not (inner and self._has_more(node, call, inner)):
-            return known
+        if cost is not None and not (inner and self._has_more(node, call, inner)):
+            return cost
         if inner is not None and not _is_itself(node, inner):
-            return self._composite(node, call, known, inner)
-        if known is not None:
-            return known
+            return self._composite(node, call, cost, inner)
+        if cost is not None:
+            return cost
         self.unknown[call.key] += 1
         return unknown(call, costs)
 
     def _has_more(self, node: Any, call: Call, inner: Sequence[Inner]) -> bool:
-        """Say whether more runs in a node than its rule knows: casts of autocast, copies of what lies scattered."""
+        """Return whether more runs in a node than its rule knows: casts of autocast, copies of scattered elements."""
         if node.name in self.run.regions and any(map(_casts, inner)):
             return True
         return call.key == "matmul" and any(key_of(_function_name(one.target)) == "clone" for one in inner)
@@ -289,7 +289,7 @@ class _Importer:
             if cost.is_counted:
                 works += cost.works
             else:
-                works += counted(cost.works, _nbytes(_once(part.inputs)), weight_nbytes, _nbytes(part.outputs))
+                works += with_bytes(cost.works, _nbytes(_once(part.inputs)), weight_nbytes, _nbytes(part.outputs))
             if cost.flops > most:
                 dtype, most = own, cost.flops
         kind = known.kind if known is not None else call.key
@@ -317,7 +317,7 @@ class _Importer:
             )
             nbytes = 0.0 if sizes_only else sum(x.nbytes for x in self._reads([producer], node, outputs))
             read[producer] = nbytes
-        awaited = {producer.name: nbytes for producer, nbytes in self.writes.awaited(node, read).items()}
+        awaited = {producer.name: nbytes for producer, nbytes in self.writes.predecessors(node, read).items()}
         for name in self.guards.get(node.name, ()):
             if name in self.names:
                 awaited.setdefault(name, 0.0)
@@ -329,16 +329,16 @@ class _Importer:
         return effect is not None and bool(effect.writes)
 
     def _reads(self, producers: Iterable[Any], node: Any, outputs: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """Return the tensors that a node reads of others; `getitem` reads of several only what it returns."""
-        found: list[Operand] = []
+        """Return the tensors that a node reads of others; `getitem` reads only the tensor that it returns."""
+        operands: list[Operand] = []
         for producer in producers:
-            made = self._made_by(producer)
-            picks = len(made) > 1 and node.op == "call_function" and key_of(_function_name(node.target)) == "getitem"
-            found += outputs if picks else made
-        return tuple(found)
+            results = self._made_by(producer)
+            picks = len(results) > 1 and node.op == "call_function" and key_of(_function_name(node.target)) == "getitem"
+            operands += outputs if picks else results
+        return tuple(operands)
 
     def _made_by(self, node: Any) -> tuple[Operand, ...]:
-        """Return the tensors that a node makes, or the weights that it stands for."""
+        """Return the tensors that a node makes, or the weights that it names."""
         if node not in self.made:  # of a split all parts read it
             self.made[node] = self._operands(node, self.values.get(node), False)
         return self.made[node]
@@ -368,23 +368,23 @@ class _Importer:
 
 
 def _read_by(arguments: Any) -> list[Any]:
-    """Return the nodes among arguments, each as often as it stands there."""
-    return _found(arguments, lambda value: hasattr(value, "all_input_nodes"))
+    """Return the nodes among arguments, each as often as it occurs."""
+    return _find(arguments, lambda value: hasattr(value, "all_input_nodes"))
 
 
 def _tensors(value: Any) -> list[Any]:
     """Return the tensors in a value, in order."""
-    return _found(value, lambda part: hasattr(part, "dtype") and hasattr(part, "shape"))
+    return _find(value, lambda part: hasattr(part, "dtype") and hasattr(part, "shape"))
 
 
-def _found(value: Any, wanted: Callable[[Any], bool]) -> list[Any]:
+def _find(value: Any, wanted: Callable[[Any], bool]) -> list[Any]:
     """Return the wanted values in a nest of them, in order."""
     if wanted(value):
         return [value]
     if isinstance(value, slice):
         value = (value.start, value.stop, value.step)
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [found for part in parts for found in _found(part, wanted)]
+    return [node for part in parts for node in _find(part, wanted)]
 
 
 def _strides(tensor: Any) -> Sequence[int]:
@@ -393,7 +393,7 @@ def _strides(tensor: Any) -> Sequence[int]:
 
 
 def _function_name(target: Any) -> str:
-    """Return the name of a function, of an overload of ATen that of the operation."""
+    """Return the name of a function; an overload of ATen has the name of its operation."""
     packet = getattr(target, "overloadpacket", target)
     return str(getattr(packet, "__name__", None) or type(packet).__name__)
 
@@ -409,7 +409,7 @@ def _nbytes(operands: Iterable[Operand]) -> float:
 
 
 class _Composite(NamedTuple):
-    """What a node costs that was looked into: with all bytes, and the number format of most of its FLOP."""
+    """The cost of a node that was looked into: with all bytes, and the number format of most of its FLOP."""
 
     cost: Cost
     dtype: str
@@ -418,7 +418,7 @@ class _Composite(NamedTuple):
 
 
 def _format(call: Call) -> str:
-    """Return the number format that a call computes in: a product that of what it multiplies."""
+    """Return the number format that a call computes in; a product computes in the format of its factors."""
     if call.key in PRODUCTS:
         multiplied = next((x.dtype for x in call.operands[-2 if call.key != "scaledmm" else 0 :] if x.dtype), None)
         if multiplied is not None:
@@ -427,15 +427,15 @@ def _format(call: Call) -> str:
 
 
 def _once(operands: Iterable[Operand]) -> list[Operand]:
-    """Return tensors without those that stand there already: the same part of the same memory moves once."""
-    kept: dict[Any, Operand] = {}
+    """Return tensors without repetitions: the same part of the same memory moves once."""
+    distinct: dict[Any, Operand] = {}
     for i, x in enumerate(operands):
-        kept.setdefault(i if x.place is None else (x.place, x.shape, x.strides), x)
-    return list(kept.values())
+        distinct.setdefault(i if x.place is None else (x.place, x.shape, x.strides), x)
+    return list(distinct.values())
 
 
 def _bytes_alone(nbytes: float) -> Operand:
-    """Return a tensor that stands for bytes of which no more is known, as if they were numbers of 4 bytes."""
+    """Return a tensor for bytes of unknown meaning, as if they were numbers of 4 bytes."""
     return Operand((max(1, int(nbytes) // 4),), 4, None, (1,), False)
 
 
@@ -454,7 +454,7 @@ def _is_itself(node: Any, inner: Sequence[Inner]) -> bool:
 
 
 def _key_of_function(target: Any) -> str:
-    """Return the key of a function or method; that of one that is not PyTorch's own has its package in front."""
+    """Return the key of a function or method; a function of another package has the package as a prefix."""
     if isinstance(target, str):
         return key_of(target)
     name = _function_name(target)

@@ -1,7 +1,7 @@
-"""Graphs of torch.fx run on fake tensors: values, what each node reads and writes in memory, and the calls inside it.
+"""Graphs of torch.fx run on fake tensors: values, memory that each node reads and writes, and the calls inside it.
 
-A fake tensor has a storage as a true one has, views share it, and PyTorch says of each of its operators which arguments
-it writes to (``alias_info``). So no analysis of aliases of our own is needed: what a node touches is what the operators
+A fake tensor has a storage like a real one, views share it, and PyTorch knows of each of its operators which arguments
+it writes to (``alias_info``). So no analysis of aliases is needed: a node touches the memory that the operators
 of ATen touch that run while it runs, whatever it calls.
 """
 
@@ -44,20 +44,20 @@ class Autocast(NamedTuple):
 
 @dataclass
 class Run:
-    """What is known of the nodes of a graph.
+    """Values, effects and inner calls of the nodes of a graph.
 
     Parameters
     ----------
     values
-        What each node makes: a tensor or a nest of tensors and other values.
+        Results of each node: a tensor or a nest of tensors and other values.
     effects
-        What nodes read and write in memory; empty if the graph was not run.
+        Memory that nodes read and write; empty if the graph was not run.
     inner
         Calls of ATen inside each node.
     regions
-        By the name of a node the regions of autocast that it is in.
+        Name of a node -> the regions of autocast around it.
     place
-        Returns the storage of a tensor, by number, and the offset in it, in elements; None of what has none.
+        Returns the storage of a tensor, by number, and the offset in it, in elements; None for a value without one.
     ran
         Whether it was run.
     """
@@ -102,30 +102,30 @@ def _recorder() -> type:
                 self._note(self.reads, (args, kwargs))
             elif key_of(schema.name.partition("::")[2]) not in VIEWS:
                 for i, argument in enumerate(schema.arguments):
-                    given = args[i] if i < len(args) else kwargs.get(argument.name)
+                    argument_value = args[i] if i < len(args) else kwargs.get(argument.name)
                     writes = argument.alias_info is not None and argument.alias_info.is_write
-                    self._note(self.writes if writes else self.reads, given)
+                    self._note(self.writes if writes else self.reads, argument_value)
             return value
 
         def place(self, tensor: Any) -> tuple[int, int] | None:
             """Return the number of the storage of a tensor, and the offset in it."""
             try:
-                kept = self._fake(tensor)
-                storage = kept.untyped_storage()
+                real = self._fake(tensor)
+                storage = real.untyped_storage()
             except (AttributeError, NotImplementedError, RuntimeError):  # sparse tensors and the like have none
                 return None
             number, _ = self._storages.setdefault(storage._cdata, (len(self._storages), storage))
-            return number, int(kept.storage_offset())
+            return number, int(real.storage_offset())
 
-        def _note(self, touched: dict[int, float], given: Any) -> None:
-            for tensor in _tensors(given):
+        def _note(self, touched: dict[int, float], argument_value: Any) -> None:
+            for tensor in _tensors(argument_value):
                 place = self.place(tensor)
                 if place is not None:
                     nbytes = float(tensor.numel() * tensor.element_size())
                     touched[place[0]] = max(nbytes, touched.get(place[0], 0.0))
 
         def taken(self) -> tuple[Effect, list[Inner]]:
-            """Return what was noted since the last time."""
+            """Return the notes since the last time."""
             noted = Effect(self.reads, self.writes), self.calls
             self.reads, self.writes, self.calls = {}, {}, []
             return noted
@@ -157,18 +157,18 @@ def run_fake(
     Parameters
     ----------
     graph_module, arguments
-        What runs, and one argument for each placeholder.
+        The graph to run, and one argument for each placeholder.
     mode
         The mode of all fake tensors.
     fake
-        Returns a fake tensor in place of a true one.
+        Returns a fake tensor for a real one.
     regions
         By the name of a node the regions of autocast that it is in, outermost first.
 
     Returns
     -------
     Run, str, Exception or None
-        What is known, and the node at which it stopped with an error, if it did.
+        The results, and the node at which it stopped with an error, if it did.
     """
     import torch
     from torch.fx.node import map_aggregate

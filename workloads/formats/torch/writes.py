@@ -7,17 +7,17 @@ from workloads.formats.torch.run import Run
 
 
 class Writes:
-    """Who wrote memory last, and who has read it since.
+    """The last writer of memory, and its readers since then.
 
     Parameters
     ----------
     nodes
         All of the graph, in the order in which they run.
     run
-        What they touch. Where it does not say, each node that may write waits for all before it, and all after it wait
+        Effects of the nodes. Where it has none, each node that may write waits for all before it, and all after it wait
         for that node.
     may_write
-        Whether what a node calls has the name of a function that writes to its argument.
+        Returns whether a node calls a function whose name says that it writes to its argument.
     """
 
     def __init__(self, nodes: Sequence[Any], run: Run, may_write: Callable[[Any], bool]) -> None:
@@ -34,15 +34,15 @@ class Writes:
 
     @property
     def is_guessed(self) -> bool:
-        """Whether nodes write of which it is not known where."""
+        """Whether some nodes write to unknown memory."""
         return bool(self._guessed)
 
     @property
-    def guessed(self) -> list[str]:
+    def guessed_writers(self) -> list[str]:
         """Names of these nodes."""
         return [node.name for node in self._position if node in self._guessed]
 
-    def awaited(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
+    def predecessors(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
         """Return the nodes that a node waits for, with the bytes that it gets from each.
 
         Parameters
@@ -54,11 +54,11 @@ class Writes:
 
         Notes
         -----
-        Memory that was written after an argument was made comes from the last that wrote it. What is overwritten is
+        Memory that was written after an argument was made comes from the last writer. Memory that is overwritten is
         ordered after those that read it, by an edge of 0 bytes.
         """
         if self._guessed:
-            return self._ordered(node, read)
+            return self._in_order(node, read)
         if not self._written:
             return dict(read)
         awaited: dict[Any, float] = {}
@@ -80,14 +80,14 @@ class Writes:
             for storage in effect.writes:
                 for reader in self._readers.get(storage, ()):
                     awaited.setdefault(reader, 0.0)
-        for producer in older:  # what was looked at before it was written to has to be there all the same
+        for producer in older:  # memory that was read before the write still has to be there
             if producer not in awaited and not self._reach(producer, awaited):
                 awaited[producer] = 0.0
         awaited.pop(node, None)
         self._note(node, awaited)
         return awaited
 
-    def _ordered(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
+    def _in_order(self, node: Any, read: Mapping[Any, float]) -> dict[Any, float]:
         awaited = dict(read)
         if self._barrier is not None:
             awaited.setdefault(self._barrier, 0.0)
@@ -100,10 +100,10 @@ class Writes:
         return awaited
 
     def _later(self, producer: Any, storages: Sequence[int]) -> list[Any]:
-        """Return the last that wrote to what a node made, after it was made."""
-        made = self._position[producer]
+        """Return the last writer of a node's results, after they were made."""
+        position = self._position[producer]
         writers = dict.fromkeys(self._writer[storage] for storage in storages if storage in self._writer)
-        return [writer for writer in writers if self._position[writer] > made]
+        return [writer for writer in writers if self._position[writer] > position]
 
     def _note(self, node: Any, awaited: Mapping[Any, float]) -> None:
         self._before[node] = tuple(awaited)

@@ -12,7 +12,7 @@ from simsched.experiments.whatif import parse_change
 from workloads import read_kineto_program
 from workloads.formats import format_of
 from workloads.formats.kineto import read_kineto
-from workloads.formats.kineto.collectives import Collective, is_collective, met
+from workloads.formats.kineto.collectives import Collective, is_collective, meetings_of
 from workloads.formats.kineto.replay import replay_traced
 from workloads.formats.kineto.text import read_traces
 
@@ -126,10 +126,10 @@ def test_matching():
     """With sequence numbers these decide; without, the order, if ranks have as many."""
     one = [Collective(0, ("0", ""), 5, 10.0), Collective(1, ("0", ""), 6, 30.0)]
     two = [Collective(0, ("0", ""), 6, 20.0)]
-    assert [(m.members, m.transfer) for m in met([one, two])] == [(((0, 1), (1, 0)), 20.0)]
+    assert [(m.members, m.transfer) for m in meetings_of([one, two])] == [(((0, 1), (1, 0)), 20.0)]
     bare = [[row._replace(sequence=-1) for row in rank] for rank in (one, two)]
-    assert met(bare) == []
-    assert [m.transfer for m in met([bare[0], bare[0]])] == [10.0, 30.0]
+    assert meetings_of(bare) == []
+    assert [m.transfer for m in meetings_of([bare[0], bare[0]])] == [10.0, 30.0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ pytest.importorskip("onnx")
 from onnx_makers import model, operator
 
 from workloads.formats.onnx.models import from_onnx
-from workloads.formats.onnx.views import dense, reshaped
+from workloads.formats.onnx.views import dense, reshaped_strides
 
 
 def single(text, **weights):
@@ -81,7 +81,7 @@ def test_new_shapes_as_numpy_has_them(shape, data):
     while left > 1:
         to.append(data.draw(st.sampled_from([n for n in range(2, left + 1) if left % n == 0])))
         left //= to[-1]
-    again, found = array.reshape(to), reshaped(array.shape, array.strides, to)
+    again, found = array.reshape(to), reshaped_strides(array.shape, array.strides, to)
     assert (found is not None) == np.shares_memory(again, array)
     assert found in (None, again.strides)
     assert dense(to) == np.zeros(to, np.int8).strides

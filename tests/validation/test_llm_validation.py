@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,12 @@ def test_each_published_overlap_is_asked_or_left_out_for_a_reason():
     assert len({case["id"] for case in cases}) == 82
     assert all(("graph" in case) != ("left_out" in case) for case in cases)
     assert all({"gpu", "gpus", "overlap", "assumed", "why"} <= case.keys() for case in asked)
+
+
+def test_the_page_has_every_case():
+    page = (Path(overlaps.__file__).parent.parent / "docs" / "overlap-record.md").read_text()
+    assert all(f"[{case['id']}]({case['address']})" in page for case in (*overlaps.cases(), *overlaps.turns()))
+    assert "82 of them, of which 13 are stated well enough" in " ".join(page.split())
 
 
 def test_gains_over_a_published_step():

@@ -9,7 +9,7 @@ import simsched as ss
 from simsched.base.units import MS
 from simsched.model.exchange import exchange
 from validation import collectives
-from validation.collectives import DEVICES, Row, fit, is_of, rows_of, table
+from validation.collectives import ALL_REDUCE, DEVICES, Row, fit, is_of, rows_of, table
 
 SIZES = (2048, 3000, 4096, 100_000, 1_000_000, 10_000_000, 60_000_000)
 
@@ -52,13 +52,15 @@ def test_errors_of_tables_that_the_model_made_a_tenth_slower(tmp_path):
     """ln(1 / 1.1) = -0.095 everywhere."""
     found = table(write(tmp_path, 1.1))
     assert {(error, bias) for _, _, _, error, bias in found} == {("0.095", "-0.095")}
-    assert [n for device, part, n, *_ in found if (device, part) == ("A100", "held out: 4 ranks")] == [str(len(SIZES))]
+    assert [n for device, part, n, *_ in found if (device, part) == ("A100", "all_reduce, held out: 4 ranks")] == [
+        str(len(SIZES))
+    ]
 
 
 def test_numbers_of_links_are_found_again(tmp_path, monkeypatch):
     monkeypatch.setattr(collectives, "_STARTS", 2)
     truth = {"start": 30.0, "step": 1.0, "efficiency": 0.75}
     folder = write(tmp_path, **truth)
-    assert len(rows_of(folder / "net-a100_dgx-all_reduce.csv.gz")) == 3 * len(SIZES)
+    assert len(rows_of(ALL_REDUCE, ALL_REDUCE.path(folder, "a100"))) == 3 * len(SIZES)
     start, step, efficiency = fit("a100", folder)
     assert (start, step, efficiency) == pytest.approx(tuple(truth.values()), rel=0.05)
