@@ -238,7 +238,8 @@ def pairwise_order(
     for step in steps:
         positions = sorted(step)
         while len(positions) > 1:  # several at once where that takes no more: two of them, and the result with the next
-            first, second = positions[0], positions[1]
+            first = positions[0]
+            second = positions[1]
             order.append((first, second))
             n_left -= 1
             positions = [x - 2 for x in positions[2:]] + [n_left - 1]

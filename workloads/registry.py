@@ -155,9 +155,12 @@ def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[s
     if path is None:
         name, settings = _split_name(kind)
         name = f"random:{name}" if f"random:{name}" in WORKLOADS else name
-        make, hints = partial(load, name), _parameters(_function(name))
+        make = partial(load, name)
+        hints = _parameters(_function(name))
     else:
-        name, make, hints = kind, partial(read_graph, path), _parameters(reader_of(path))
+        name = kind
+        make = partial(read_graph, path)
+        hints = _parameters(reader_of(path))
     arguments = _read_settings(kind, path or name, settings, hints)
     for parameter, value in parameters.items():
         if parameter in hints:

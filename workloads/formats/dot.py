@@ -353,7 +353,9 @@ class _Reader:
             self._at = self._end
             self._fail("cannot be read from here on (text with other characters stands in quotes)")
         kind = match.lastgroup or "end"
-        self._value, self._at, self._end = match[kind], match.start(kind), match.end()
+        self._value = match[kind]
+        self._at = match.start(kind)
+        self._end = match.end()
         self._kind = self._value if kind == "mark" else kind
         if kind == "name" and self._value.lower() in _KEYWORDS:
             self._kind = self._value.lower()
@@ -387,7 +389,8 @@ class _Reader:
         """Take an identifier, and strings joined to it by ``+``."""
         if self._kind not in _IDS:
             self._fail(f"expected {what}, not {self._identifier()} (a keyword as a name stands in quotes)")
-        parts, joins = [self._value], self._kind == "quoted"
+        parts = [self._value]
+        joins = self._kind == "quoted"
         self._next()
         while joins and self._kind == "+":
             self._next()
@@ -434,7 +437,8 @@ class _Reader:
             self._next()
             self.attributes[name] = self._id("a value")
             return
-        ends, last = [], self._subgraph(scope) if name is None else self._node(scope, name)
+        ends = []
+        last = self._subgraph(scope) if name is None else self._node(scope, name)
         while self._kind == "->":
             ends.append(tuple(last))  # a subgraph of that name may get more members
             self._next()
@@ -463,7 +467,8 @@ class _Reader:
 
     def _subgraph(self, scope: _Scope) -> Iterable[str]:
         """Read a subgraph; return its members, and those that it has had under its name."""
-        inner, members = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1), dict[str, None]()
+        inner = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1)
+        members = dict[str, None]()
         if self._kind == "subgraph":
             self._next()
             if self._kind != "{":
@@ -506,7 +511,8 @@ class _Reader:
                 self._end = pair.end()
             self._next()
             while self._kind != "]":
-                key, value = self._id("an attribute or ']'"), "true"
+                key = self._id("an attribute or ']'")
+                value = "true"
                 if self._kind == "=":
                     self._next()
                     value = self._id("a value")

@@ -187,7 +187,8 @@ def _operator(name: str, row: _Row) -> Operator:
 
 def _with_issue_times(program: Program, issued: Sequence[float]) -> Program:
     """Return the program with calls that end at these times in us, or with the one before, and take no more time."""
-    lead, now = np.zeros(len(program)), 0.0
+    lead = np.zeros(len(program))
+    now = 0.0
     for i in np.flatnonzero(program.action == LAUNCH).tolist():
         lead[i] = np.fmax(0.0, issued[program.argument[i]] - now)  # 0 if it is not known
         now += lead[i]

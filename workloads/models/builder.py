@@ -154,7 +154,8 @@ class Builder:
 
     def _close(self, unit: _Unit) -> None:
         """Add the operator that a unit's parts make."""
-        parts, width = unit.parts, self.costs.width
+        parts = unit.parts
+        width = self.costs.width
         self._output[unit.name] = len(parts) - 1
         works = tuple(work for part in parts for work in part.works)
         first = parts[0]

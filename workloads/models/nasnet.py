@@ -105,7 +105,8 @@ def _nasnet(
     image = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     net.block = "stem"
     stem = net.conv("stem.conv", image, stem_filters, 3, stride=2, activation=None, norm=True)
-    before, x = stem, _first_stem_cell(net, stem, filters // 4, published)
+    before = stem
+    x = _first_stem_cell(net, stem, filters // 4, published)
     before, x = x, _second_stem_cell(net, x, before, filters // 2, published)
     n_cells = 0
     for scale in (1, 2, 4):

@@ -136,7 +136,8 @@ def read_wirings(path: str) -> list[Wiring]:
     """Return the wirings that a JSON file holds; see `randwire`."""
     stages = read(_Wirings, read_json(path), path).stages
     for i, stage in enumerate(stages):
-        nodes, edges = stage.nodes, stage.edges
+        nodes = stage.nodes
+        edges = stage.edges
         wrong = next((edge for edge in edges if not 0 <= edge[0] < edge[1] < nodes), None)
         if wrong is not None:
             what = f"edge {list(wrong)} must lead from a lower to a higher number below {nodes}"

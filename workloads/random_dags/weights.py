@@ -73,8 +73,10 @@ class Weights:
     ) -> None:
         self.subject = subject
         self.rng = generator(subject, rng)
-        self._time, self._utilization = time, utilization
-        self._comm_ratio, self._min_transfer = comm_ratio, min_transfer
+        self._time = time
+        self._utilization = utilization
+        self._comm_ratio = comm_ratio
+        self._min_transfer = min_transfer
         for name, (low, high) in {"time": time, "utilization": utilization or (1.0, 1.0)}.items():
             if low > high:
                 raise GraphError(f"{subject}: {name} must not end before it begins, but {low!r} > {high!r}")

@@ -108,7 +108,8 @@ class GraphReader:
         row = Record(data, f"{self._source}: operator {name!r}")
         if not name or name in self._tensors:
             raise FormatError(f"{where}: field 'name' is {name!r}, which is {'taken' if name else 'empty'}")
-        kind, hint = row.take("type", str), row.take("hint_name", str, name)
+        kind = row.take("type", str)
+        hint = row.take("hint_name", str, name)
         if self._ranked:
             self.ranks[name] = row.take("rank", int)
         try:
@@ -229,7 +230,9 @@ def _window(row: Record) -> dict[str, Any]:
 def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
     act = row.take("act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
     activation = None if act == _NO_ACTIVATION else act
-    window, channels, groups = _window(row), row.take("out_channels", _Size), row.take("groups", _Size)
+    window = _window(row)
+    channels = row.take("out_channels", _Size)
+    groups = row.take("groups", _Size)
     return net.conv("conv", _combine(net, terms), channels, groups=groups, activation=activation, **window)
 
 

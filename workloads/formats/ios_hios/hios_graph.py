@@ -54,7 +54,8 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
     lines = Lines(read_text(path), str(path), "a graph of HIOS")
     floor = checks.real(lines.source, "floor", floor)
     index: dict[str, int] = {}
-    times, utilizations = [], []
+    times = []
+    utilizations = []
     for name, weight, share in _rows(lines, "id weight utilization"):
         if name in index:
             lines.fail(f"operator {name} stands twice")
@@ -89,7 +90,8 @@ def _rows(lines: Lines, columns: str) -> Iterator[list[Any]]:
 
 
 def _row(lines: Lines, columns: str) -> list[Any]:
-    fields, names = lines.take(f'"{columns}"'), columns.split()
+    fields = lines.take(f'"{columns}"')
+    names = columns.split()
     if len(fields) != len(names):
         lines.fail(f'it should hold "{columns}", not {shown(" ".join(fields))}')
     values: list[Any] = []

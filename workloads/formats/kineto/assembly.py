@@ -39,7 +39,8 @@ def assemble(step: TracedStep, issued: IssuedStep, *, by_streams: bool) -> Trace
     place = np.array([*((step.devices.index(device), stream) for device, stream in step.places), (0, nowhere)])
     device, stream = place[lane].T
     stream = np.where(action == SYNC, -1, stream)
-    no_size, no_device = np.zeros(0), np.zeros(0, np.int32)
+    no_size = np.zeros(0)
+    no_device = np.zeros(0, np.int32)
     try:
         program = TracedProgram(
             graph,

@@ -56,7 +56,8 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
     properties = Record(header, source).records("deviceProperties", [])
     for row in properties if number is not None else ():
         if row.take("id", int) == number:
-            major, minor = row.take("computeMajor", int, None), row.take("computeMinor", int, None)
+            major = row.take("computeMajor", int, None)
+            minor = row.take("computeMinor", int, None)
             properties_of = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
             capability = None if major is None or minor is None else f"{major}.{minor}"
             name = row.take("name", str)

@@ -191,11 +191,14 @@ class _Collector:
     """
 
     def __init__(self, source: str, strict: bool) -> None:
-        self._source, self._strict = source, strict
+        self._source = source
+        self._strict = strict
         self._groups = Codes({(): 0})
         self._processes = Codes()
         self._n_unusable = 0
-        self._names, self._threads, self._kinds = Codes(), Codes(), Codes()
+        self._names = Codes()
+        self._threads = Codes()
+        self._kinds = Codes()
         self._first_of_kind: list[int] = []
         self._hosts: tuple[list[Any], ...] = ([], [], [])
         self._syncs: list[Any] = []
@@ -208,7 +211,8 @@ class _Collector:
         )
 
     def _on_host(self, rows: list[Any], at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
-        name, thread = self._names[event["name"]], self._threads[event["pid"], event["tid"]]
+        name = self._names[event["name"]]
+        thread = self._threads[event["pid"], event["tid"]]
         correlation = args.get("correlation", 0)
         rows.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
 
@@ -216,7 +220,8 @@ class _Collector:
         self._syncs.extend((args.get("correlation", 0), *[args.get(key, -1) for key in _SYNC_FIELDS]))
 
     def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
-        grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
+        grid = tuple(args.get("grid", ()))
+        block = tuple(args.get("block", ()))
         what: tuple[Any, ...] = (
             event["name"],
             grid,

@@ -54,7 +54,9 @@ class Stream:
 def handed_over(thread: Ints, start: Ints, end: Ints) -> list[int]:
     """Return, for each call by start, the thread that handed it its work, or -1."""
     givers = [-1] * len(thread)
-    threads, starts, ends = thread.tolist(), start.tolist(), end.tolist()
+    threads = thread.tolist()
+    starts = start.tolist()
+    ends = end.tolist()
     following: dict[int, int] = {}
     after = [2**62] * len(threads)  # when the thread of each call calls again
     for k in range(len(threads) - 1, -1, -1):

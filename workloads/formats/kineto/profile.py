@@ -187,7 +187,8 @@ def _counting_runs(
 
 
 def _warming_up(runs: list[list[Run]], activities: Activities) -> int:
-    what, times = activities.what.tolist(), activities.duration.tolist()
+    what = activities.what.tolist()
+    times = activities.duration.tolist()
     ran = [tuple((run.name, *(what[row] for row in run.activities)) for run in part) for part in runs]
     total = [sum(run.host + sum(times[row] for row in run.activities) for run in part) for part in runs]
     usual = _most_common(ran)
@@ -212,7 +213,8 @@ class _Collected:
         self._kept = kept
         activities = joined.activities
         self._kinds = activities.kinds
-        self._what, self._stream = activities.what.tolist(), activities.stream.tolist()
+        self._what = activities.what.tolist()
+        self._stream = activities.stream.tolist()
         self._start: list[int] = activities.start.tolist()
         self._time: list[int] = activities.duration.tolist()
         self._n_odd = 0
@@ -240,7 +242,8 @@ class _Collected:
             usual = _most_common(launched)
             runs = [run for run, ran in zip(runs, launched, strict=True) if ran == usual]
             self._n_odd += len(launched) - len(runs)
-        kernels, copies = [], []
+        kernels = []
+        copies = []
         for k, code in enumerate(usual):
             kind = self._kinds[code]
             rows = [run.activities[k] for run in runs]

@@ -226,7 +226,8 @@ def _before_scaling(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
     """Return the tensor that was scaled to make another one, and the steps that did so, with views between them."""
     scaling: list[int] = []
     passed: list[int] = []
-    source, current = tensor, tensor
+    source = tensor
+    current = tensor
     while current.producer is not None:
         place = current.producer
         step = graph.steps[place]
@@ -238,7 +239,8 @@ def _before_scaling(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
             break
         passed.append(place)
         if is_scale:
-            scaling, source = list(passed), before
+            scaling = list(passed)
+            source = before
         current = before
     return source, scaling
 

@@ -85,7 +85,8 @@ def infer(
     from onnx import AttributeProto, defs, helper, numpy_helper, shape_inference
 
     unknown: list[tuple[int, Shape | None]] = [(0, None)] * len(node.output)
-    version, present = versions.get(node.domain, 1), [x for x in inputs if x is not None]
+    version = versions.get(node.domain, 1)
+    present = [x for x in inputs if x is not None]
     has_graphs = any(one.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for one in node.attribute)
     if has_graphs or not 0 < version < 2**31 or not all(x.elem for x in present):
         return unknown

@@ -182,7 +182,8 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
         raise FormatError(f"{source}: the model has no operator that depends on an input")
     steps = join_formulas(reader.steps, reader.results)
     names = _unique([step.name for step in steps] + [tensor.name for tensor in reader.results])
-    operators, edges = [], []
+    operators = []
+    edges = []
     for name, step in zip(names, steps, strict=False):
         operator, reads = build(source, operator_of, step, name)
         operators.append(operator)
@@ -198,7 +199,8 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
 
 def _unique(names: list[str]) -> list[str]:
     """Return names without repetitions; the first of equal names is unchanged."""
-    used, count = set(names), Counter[str]()
+    used = set(names)
+    count = Counter[str]()
     names_out = []
     for name in names:
         count[name] += 1

@@ -227,7 +227,8 @@ def _unsupported_cost(step: Step) -> Cost:
 
 
 def _elementwise(step: Step, costs: Costs) -> Cost:
-    kind, shape = kind_of(step.op_type), step.shape_out()
+    kind = kind_of(step.op_type)
+    shape = step.shape_out()
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, shape)
     else:
@@ -259,7 +260,8 @@ def _bounds(step: Step) -> tuple[Any, Any]:
 
 
 def _rows(step: Step, costs: Costs) -> Cost:
-    shape, op_type = step.shape_out(), step.op_type
+    shape = step.shape_out()
+    op_type = step.op_type
     if op_type == "MeanVarianceNormalization":
         n_rows = prod(shape[1:2])
     elif op_type in ("InstanceNormalization", "GroupNormalization"):
@@ -269,13 +271,16 @@ def _rows(step: Step, costs: Costs) -> Cost:
     else:
         axis = step.axis(-1, len(shape))
         n_rows = prod(shape) // prod(shape[axis : axis + 1])
-    kind, length = kind_of(op_type), -(-prod(shape) // n_rows)
+    kind = kind_of(op_type)
+    length = -(-prod(shape) // n_rows)
     work = costs.rows(kind, n_rows, length)
     return Cost(kind, (replace(work, flops=float(prod(shape) * ROW_FLOPS[kind])),))
 
 
 def _pool(step: Step, costs: Costs) -> Cost:
-    pool, image, shape = _POOLS[step.op_type], step.shape_in(0)[2:], step.shape_out()
+    pool = _POOLS[step.op_type]
+    image = step.shape_in(0)[2:]
+    shape = step.shape_out()
     window = image if pool.startswith("global") else step.attributes["kernel_shape"]
     attributes = {"pool": pool} | sliding(step, window, image, shape[2:])
     if step.attributes.get("ceil_mode"):
@@ -291,7 +296,8 @@ def _concat(step: Step, costs: Costs) -> Cost:
 
 def _reduce(step: Step, costs: Costs) -> Cost:
     """Reduce: one FLOP per element of the input."""
-    n_read, n_outputs = prod(step.shape_in(0)), prod(step.shape_out())
+    n_read = prod(step.shape_in(0))
+    n_outputs = prod(step.shape_out())
     rule = "argmax" if step.op_type.startswith("Arg") else "sum"
     work = costs.reduction(n_outputs, -(-n_read // max(1, n_outputs)), flops=float(n_read), rule=rule)
     return Cost(kind_of(step.op_type), (work,), weight_nbytes=0.0)
@@ -299,7 +305,8 @@ def _reduce(step: Step, costs: Costs) -> Cost:
 
 def _scan(step: Step, costs: Costs) -> Cost:
     """Go along an axis: a row for each position of the other axes."""
-    shape, axis = step.shape_out(), step.input(1)
+    shape = step.shape_out()
+    axis = step.input(1)
     numbers = None if axis is None else axis.numbers()
     length = shape[int(numbers.ravel()[0])] if numbers is not None and numbers.size == 1 else shape[-1]
     n = prod(shape)
@@ -345,9 +352,12 @@ def _moving(step: Step, work: Work, read: float, written: float, kind: str = "",
 
 def _gather(step: Step, costs: Costs) -> Cost:
     """Read rows, or single elements, that indices number: these and no others."""
-    x, shape, numbers = step.shape_in(0), step.shape_out(), step.input(1)
+    x = step.shape_in(0)
+    shape = step.shape_out()
+    numbers = step.input(1)
     numbered = () if numbers is None or numbers.shape is None else numbers.shape
-    kind, attributes = "", dict[str, Any]()
+    kind = ""
+    attributes = dict[str, Any]()
     if step.op_type == "Gather":
         axis = step.axis(0, len(x))
         length = prod(x[axis + 1 :])
@@ -355,7 +365,8 @@ def _gather(step: Step, costs: Costs) -> Cost:
             lay(step.written[0], selected_strides(step, axis))
             return _view_cost(step, "gather")
         if step.given[0].constant and len(x) == 2 and axis == 0:
-            kind, attributes = "embedding", dict(zip(("rows", "features"), x, strict=True))
+            kind = "embedding"
+            attributes = dict(zip(("rows", "features"), x, strict=True))
     elif step.op_type == "GatherND" and numbered:
         length = prod(x[step.attributes.get("batch_dims", 0) + numbered[-1] :])
     else:
@@ -369,7 +380,8 @@ def _gather(step: Step, costs: Costs) -> Cost:
 
 def _scatter(step: Step, costs: Costs) -> Cost:
     """Return the cost of writing rows, or single elements, in place: the other elements are not read."""
-    x, updates = step.shape_in(0), step.input(1 if step.op_type == "TensorScatter" else 2)
+    x = step.shape_in(0)
+    updates = step.input(1 if step.op_type == "TensorScatter" else 2)
     numbers = step.input(2 if step.op_type == "TensorScatter" else 1)
     if updates is None or updates.shape is None:
         return _moving(step, costs.elementwise(x, rule="copy"), step.nbytes(step.given[0]), step.nbytes(*step.written))
@@ -387,7 +399,8 @@ def _scatter(step: Step, costs: Costs) -> Cost:
 
 def _leaves_all_in_place(step: Step) -> bool:
     """Say whether a copy changes nothing: no cast, no padding, no repetition."""
-    source, out = step.given[0], step.written[0]
+    source = step.given[0]
+    out = step.written[0]
     if source.shape is None or (source.shape, source.elem) != (out.shape, out.elem):
         return False
     if step.op_type == "Pad":
@@ -399,7 +412,8 @@ def _leaves_all_in_place(step: Step) -> bool:
 
 def _view(step: Step, costs: Costs) -> Cost:
     """Change the shape and nothing else, unless elements that do not lie one after the other have to be moved."""
-    source, out = step.given[0], step.written[0]
+    source = step.given[0]
+    out = step.written[0]
     if source.shape is not None and out.shape is not None and source.strides is not None:
         strides = reshaped_strides(source.shape, source.strides, out.shape)
         if strides is None:

@@ -176,7 +176,8 @@ class ShapeReader:
 
     def _bind_symbols(self, info: "onnx.ValueInfoProto") -> None:
         """Set the named sizes of an input from a given shape."""
-        shape, declared = self._given.get(info.name), info.type.tensor_type
+        shape = self._given.get(info.name)
+        declared = info.type.tensor_type
         if shape is None or not declared.HasField("shape"):
             return
         if len(declared.shape.dim) != len(shape):
@@ -226,7 +227,8 @@ class ShapeReader:
         if self._guards and not any(self._is_inside(x) for x in (*inputs, *captured)):
             captured += tuple(x for x in self._guards if x not in inputs and x not in captured)
         domain = "" if standard else node.domain or "functions of the model"
-        version, attributes = self._versions.get(node.domain, 0), attributes_of(node)
+        version = self._versions.get(node.domain, 0)
+        attributes = attributes_of(node)
         step = Step(title, name, domain, node.op_type, version, inputs, attributes, captured, self._formats)
         if standard and node.op_type == "Constant" and "value" in attributes:
             value = attributes["value"]
@@ -297,7 +299,8 @@ class ShapeReader:
         values = [self._present(where, x) for x in start]
         n_kept = len(body.output) - 1 - len(values)
         written: list[Sequence[Tensor]] = []
-        i, may_end = 0, False
+        i = 0
+        may_end = False
         while limit is None or i < limit:
             decision = condition.numbers() if condition is not None and condition.constant else None
             if decision is not None and not decision.all():
@@ -311,7 +314,8 @@ class ShapeReader:
             goes_on = Tensor("", _BOOLEAN, (), constant=True, array=np.array(True))
             with self._guard(*([] if decided or condition is None else [condition])):
                 results = self._body(where, body, [number, goes_on, *values], f"{name}[{i}]")
-            condition, values = results[0], list(results[1 : 1 + len(values)])
+            condition = results[0]
+            values = list(results[1 : 1 + len(values)])
             written.append(results[1 + len(values) :])
             i += 1
         if may_end:
@@ -329,7 +333,8 @@ class ShapeReader:
         """Read the body of a scan for each step."""
         n_scanned = attributes["num_scan_inputs"]
         tensors = [self._present(where, x) for x in inputs]
-        values, scanned = tensors[: len(tensors) - n_scanned], tensors[len(tensors) - n_scanned :]
+        values = tensors[: len(tensors) - n_scanned]
+        scanned = tensors[len(tensors) - n_scanned :]
         axes = attributes.get("scan_input_axes", (0,) * n_scanned)
         shapes = [self._formats.shape_of(where, x) for x in scanned]
         n_steps = shapes[0][axes[0]] if shapes else 0
@@ -374,7 +379,8 @@ class ShapeReader:
     def _body(self, where: str, graph: "onnx.GraphProto", given: Sequence[Tensor], path: str) -> list[Tensor]:
         """Read the nodes of a graph inside a node, and return its results."""
         outer = self._tensors, self._declared, self._path
-        self._tensors, self._path = self._tensors.new_child(), f"{path}."
+        self._tensors = self._tensors.new_child()
+        self._path = f"{path}."
         self._declared = (
             ChainMap(_declared_types(graph), *outer[1].maps) if isinstance(outer[1], ChainMap) else outer[1]
         )
@@ -395,7 +401,8 @@ class ShapeReader:
         """Let the first steps of a body wait for tensors that decide whether it runs."""
         outer = self._guards, self._first
         if guards:
-            self._guards, self._first = (*outer[0], *(x for x in guards if not x.constant)), len(self.steps)
+            self._guards = (*outer[0], *(x for x in guards if not x.constant))
+            self._first = len(self.steps)
         yield
         self._guards, self._first = outer
 
@@ -456,15 +463,14 @@ class ShapeReader:
             out.stored = step.given[0].stored
         few = node.op_type == "NonZero" or (out.shape is not None and prod(out.shape) <= MOST_NUMBERS)
         if node.op_type in _OF_SHAPES:
-            shape, (start, end) = (
-                self._formats.shape_of(where, step.given[0]),
-                map(step.attributes.get, ("start", "end")),
-            )
+            shape = self._formats.shape_of(where, step.given[0])
+            start, end = map(step.attributes.get, ("start", "end"))
             array: Array | None = np.array(shape[start:end] if node.op_type == "Shape" else prod(shape), np.int64)
         else:
             array = evaluate(node, step.inputs, step.version) if few and node.op_type in EVALUATED else None
         if array is not None and array.size <= MOST_NUMBERS:
-            out.array, out.shape = array, array.shape
+            out.array = array
+            out.shape = array.shape
 
 
 def _with_short_domain(node: "onnx.NodeProto") -> "onnx.NodeProto":
@@ -498,7 +504,8 @@ def _price(steps: Sequence[Step]) -> tuple[float, float]:
             operator, _ = operator_of(step, "priced")
         except SimschedError:
             continue
-        flops, nbytes = flops + operator.flops, nbytes + operator.nbytes
+        flops = flops + operator.flops
+        nbytes = nbytes + operator.nbytes
     return flops, nbytes
 
 

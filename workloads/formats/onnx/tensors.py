@@ -86,7 +86,8 @@ class Tensor:
         if self.array is None and self.proto is not None:
             from onnx import TensorProto, numpy_helper
 
-            proto, self.proto = self.proto, None
+            proto = self.proto
+            self.proto = None
             here = proto.data_location != TensorProto.EXTERNAL and proto.data_type in _COMPUTABLE
             if here and len(proto.dims) <= 32 and prod(proto.dims) <= MOST_NUMBERS:
                 try:

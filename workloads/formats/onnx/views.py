@@ -57,7 +57,8 @@ def expanded_strides(step: Step) -> Shape | None:
 def sliced_strides(step: Step) -> Shape | None:
     """Return the strides of a slice's output; None if its steps are unknown or negative."""
     strides = list(strides_in(step))
-    steps, axes = step.input(4), step.input(3)
+    steps = step.input(4)
+    axes = step.input(3)
     if steps is None:
         return tuple(strides)
     numbers = steps.numbers()
@@ -101,5 +102,6 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence[
         if left % size:
             return None
         result.append(stride)
-        left, stride = left // size, stride * size
+        left = left // size
+        stride = stride * size
     return tuple(reversed(result))

@@ -196,7 +196,8 @@ class _Builder:
         """Copy a body that waits for nodes, one of which decides whether it runs."""
         outer = self.guard, self.inside
         waited = tuple(dict.fromkeys(x for x in guards if hasattr(x, "all_input_nodes")))
-        self.guard, self.inside = (*outer[0], *waited), set()
+        self.guard = (*outer[0], *waited)
+        self.inside = set()
         result = self._inline(body, operands, regions)
         self.guard, self.inside = outer
         return result
@@ -235,7 +236,8 @@ class _Builder:
         """Copy the body of a scan, or of a map, for each step."""
         import torch
 
-        body, carried = args[0], list(args[1]) if kind == "scan" else []
+        body = args[0]
+        carried = list(args[1]) if kind == "scan" else []
         sequences = list(args[2] if kind == "scan" else args[1])
         more = list(args[3] if kind == "scan" and len(args) > 3 else args[2] if kind != "scan" else ())
         first = next((_value(x) for x in sequences), None)
@@ -254,7 +256,8 @@ class _Builder:
 
     def _n_rounds(self, test: Any, body: Any, carried: list[Any], more: list[Any]) -> int | None:
         """Return the number of rounds of a loop, None if its condition reads unknown values."""
-        values, fixed = [self._constant_value(x, {}) for x in carried], [self._constant_value(x, {}) for x in more]
+        values = [self._constant_value(x, {}) for x in carried]
+        fixed = [self._constant_value(x, {}) for x in more]
         for n in range(_MOST_ROUNDS):
             goes_on = self._evaluate(test, [*values, *fixed])
             if goes_on is _UNKNOWN:

@@ -428,7 +428,8 @@ def _attribute(name: str, module: Any, path: str) -> Any:
 def _silent(logger: str) -> Iterator[None]:
     """Keep a logger of PyTorch from printing an error that is about to be raised."""
     log = logging.getLogger(logger)
-    before, log.disabled = log.disabled, True
+    before = log.disabled
+    log.disabled = True
     try:
         yield
     finally:

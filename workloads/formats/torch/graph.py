@@ -268,7 +268,8 @@ class _Importer:
         works: list[Work] = []
         weights: dict[Any, float] = {}
         attributes = dict(known.attributes) if known is not None else {}
-        dtype, most = _format(call), 0.0
+        dtype = _format(call)
+        most = 0.0
         for one in inner:
             part = self._inner_call(node, one)
             if not part.outputs:
@@ -291,7 +292,8 @@ class _Importer:
             else:
                 works += with_bytes(cost.works, _nbytes(_once(part.inputs)), weight_nbytes, _nbytes(part.outputs))
             if cost.flops > most:
-                dtype, most = own, cost.flops
+                dtype = own
+                most = cost.flops
         kind = known.kind if known is not None else call.key
         whole = Cost(kind, tuple(works), attributes, is_counted=True)
         return _Composite(whole, dtype, whole.works, sum(weights.values()))
@@ -443,7 +445,8 @@ def _casts(one: Inner) -> bool:
     """Say whether a call changes the number format of real numbers, as autocast does."""
     if key_of(_function_name(one.target)) != "to" or not one.arguments:
         return False
-    before, after = one.arguments[0].dtype, one.value.dtype
+    before = one.arguments[0].dtype
+    after = one.value.dtype
     return bool(before != after and before.is_floating_point and after.is_floating_point)
 
 

@@ -127,7 +127,9 @@ def _recorder() -> type:
         def taken(self) -> tuple[Effect, list[Inner]]:
             """Return the notes since the last time."""
             noted = Effect(self.reads, self.writes), self.calls
-            self.reads, self.writes, self.calls = {}, {}, []
+            self.reads = {}
+            self.writes = {}
+            self.calls = []
             return noted
 
     return Recorder
@@ -192,7 +194,8 @@ def run_fake(
             return fake(super().fetch_attr(target))
 
     interpreter = Interpreter(graph_module, garbage_collect_values=False)
-    stopped, error = "", None
+    stopped = ""
+    error = None
     try:
         with mode, torch.no_grad(), recorder:
             interpreter.run(*map_aggregate(tuple(arguments), fake))

@@ -94,7 +94,8 @@ class Writes:
         if node in self._guessed:
             for other in self._since:
                 awaited.setdefault(other, 0.0)
-            self._barrier, self._since = node, []
+            self._barrier = node
+            self._since = []
         else:
             self._since.append(node)
         return awaited
@@ -119,7 +120,9 @@ class Writes:
 
     def _reach(self, start: Any, ends: Mapping[Any, float]) -> bool:
         """Say whether nodes wait for another, directly or not."""
-        first, waiting, seen = self._position[start], list(ends), set(ends)
+        first = self._position[start]
+        waiting = list(ends)
+        seen = set(ends)
         while waiting:
             for other in self._before.get(waiting.pop(), ()):
                 if other is start:
