@@ -158,7 +158,10 @@ def with_bytes(works: Sequence[Work], reads: float, weights: float, writes: floa
     if not works:
         return ()
     total = sum(work.weights for work in works)
-    share = [work.weights / total for work in works] if total else [1.0, *[0.0] * (len(works) - 1)]
+    if total:
+        share = [work.weights / total for work in works]
+    else:
+        share = [1.0, *[0.0] * (len(works) - 1)]
     last = len(works) - 1
     return tuple(
         _copy_with_bytes(work, work.reads + reads * (i == 0), weights * part, work.writes + writes * (i == last))
@@ -188,7 +191,9 @@ def in_fp32(graph: OpGraph, dtype: object) -> OpGraph:
     A model that is fp32 because nothing else was said runs as PyTorch runs it: convolutions in tf32 where the device
     has it.
     """
-    return with_works(graph, lambda work: replace(work, tf32=False)) if dtype == "fp32" else graph
+    if dtype == "fp32":
+        return with_works(graph, lambda work: replace(work, tf32=False))
+    return graph
 
 
 def of_one_model(graph: OpGraph) -> OpGraph:
@@ -231,7 +236,10 @@ def pairwise_order(
             np.broadcast_to(np.float32(0), [sizes[index] for index in operand]),
             [letters[x] for x in operand],
         ]
-    method = "optimal" if len(operands) <= _MOST_ORDERED else "greedy"
+    if len(operands) <= _MOST_ORDERED:
+        method = "optimal"
+    else:
+        method = "greedy"
     steps = np.einsum_path(*arguments, [letters[x] for x in output], optimize=method)[0][1:]
     order: list[tuple[int, int]] = []
     n_left = len(operands)
@@ -276,7 +284,9 @@ class Costs:
 
     def of(self, dtype: str) -> "Costs":
         """Return the rules for another number format."""
-        return self if dtype == self.dtype else Costs(dtype)
+        if dtype == self.dtype:
+            return self
+        return Costs(dtype)
 
     def conv(
         self,
@@ -448,8 +458,12 @@ class Costs:
             second, first = (left.pop(i) for i in sorted(pair, reverse=True))
             needed = {*output, *(index for operand in left for index in operand)}
             joined = tuple(dict.fromkeys((*first, *second)))
-            product = tuple(index for index in joined if index in needed) if left else tuple(output)
-            passed = float(prod(sizes[index] for index in product) * self.width) if left else 0.0
+            if left:
+                product = tuple(index for index in joined if index in needed)
+                passed = float(prod(sizes[index] for index in product) * self.width)
+            else:
+                product = tuple(output)
+                passed = 0.0
             inner = {index: sizes[index] for index in joined}
             works.append(replace(self.contraction(first, second, product, inner), writes=passed))
             left.append(product)
@@ -503,7 +517,10 @@ class Costs:
 
     def rows(self, kind: str, n_rows: int, length: int, *, flops: float | None = None, n_weights: int = 0) -> Work:
         """Return the work of something computed along rows, one of `ROW_FLOPS`, or with so many `flops` in all."""
-        total = float(n_rows * length * ROW_FLOPS[kind]) if flops is None else flops
+        if flops is None:
+            total = float(n_rows * length * ROW_FLOPS[kind])
+        else:
+            total = flops
         rule = _ROW_RULES.get(kind, "layer_norm")
         return Work(
             "rows", rule, flops=total, weights=float(n_weights * self.width), rows=n_rows, columns=max(1, length)

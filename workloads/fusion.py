@@ -259,7 +259,9 @@ def _bias_nbytes(unit: Operator) -> float:
     """Return the bytes of one value per channel, 0 if there is no such axis."""
     shape = unit.output_shape or ()
     axis = _CHANNEL_AXIS.get(unit.kind, -1)
-    return float(shape[axis] * DTYPE_NBYTES[unit.dtype]) if -len(shape) <= axis < len(shape) else 0.0
+    if -len(shape) <= axis < len(shape):
+        return float(shape[axis] * DTYPE_NBYTES[unit.dtype])
+    return 0.0
 
 
 def _has_bias(unit: Operator) -> bool:

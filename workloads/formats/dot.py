@@ -295,7 +295,9 @@ def _attribute_list(row: dict[str, Any]) -> str:
         for key, value in row.items()
         if (key, value) not in (("kind", "op"), ("nbytes", 0.0))
     ]
-    return f" [{', '.join(written)}]" if written else ""
+    if written:
+        return f" [{', '.join(written)}]"
+    return ""
 
 
 def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> dict[str, Any]:
@@ -383,7 +385,9 @@ class _Reader:
         self._next()
 
     def _identifier(self) -> str:
-        return "the end" if self._kind == "end" else shown(self._value)
+        if self._kind == "end":
+            return "the end"
+        return shown(self._value)
 
     def _id(self, what: str) -> str:
         """Take an identifier, and strings joined to it by ``+``."""
@@ -438,13 +442,19 @@ class _Reader:
             self.attributes[name] = self._id("a value")
             return
         ends = []
-        last = self._subgraph(scope) if name is None else self._node(scope, name)
+        if name is None:
+            last = self._subgraph(scope)
+        else:
+            last = self._node(scope, name)
         while self._kind == "->":
             ends.append(tuple(last))  # a subgraph of that name may get more members
             self._next()
             if self._kind not in _ENDS:
                 self._fail(f"expected a node or a subgraph after '->', not {self._identifier()}")
-            last = self._node(scope, self._id("a node")) if self._kind in _IDS else self._subgraph(scope)
+            if self._kind in _IDS:
+                last = self._node(scope, self._id("a node"))
+            else:
+                last = self._subgraph(scope)
         if self._kind == "--":
             self._fail("'--' is an edge without direction; write '->'")
         if ends:
@@ -507,7 +517,10 @@ class _Reader:
         while self._kind == "[":
             while (pair := _PAIR.match(self._text, self._end)) is not None:
                 if self._keeps(pair["key"], of_graph):
-                    attributes[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
+                    if pair["value"] is None:
+                        attributes[pair["key"]] = pair["quoted"]
+                    else:
+                        attributes[pair["key"]] = pair["value"]
                 self._end = pair.end()
             self._next()
             while self._kind != "]":

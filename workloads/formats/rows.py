@@ -136,7 +136,9 @@ def _value(key: str, given: Any) -> Any:
         number = float(given)
     except (TypeError, ValueError, OverflowError):
         return given
-    return int(number) if type(_Row._field_defaults.get(key)) is int and number.is_integer() else number
+    if type(_Row._field_defaults.get(key)) is int and number.is_integer():
+        return int(number)
+    return number
 
 
 def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Replay:
@@ -180,7 +182,9 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
 
 
 def _operator(name: str, row: _Row) -> Operator:
-    kernels = (Kernel(row.blocks, row.threads, row.registers, row.shared_memory),) if row.blocks else ()
+    kernels: tuple[Kernel, ...] = ()
+    if row.blocks:
+        kernels = (Kernel(row.blocks, row.threads, row.registers, row.shared_memory),)
     time = row.end_us - row.begin_us
     return Operator(name, kind=row.kernel, time=time, flops=row.flops, nbytes=row.nbytes, kernels=kernels)
 

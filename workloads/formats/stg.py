@@ -1,6 +1,7 @@
 """Graphs in the format of the Standard Task Graph Set."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,9 @@ def parse_stg(
         costs = np.array(table.costs, np.float64) * time_unit
     src = np.array(table.src, np.int64)
     dst = np.array(table.dst, np.int64)
-    names = Numbered("T", len(times)) if table.first == 0 else tuple(f"T{i + table.first}" for i in range(len(times)))
+    names: Sequence[str] = Numbered("T", len(times))
+    if table.first != 0:
+        names = tuple(f"T{i + table.first}" for i in range(len(times)))
     if table.dummies and not keep_dummies:
         busy = [i for i in table.dummies if times[i] != 0.0]
         if busy:

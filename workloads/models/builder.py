@@ -141,7 +141,10 @@ class Builder:
                 raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
         unit = self._open or _Unit(name, kind)
         inputs = tuple(unit.reads(x) for x in xs)
-        parameter_nbytes = weights if weight_nbytes is None else weight_nbytes
+        if weight_nbytes is None:
+            parameter_nbytes = weights
+        else:
+            parameter_nbytes = weight_nbytes
         unit.parts.append(_Part(kind, inputs, works, parameter_nbytes, shape, attributes or {}))
         if unit is self._open:
             return Tensor(unit.name, shape, len(unit.parts) - 1)
@@ -159,7 +162,10 @@ class Builder:
         self._output[unit.name] = len(parts) - 1
         works = tuple(work for part in parts for work in part.works)
         first = parts[0]
-        attributes = first.attributes if len(parts) == 1 else {"parts": [part.description() for part in parts]}
+        if len(parts) == 1:
+            attributes = first.attributes
+        else:
+            attributes = {"parts": [part.description() for part in parts]}
         self._operators.append(
             Operator(
                 unit.name,

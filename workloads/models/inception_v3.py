@@ -131,7 +131,9 @@ def _fork(net: Network, name: str, x: Tensor) -> tuple[Tensor, ...]:
     """Add a 1x3 and a 3x1 convolution, and the concatenation that reads them, unless the block has one."""
     row = _chain(net, f"{name}a", x, (384, (1, 3)))
     column = _chain(net, f"{name}b", x, (384, (3, 1)))
-    return (row, column) if net.by_units else (net.concat(f"{name}.concat", [row, column]),)
+    if net.by_units:
+        return (row, column)
+    return (net.concat(f"{name}.concat", [row, column]),)
 
 
 def _pool_branch(net: Network, block: str, x: Tensor, channels: int) -> Tensor:

@@ -322,7 +322,9 @@ class Network(Builder):
         x = self.add_operator(name, kind, xs, shape, work, attributes)
         if norm:
             x = self.batch_norm(f"{name}.norm", x)
-        return x if activation is None else self.activation(f"{name}.{activation}", x, activation)
+        if activation is None:
+            return x
+        return self.activation(f"{name}.{activation}", x, activation)
 
     def _need_rank(self, name: str, x: Tensor, rank: int) -> None:
         if len(x.shape) != rank:

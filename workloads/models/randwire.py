@@ -101,7 +101,10 @@ def randwire(
     """
     if channels % 2:
         raise GraphError(f"randwire: channels must be even, not {channels}")
-    wirings = draw_wirings(seed) if graphs is None else read_wirings(graphs)
+    if graphs is None:
+        wirings = draw_wirings(seed)
+    else:
+        wirings = read_wirings(graphs)
     net.block = "stem"
     x = net.conv(
         "stem.conv",
@@ -124,7 +127,10 @@ def randwire(
 
 def draw_wirings(seed: int | None = None) -> list[Wiring]:
     """Return Watts-Strogatz wirings for the four stages of `randwire`."""
-    rng = None if seed is None else np.random.default_rng(whole("randwire", "seed", seed, least=0))
+    if seed is None:
+        rng = None
+    else:
+        rng = np.random.default_rng(whole("randwire", "seed", seed, least=0))
     wirings = []
     for n_ops, own_seed in zip(_STAGE_SIZES, _USUAL_SEEDS, strict=True):
         drawn = random_watts_strogatz(n_ops, neighbours=4, rewiring=0.75, rng=own_seed if rng is None else rng)

@@ -108,10 +108,15 @@ def random_layered(
     """
 
     def is_released(option: str | None, released: str) -> bool:
-        return mode == "impl" if option is None else option == released
+        if option is None:
+            return mode == "impl"
+        return option == released
 
     n_layers = whole(_SUBJECT, "n_layers", n_layers, most=n_ops, why=" (n_ops: no layer is empty)")
-    join = _joined_in_rounds if is_released(layer_sizes, "rounds") else _joined_at_random
+    if is_released(layer_sizes, "rounds"):
+        join = _joined_in_rounds
+    else:
+        join = _joined_at_random
     layer = join(n_ops, n_layers, weights.rng)
     weights.draw(n_ops, in_steps=is_released(draws, "whole"))
     src, dst = ends_of(_edges(np.bincount(layer), n_edges, weights.rng), n_ops)

@@ -99,7 +99,10 @@ def _row(lines: Lines, columns: str) -> list[Any]:
         is_real = name in ("weight", "utilization")
         value = real(text) if is_real else whole(text)
         if value is None or not 0 <= value < inf:
-            kind = "a finite number of at least 0" if is_real else "a whole number"
+            if is_real:
+                kind = "a finite number of at least 0"
+            else:
+                kind = "a whole number"
             lines.fail(f"{shown(text)} is not {kind}")
         values.append(value if is_real else str(value))
     return values

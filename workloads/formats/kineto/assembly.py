@@ -74,7 +74,10 @@ def _instructions(
     for thread in issued.threads:
         for action, lane, argument, lead, own in thread.rows:
             if action == LAUNCH:
-                op = argument if argument >= 0 else len(step.start) - 2 - argument
+                if argument >= 0:
+                    op = argument
+                else:
+                    op = len(step.start) - 2 - argument
                 columns.append((action, lane, numbers[op], lead, own))
                 if op in issued.events_of:
                     columns.append((RECORD, lane, issued.events_of[op], 0, 0))
@@ -164,7 +167,10 @@ def _names(step: TracedStep, issued: IssuedStep) -> list[str]:
     lanes = [step.lane_of[group[-1]] for group in issued.ahead]
     for k, lane in enumerate(lanes):
         device, stream = step.places[lane]
-        part = f"part {k - lanes.index(lane) + 1} of " if lane in lanes[k + 1 :] else ""
+        if lane in lanes[k + 1 :]:
+            part = f"part {k - lanes.index(lane) + 1} of "
+        else:
+            part = ""
         on = f" of device {device}" if len(step.devices) > 1 else ""
         names.append(f"{part}earlier work on stream {stream}{on}")
     return names + [f"untraced#{k}" for k in range(len(issued.untraced))]
@@ -186,4 +192,6 @@ def _edges(step: TracedStep, issued: IssuedStep, numbers: dict[int, int], by_str
 
 
 def _class_of(kind: MeasuredKind) -> str:
-    return "collective" if kind.is_collective else kind.what
+    if kind.is_collective:
+        return "collective"
+    return kind.what

@@ -241,7 +241,10 @@ class _Collector:
         if kind == len(self._first_of_kind):
             self._first_of_kind.append(at)
         get = args.get
-        group = self._groups[str(get(GROUP)), str(get(RANKS, ""))] if GROUP in args else 0
+        if GROUP in args:
+            group = self._groups[str(get(GROUP)), str(get(RANKS, ""))]
+        else:
+            group = 0
         self._activities.extend(
             (
                 at,
@@ -375,7 +378,9 @@ def _is_time(value: Any, most: float) -> bool:
 
 def _external(args: dict[str, Any]) -> Any:
     external = args.get("External id")
-    return args.get("external id", 0) if external is None else external
+    if external is None:
+        return args.get("external id", 0)
+    return external
 
 
 def _ids(values: Sequence[Any], none: int = 0) -> Ints:

@@ -125,9 +125,15 @@ def read_kineto(
     _check_schema(events.header, source)
     joined, number = _join(events, iteration, device, source)
     names = list(graph.names if isinstance(graph, OpGraph) else graph or ())
-    kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None
+    if isinstance(graph, OpGraph):
+        kinds = [op.kind for op in graph.operators]
+    else:
+        kinds = None
     by_graph = graph is not None and captured is None
-    runs = _runs_of_graph(joined, names, kinds) if by_graph else by_level(joined, level, captured)
+    if by_graph:
+        runs = _runs_of_graph(joined, names, kinds)
+    else:
+        runs = by_level(joined, level, captured)
     iterations, discarded = _counting_runs(runs, joined.activities, skip, source)
     operators = _Collected(joined, iterations).operators(names)
     provenance = Provenance(
@@ -170,7 +176,9 @@ def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | 
     """Return the runs of a graph's operators in each iteration."""
     annotations = joined.annotations
     marks = annotations.take(np.flatnonzero(annotations.are(frozenset(names).__contains__)))
-    return by_annotation(joined, names, Nesting(marks)) if len(marks) else by_order(joined, names, kinds)
+    if len(marks):
+        return by_annotation(joined, names, Nesting(marks))
+    return by_order(joined, names, kinds)
 
 
 def _counting_runs(
@@ -182,7 +190,10 @@ def _counting_runs(
         raise FormatError(f"{source}: no operator ran within an iteration")
     if skip is not None and skip >= len(runs):
         raise FormatError(f"{source}: there are {len(runs)} iterations, of which skip={skip} leaves none")
-    n_first = _warming_up(runs, activities) if skip is None else int(skip)
+    if skip is None:
+        n_first = _warming_up(runs, activities)
+    else:
+        n_first = int(skip)
     return runs[n_first:], n_first
 
 
@@ -282,7 +293,9 @@ def _version(number: Any) -> str | None:
     >>> _version(12040)
     '12.4'
     """
-    return f"{number // 1000}.{number % 1000 // 10}" if is_count(number, 1) else None
+    if is_count(number, 1):
+        return f"{number // 1000}.{number % 1000 // 10}"
+    return None
 
 
 def _date(events: Events) -> str | None:

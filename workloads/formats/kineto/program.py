@@ -100,7 +100,10 @@ def read_kineto_program(path: Paths, *, step: int | str | None = None, order: st
 def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
     if order not in ORDERS:
         raise UnknownNameError("order", str(order), list(ORDERS))
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if isinstance(path, str | os.PathLike):
+        paths = [path]
+    else:
+        paths = list(path)
     if not paths:
         raise FormatError("no trace is given; name the file of each rank")
     programs = []

@@ -35,7 +35,10 @@ def by_process(events: Events) -> list[Events]:
     process_of = np.array([pids[pid] for pid, _ in events.threads], np.int64)
     calls = events.calls
     acts = events.activities
-    of_call = process_of[calls.thread] if len(calls) else np.zeros(0, np.int64)
+    if len(calls):
+        of_call = process_of[calls.thread]
+    else:
+        of_call = np.zeros(0, np.int64)
     launching = np.unique(of_call).tolist()
     if len(launching) < 2:
         return [events]
@@ -222,14 +225,20 @@ class _Together:
             own = float(program.own[k])
             lead = lead + later
             later = 0.0
-            arrival = self._arrival.get((rank, argument)) if action == LAUNCH else None
+            if action == LAUNCH:
+                arrival = self._arrival.get((rank, argument))
+            else:
+                arrival = None
             if arrival is not None:
                 yield LAUNCH, device, stream, self._n_ops + arrival, lead, own
                 yield RECORD, device, stream, self._n_events + arrival, 0.0, 0.0
                 for other in self._peers[rank, argument]:
                     yield WAIT, device, stream, self._n_events + other, 0.0, 0.0
                 lead = own = 0.0
-            shift = part.op if action == LAUNCH else part.event if action in (RECORD, WAIT, SYNC) else 0
+            if action == LAUNCH:
+                shift = part.op
+            else:
+                shift = part.event if action in (RECORD, WAIT, SYNC) else 0
             yield action, device, stream, argument + shift, lead, own
 
     def _graph(self) -> OpGraph:

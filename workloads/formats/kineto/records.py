@@ -206,7 +206,10 @@ def _incomplete_graphs(acts: Activities, calls: HostEvents, rows: Ints) -> int:
         if its:  # a node id begins with its graph's id; without node ids the first kernel identifies the graph
             first = min(its, key=acts.start.__getitem__)
             node = int(acts.node[first])
-            graph_of[correlation] = node >> 32 if node >> 32 else -1 - int(acts.what[first])
+            if node >> 32:
+                graph_of[correlation] = node >> 32
+            else:
+                graph_of[correlation] = -1 - int(acts.what[first])
             most[graph_of[correlation]] = max(most[graph_of[correlation]], len(its))
     node_rows = [nodes[c] for c in calls.correlation[rows].tolist()]
     return sum(len(its) < (most[graph_of[int(acts.correlation[its[0]])]] if its else 1) for its in node_rows)

@@ -277,8 +277,14 @@ def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:
     for change in changes:
         name = change.parameter.removeprefix("overhead").removeprefix(".")
         if change.parameter.startswith("overhead") and name in ("", *ACTIONS):
-            rows = (program.action < RECORD + 2) if not name else program.action == ACTIONS.index(name)
-            own[rows] = change.value if change.is_absolute else own[rows] * change.value
+            if not name:
+                rows = program.action < RECORD + 2
+            else:
+                rows = program.action == ACTIONS.index(name)
+            if change.is_absolute:
+                own[rows] = change.value
+            else:
+                own[rows] = own[rows] * change.value
     return program.timed(program.lead, own)
 
 

@@ -123,11 +123,10 @@ def by_order(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) 
     runs = _runs(joined, *_operators(joined, "top", silent=True))
     for i, part in enumerate(runs):
         if part:
-            runs[i] = (
-                _match_by_count(joined, part, names, i)
-                if kinds is None
-                else _match_by_kind(joined, part, names, kinds, i)
-            )
+            if kinds is None:
+                runs[i] = _match_by_count(joined, part, names, i)
+            else:
+                runs[i] = _match_by_kind(joined, part, names, kinds, i)
     return runs
 
 
@@ -146,7 +145,10 @@ def _operators(joined: Joined, level: str, *, silent: bool) -> _Units:
     origin = joined.origin
     ops = nesting.events
     has_op = (origin.operator >= 0) & ~origin.of_graph
-    of_op = nesting.outermost[origin.operator[has_op]] if level == "top" else origin.operator[has_op]
+    if level == "top":
+        of_op = nesting.outermost[origin.operator[has_op]]
+    else:
+        of_op = origin.operator[has_op]
     if silent:
         chosen = np.flatnonzero(nesting.outermost == np.arange(len(ops)) if level == "top" else nesting.innermost)
     else:
@@ -217,7 +219,10 @@ def _runs_of_nodes(joined: Joined, nodes: list[Run], captured: Sequence[str], i:
 
 
 def _match_by_count(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> list[Run]:
-    launching = part if not len(joined.activities) else [run for run in part if _launches(joined, run)]
+    if not len(joined.activities):
+        launching = part
+    else:
+        launching = [run for run in part if _launches(joined, run)]
     if len(launching) != len(names):
         raise FormatError(
             f"{joined.source}: {len(launching)} operators ran in iteration {i} where the graph has {len(names)}; "
@@ -237,7 +242,10 @@ def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds:
             runs.append(replace(run, name=names[k]))
         elif _launches(joined, run):
             k = len(runs)
-            expected = f"{names[k]!r} of kind {kinds[k]!r}" if k < len(names) else "no further operator"
+            if k < len(names):
+                expected = f"{names[k]!r} of kind {kinds[k]!r}"
+            else:
+                expected = "no further operator"
             raise FormatError(
                 f"{joined.source}: in iteration {i} operator {k} of the graph is {expected}, but {run.name!r} ran; "
                 f"annotate the operators with their names (record_function) to join by name"

@@ -37,7 +37,9 @@ class Contrib(NamedTuple):
 def contrib_rule(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
     operator = _of(step)
-    return None if operator is None else operator.cost
+    if operator is None:
+        return None
+    return operator.cost
 
 
 def _of(step: Step) -> Contrib | None:
@@ -108,7 +110,9 @@ def _norm(kind: str, *, skips: int) -> Contrib:
 
     def shapes(step: Step) -> Shapes:
         shape = step.shape_in(0)
-        return [shape, None, None, shape] if skips else [shape]
+        if skips:
+            return [shape, None, None, shape]
+        return [shape]
 
     def cost(step: Step, costs: Costs) -> Cost:
         shape = step.shape_in(0)
@@ -243,7 +247,10 @@ def _multihead(step: Step) -> _Heads:
         value_size = step.shape_in(2)[3]
     else:
         keys = key.shape[1]
-        value_size = size if value is None or value.shape is None else value.shape[2] // heads
+        if value is None or value.shape is None:
+            value_size = size
+        else:
+            value_size = value.shape[2] // heads
     return _Heads(q[0], heads, q[1], keys + _past(step, past_at, keys), size, value_size, heads)
 
 
@@ -254,7 +261,9 @@ def _past(step: Step, at: int, new: int) -> int:
         return 0
     length = past.shape[-2]
     shared = step.attributes.get("past_present_share_buffer", 0)
-    return max(0, length - new) if shared else length
+    if shared:
+        return max(0, length - new)
+    return length
 
 
 def _grouped_heads(step: Step) -> _Heads:
@@ -264,10 +273,19 @@ def _grouped_heads(step: Step) -> _Heads:
     kv_heads = step.attributes["kv_num_heads"]
     key = step.input(1)
     packed = key is None or key.shape is None
-    size = q[2] // (heads + 2 * kv_heads) if packed else q[2] // heads
+    if packed:
+        size = q[2] // (heads + 2 * kv_heads)
+    else:
+        size = q[2] // heads
     total = step.input(6)
-    numbers = total.numbers() if total is not None and total.constant else None
-    keys = int(numbers.item()) if numbers is not None and numbers.size == 1 else q[1] + _past(step, 3, q[1])
+    if total is not None and total.constant:
+        numbers = total.numbers()
+    else:
+        numbers = None
+    if numbers is not None and numbers.size == 1:
+        keys = int(numbers.item())
+    else:
+        keys = q[1] + _past(step, 3, q[1])
     return _Heads(q[0], heads, q[1], keys, size, size, kv_heads)
 
 

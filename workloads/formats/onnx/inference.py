@@ -95,7 +95,9 @@ def infer(
     except defs.SchemaError:
         return unknown
     if node.op_type in _LIKE_FIRST_INPUT:
-        return [(present[0].elem, present[0].shape)] if present else unknown
+        if present:
+            return [(present[0].elem, present[0].shape)]
+        return unknown
     named = {name: x for name, x in zip(node.input, inputs, strict=True) if x is not None}
     floats = node.op_type in _SIZES_FROM_FLOATS
     sizes = {name: x for name, x in named.items() if x.constant and (x.elem in WHOLE or floats)}

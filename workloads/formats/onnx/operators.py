@@ -178,20 +178,29 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     try:
         elem = next((x.elem for x in (step.given if computes else step.written)), 0)
         costs = step.formats.costs(elem)
-        cost = _unsupported_cost(step) if rule is None else rule(step, costs)
+        if rule is None:
+            cost = _unsupported_cost(step)
+        else:
+            cost = rule(step, costs)
         shape = step.shape_out() if supported else next((out.shape for out in step.written), None)
     except SimschedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
     weights = (x for x in step.given if x.constant and x.shape)
-    weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
+    if cost.weight_nbytes is None:
+        weight_nbytes = step.nbytes(*weights)
+    else:
+        weight_nbytes = cost.weight_nbytes
     reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # a tensor read twice moves once
     works = cost.works
     if not cost.is_counted:
         works = with_bytes(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
     # of an operator that is not supported at least the bytes may be known
-    nbytes = nbytes_of(works) if supported or works else step.nbytes(*reads, *step.written) + weight_nbytes
+    if supported or works:
+        nbytes = nbytes_of(works)
+    else:
+        nbytes = step.nbytes(*reads, *step.written) + weight_nbytes
     operator = Operator(
         name,
         kind=cost.kind,
@@ -219,7 +228,10 @@ def kind_of(op_type: str) -> str:
 
 
 def _unsupported_cost(step: Step) -> Cost:
-    kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
+    if step.domain:
+        kind = f"{step.domain}.{step.op_type}"
+    else:
+        kind = kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
         return Cost(kind, attributes={UNKNOWN: kind})
@@ -232,7 +244,10 @@ def _elementwise(step: Step, costs: Costs) -> Cost:
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, shape)
     else:
-        flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else ELEMENT_FLOPS.get(step.op_type.lower(), 1)
+        if step.op_type in _NARY:
+            flops = max(1, len(step.inputs) - 1)
+        else:
+            flops = ELEMENT_FLOPS.get(step.op_type.lower(), 1)
         rule = "activation" if step.op_type in _TRANSCENDENTAL else "map"
         work = costs.elementwise(shape, flops=flops, rule=rule)
     read = [x for x in step.inputs if x is not None and x.shape is not None and prod(x.shape) > 1]
@@ -281,7 +296,10 @@ def _pool(step: Step, costs: Costs) -> Cost:
     pool = _POOLS[step.op_type]
     image = step.shape_in(0)[2:]
     shape = step.shape_out()
-    window = image if pool.startswith("global") else step.attributes["kernel_shape"]
+    if pool.startswith("global"):
+        window = image
+    else:
+        window = step.attributes["kernel_shape"]
     attributes = {"pool": pool} | sliding(step, window, image, shape[2:])
     if step.attributes.get("ceil_mode"):
         attributes["ceil_mode"] = True
@@ -308,7 +326,10 @@ def _scan(step: Step, costs: Costs) -> Cost:
     shape = step.shape_out()
     axis = step.input(1)
     numbers = None if axis is None else axis.numbers()
-    length = shape[int(numbers.ravel()[0])] if numbers is not None and numbers.size == 1 else shape[-1]
+    if numbers is not None and numbers.size == 1:
+        length = shape[int(numbers.ravel()[0])]
+    else:
+        length = shape[-1]
     n = prod(shape)
     return Cost(kind_of(step.op_type), (costs.rows("layer_norm", n // length, length, flops=float(n)),))
 
@@ -329,7 +350,10 @@ def _copy(step: Step, costs: Costs) -> Cost:
                 lay(out, strides)
             return _view_cost(step, kind_of(step.op_type))
     written = step.nbytes(*step.written)
-    read = step.nbytes(step.given[0]) if step.op_type in _READ_WHOLE else _part_read(step, written)
+    if step.op_type in _READ_WHOLE:
+        read = step.nbytes(step.given[0])
+    else:
+        read = _part_read(step, written)
     rule = "permute" if step.op_type in _PERMUTING else "copy"
     return _moving(step, costs.elementwise(step.shape_out(), rule=rule), read, written)
 
@@ -337,7 +361,9 @@ def _copy(step: Step, costs: Costs) -> Cost:
 def _part_read(step: Step, written: float) -> float:
     """Return the bytes that a move reads: as many as it writes, unless it has fewer to read."""
     source = step.given[0]
-    return written if source.constant else min(written, step.nbytes(source))
+    if source.constant:
+        return written
+    return min(written, step.nbytes(source))
 
 
 def _moving(step: Step, work: Work, read: float, written: float, kind: str = "", **attributes: Any) -> Cost:
@@ -355,7 +381,9 @@ def _gather(step: Step, costs: Costs) -> Cost:
     x = step.shape_in(0)
     shape = step.shape_out()
     numbers = step.input(1)
-    numbered = () if numbers is None or numbers.shape is None else numbers.shape
+    numbered: Shape = ()
+    if numbers is not None and numbers.shape is not None:
+        numbered = numbers.shape
     kind = ""
     attributes = dict[str, Any]()
     if step.op_type == "Gather":
@@ -405,7 +433,10 @@ def _leaves_all_in_place(step: Step) -> bool:
         return False
     if step.op_type == "Pad":
         pads = step.input(1)
-        numbers = step.attributes["pads"] if pads is None else pads.numbers()
+        if pads is None:
+            numbers = step.attributes["pads"]
+        else:
+            numbers = pads.numbers()
         return numbers is not None and not any(numbers)
     return step.op_type in _READ_WHOLE
 
@@ -428,7 +459,10 @@ def _view_cost(step: Step, kind: str) -> Cost:
     """Return the cost of a view; where a part lies, or which shape it is, is not read on the device."""
     source = step.given[0]
     reads = tuple(x for x in step.read if x is source or source.constant)
-    attributes = {"output_shapes": [out.shape for out in step.written]} if len(step.written) > 1 else {}
+    if len(step.written) > 1:
+        attributes = {"output_shapes": [out.shape for out in step.written]}
+    else:
+        attributes = {}
     stored = step.nbytes(source) if source.constant else 0.0
     return Cost(kind, (), attributes, weight_nbytes=stored, reads=reads)
 

@@ -40,7 +40,9 @@ def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str,
     attributes = {"kernel": window, "stride": stride, "padding": pads[:half] if pads[:half] == pads[half:] else pads}
     if automatic.startswith("SAME") and step.op_type == "ConvTranspose":
         attributes["padding"] = automatic.lower()
-    return attributes if dilation == once else {**attributes, "dilation": dilation}
+    if dilation == once:
+        return attributes
+    return {**attributes, "dilation": dilation}
 
 
 def _conv(step: Step, costs: Costs) -> Cost:
@@ -80,7 +82,10 @@ def _matmul(step: Step, costs: Costs) -> Cost:
     k = a[-1]
     n = b[-1] if len(b) > 1 else 1
     rows = prod(shape) // n
-    batch = 1 if prod(b[:-2]) == 1 else rows // (a[-2] if len(a) > 1 else 1)
+    if prod(b[:-2]) == 1:
+        batch = 1
+    else:
+        batch = rows // (a[-2] if len(a) > 1 else 1)
     cost = _matrices(step, costs, batch, rows // batch, k, n, False)
     copies = []
     if step.op_type == "MatMul":

@@ -121,7 +121,10 @@ class ShapeReader:
         newest = defs.onnx_opset_version()
         version = versions.get("", newest)
         if not OLDEST_OPSET <= version <= newest:
-            remedy = "upgrade the package onnx" if version > newest else "convert it with onnx.version_converter"
+            if version > newest:
+                remedy = "upgrade the package onnx"
+            else:
+                remedy = "convert it with onnx.version_converter"
             raise FormatError(f"{self._source}: opset {version} is not one of {OLDEST_OPSET} to {newest}; {remedy}")
         return versions
 
@@ -168,7 +171,10 @@ class ShapeReader:
             empty = shape is not None and 0 in shape
             self._put(Tensor(info.name, info.type.tensor_type.elem_type, shape, constant=empty))
         if questions:
-            rest = f" (and {len(questions) - _MOST_NAMED} more)" if len(questions) > _MOST_NAMED else ""
+            if len(questions) > _MOST_NAMED:
+                rest = f" (and {len(questions) - _MOST_NAMED} more)"
+            else:
+                rest = ""
             listed = ", ".join(questions[:_MOST_NAMED])
             remedy = self._formats.request(dict(list(remedies.items())[:_MOST_NAMED]))
             raise FormatError(f"{self._source}: {listed}{rest}; give {remedy}")
@@ -197,7 +203,10 @@ class ShapeReader:
         sizes: list[int | None] = []
         missing = []
         for i, dim in enumerate(declared.tensor_type.shape.dim):
-            size = dim.dim_value if dim.HasField("dim_value") else self._symbols.get(dim.dim_param)
+            if dim.HasField("dim_value"):
+                size = dim.dim_value
+            else:
+                size = self._symbols.get(dim.dim_param)
             if size is None or size < 0:  # exporters write -1 for a size that is open
                 size = None
                 missing.append(dim.dim_param or f"axis {i}")
@@ -226,7 +235,10 @@ class ShapeReader:
         captured = tuple(self._tensors[read] for read in inside if read in self._tensors and read not in node.input)
         if self._guards and not any(self._is_inside(x) for x in (*inputs, *captured)):
             captured += tuple(x for x in self._guards if x not in inputs and x not in captured)
-        domain = "" if standard else node.domain or "functions of the model"
+        if standard:
+            domain = ""
+        else:
+            domain = node.domain or "functions of the model"
         version = self._versions.get(node.domain, 0)
         attributes = attributes_of(node)
         step = Step(title, name, domain, node.op_type, version, inputs, attributes, captured, self._formats)
@@ -292,8 +304,14 @@ class ShapeReader:
     def _loop(self, where: str, name: str, inputs: Sequence[Tensor | None], body: "onnx.GraphProto") -> Any:
         """Read the body of a loop as often as it runs, if constants say how often, and else once."""
         most, condition, *start = inputs
-        rounds = most.numbers() if most is not None and most.constant else None
-        limit = int(rounds.item()) if rounds is not None and rounds.size == 1 else None
+        if most is not None and most.constant:
+            rounds = most.numbers()
+        else:
+            rounds = None
+        if rounds is not None and rounds.size == 1:
+            limit = int(rounds.item())
+        else:
+            limit = None
         if limit is not None and limit > _MOST_STEPS:  # exporters write the largest number for no limit
             limit = None
         values = [self._present(where, x) for x in start]
@@ -302,7 +320,10 @@ class ShapeReader:
         i = 0
         may_end = False
         while limit is None or i < limit:
-            decision = condition.numbers() if condition is not None and condition.constant else None
+            if condition is not None and condition.constant:
+                decision = condition.numbers()
+            else:
+                decision = None
             if decision is not None and not decision.all():
                 break
             decided = condition is None or decision is not None
@@ -359,7 +380,10 @@ class ShapeReader:
     def _stack(self, where: str, name: str, k: int, parts: Sequence[Tensor]) -> Tensor:
         """Return the stacked outputs of the rounds of a loop, which cost nothing by themselves."""
         title = f"{name}.{k}"
-        shape = None if not parts or parts[0].shape is None else (len(parts), *parts[0].shape)
+        if not parts or parts[0].shape is None:
+            shape = None
+        else:
+            shape = (len(parts), *parts[0].shape)
         constant = all(part.constant for part in parts)
         elem = parts[0].elem if parts else FLOAT
         out = Tensor(title, elem, (0,) if not parts else shape, None if constant else len(self.steps), constant)
@@ -381,9 +405,10 @@ class ShapeReader:
         outer = self._tensors, self._declared, self._path
         self._tensors = self._tensors.new_child()
         self._path = f"{path}."
-        self._declared = (
-            ChainMap(_declared_types(graph), *outer[1].maps) if isinstance(outer[1], ChainMap) else outer[1]
-        )
+        if isinstance(outer[1], ChainMap):
+            self._declared = ChainMap(_declared_types(graph), *outer[1].maps)
+        else:
+            self._declared = outer[1]
         for proto in graph.initializer:
             self._put_constant(proto.name, proto.data_type, proto.dims, proto)
         if len(given) != len(graph.input):
@@ -467,7 +492,10 @@ class ShapeReader:
             start, end = map(step.attributes.get, ("start", "end"))
             array: Array | None = np.array(shape[start:end] if node.op_type == "Shape" else prod(shape), np.int64)
         else:
-            array = evaluate(node, step.inputs, step.version) if few and node.op_type in EVALUATED else None
+            if few and node.op_type in EVALUATED:
+                array = evaluate(node, step.inputs, step.version)
+            else:
+                array = None
         if array is not None and array.size <= MOST_NUMBERS:
             out.array = array
             out.shape = array.shape

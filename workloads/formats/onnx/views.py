@@ -18,14 +18,18 @@ def dense(shape: Sequence[int]) -> Shape:
     >>> dense((2, 3, 4))
     (12, 4, 1)
     """
-    return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1] if shape else ()
+    if shape:
+        return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1]
+    return ()
 
 
 def strides_in(step: Step) -> Shape:
     """Return the strides of the first tensor that an operator reads, which must have a known shape."""
     source = step.given[0]
     shape = step.formats.shape_of(step.where, source)
-    return dense(shape) if source.strides is None else source.strides
+    if source.strides is None:
+        return dense(shape)
+    return source.strides
 
 
 def lay(tensor: Tensor | None, strides: Sequence[int] | None) -> None:

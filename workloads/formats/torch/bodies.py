@@ -287,7 +287,9 @@ class _Builder:
     def _constant_value(self, value: Any, known: dict[Any, Any]) -> Any:
         """Return a value that constants alone decide, else `_UNKNOWN`."""
         if not hasattr(value, "all_input_nodes"):
-            return value if isinstance(value, bool | int | float) else _UNKNOWN
+            if isinstance(value, bool | int | float):
+                return value
+            return _UNKNOWN
         if value not in known:
             known[value] = _UNKNOWN
             known[value] = self._compute(value, known)
@@ -327,7 +329,9 @@ def _replace_nodes(value: Any, env: Mapping[Any, Any]) -> Any:
     """Return a nest of arguments with the replacements of nodes, which may be a nest or a body."""
     if isinstance(value, list | tuple):
         return [_replace_nodes(part, env) for part in value]
-    return env[value] if hasattr(value, "all_input_nodes") else value
+    if hasattr(value, "all_input_nodes"):
+        return env[value]
+    return value
 
 
 def _picks(node: Any) -> bool:
@@ -355,7 +359,9 @@ def _constant(value: Any) -> Any:
 
     if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter | FakeTensor):
         return _UNKNOWN
-    return value.clone() if value.device.type != "meta" and _is_small(value.shape) else _UNKNOWN
+    if value.device.type != "meta" and _is_small(value.shape):
+        return value.clone()
+    return _UNKNOWN
 
 
 def _is_graph_module(value: Any) -> bool:

@@ -36,7 +36,9 @@ def cost_of(call: Call, costs: Costs) -> Cost | None:
     rule = RULES.get(call.key)
     if rule is None and call.key.removeprefix("foreach") in ELEMENTWISE:  # one kernel for many tensors
         return Cost(call.key, (costs.elementwise((sum(x.n for x in call.outputs),), flops=1),))
-    return None if rule is None else rule(call, costs)
+    if rule is None:
+        return None
+    return rule(call, costs)
 
 
 def unknown(call: Call, costs: Costs) -> Cost:
@@ -77,7 +79,10 @@ def _move(call: Call, costs: Costs) -> Cost:
         reads=float(min(out.n, read.n_stored) * read.width) + indices,
         writes=out.nbytes,
     )
-    kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key
+    if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]):
+        kind = "copy"
+    else:
+        kind = call.key
     return Cost(kind, (work,), is_counted=True)
 
 
@@ -85,7 +90,10 @@ def _pick(call: Call, costs: Costs) -> Cost:
     """Read rows, or single elements, that indices number: these and no others."""
     out = call.output
     indices = _indices(call)
-    n = out.n if call.key in ("gather", "take") else _broadcast(indices)
+    if call.key in ("gather", "take"):
+        n = out.n
+    else:
+        n = _broadcast(indices)
     length = out.n // n if n and out.n % n == 0 else 1
     work = costs.moved_rows(out.n // length, length)
     return Cost(call.key, (replace(work, reads=out.nbytes + _nbytes(indices), writes=out.nbytes),), is_counted=True)
@@ -104,7 +112,10 @@ def _put(call: Call, costs: Costs) -> Cost:
         length = prod(target.shape[axes:])
     elif call.key.startswith("index"):
         axis = call.settings.get("dim", 0)
-        length = target.n // target.shape[axis] if isinstance(axis, int) else 1
+        if isinstance(axis, int):
+            length = target.n // target.shape[axis]
+        else:
+            length = 1
     written = float(n * length * target.width)
     adds = "add" in call.key or call.settings.get("accumulate") is True
     touched = replace(
@@ -170,7 +181,10 @@ def _reduce(call: Call, costs: Costs) -> Cost:
     attributes = {"reduction": call.key}
     if call.key in _SCANS:
         axis = call.settings.get("dim", call.settings.get("argument 1", -1))
-        length = read.shape[axis] if isinstance(axis, int) and -len(read.shape) <= axis < len(read.shape) else 1
+        if isinstance(axis, int) and -len(read.shape) <= axis < len(read.shape):
+            length = read.shape[axis]
+        else:
+            length = 1
         return Cost("reduce", (costs.rows("layer_norm", out.n // length, length, flops=float(read.n)),), attributes)
     picks = call.key.startswith("arg") or len(call.outputs) > 1
     work = costs.reduction(out.n, -(-read.n // out.n), flops=float(read.n), rule="argmax" if picks else "sum")
@@ -259,7 +273,10 @@ def _fft(call: Call, costs: Costs) -> Cost:
     x = call.operands[0]
     axes = call.settings.get("dim", (-1,))
     read = x if x.n >= call.output.n else call.output
-    length = prod(read.shape[axis] for axis in axes) if isinstance(axes, list | tuple) else read.shape[-1]
+    if isinstance(axes, list | tuple):
+        length = prod(read.shape[axis] for axis in axes)
+    else:
+        length = read.shape[-1]
     flops = 5.0 * log2(max(2, length)) * (1.0 if call.key == "fftc2c" else 0.5)
     return Cost("fft", (costs.elementwise(read.shape, flops=flops, rule="permute"),))
 
@@ -300,7 +317,10 @@ def _multihead(call: Call, costs: Costs) -> Cost:
     heads = call.settings["num_heads"]
     embedding = call.settings["embed_dim"]
     q, k, v = (x.shape for x in call.operands[:3])
-    axis = -2 if call.settings.get("batch_first") or len(q) == 2 else -3
+    if call.settings.get("batch_first") or len(q) == 2:
+        axis = -2
+    else:
+        axis = -3
     batch = prod(q[:-1]) // q[axis]
     n_queries = batch * q[axis]
     n_keys = batch * k[axis]
@@ -320,9 +340,15 @@ def _in_a_row(works: Sequence[Work], costs: Costs) -> tuple[Work, ...]:
     row = []
     waiting = 0.0
     for i, work in enumerate(works):
-        reads = waiting if work.family == "attention" or i == len(works) - 1 else 0.0
+        if work.family == "attention" or i == len(works) - 1:
+            reads = waiting
+        else:
+            reads = 0.0
         size = work.inner if work.family == "attention" else work.columns
-        written = 0.0 if i == len(works) - 1 else float(work.batch * work.rows * size * costs.width)
+        if i == len(works) - 1:
+            written = 0.0
+        else:
+            written = float(work.batch * work.rows * size * costs.width)
         row.append(replace(work, reads=reads, writes=written))
         waiting += written - reads
     return tuple(row)
@@ -382,7 +408,10 @@ def _embedding(call: Call, costs: Costs) -> Cost:
     n_outputs = call.output.n // features
     work = costs.gather(n, features, indices=_nbytes(indices), window=max(1, n // max(1, n_outputs)))
     work = replace(work, reads=float(n * features * table.width) + _nbytes(indices), writes=call.output.nbytes)
-    kind = "embedding_bag" if call.key == "embeddingbag" else "embedding"
+    if call.key == "embeddingbag":
+        kind = "embedding_bag"
+    else:
+        kind = "embedding"
     return Cost(kind, (work,), {"rows": rows, "features": features}, is_counted=True)
 
 
@@ -408,7 +437,10 @@ def _pool(call: Call, costs: Costs) -> Cost:
         whole = output[-n_axes:] == (1,) * n_axes
         pool = f"global_{pool}" if whole else pool
         padding = 0
-        stride = 1 if whole else tuple(before // after for before, after in sizes)
+        if whole:
+            stride = 1
+        else:
+            stride = tuple(before // after for before, after in sizes)
     else:
         window = _per_axis(settings.get("kernel_size", 1), n_axes)
     attributes = {
@@ -424,7 +456,9 @@ def _pool(call: Call, costs: Costs) -> Cost:
 
 def _with_batch(shape: Shape, n_axes: int) -> Shape:
     """Return the shape with a batch of 1 in front if it has no batch."""
-    return shape if len(shape) > n_axes + 1 else (1, *shape)
+    if len(shape) > n_axes + 1:
+        return shape
+    return (1, *shape)
 
 
 def _per_axis(value: Any, n_axes: int) -> Any:
@@ -432,7 +466,9 @@ def _per_axis(value: Any, n_axes: int) -> Any:
     if isinstance(value, str):
         return value
     values = (value,) if isinstance(value, int) else tuple(value)
-    return values * n_axes if len(values) == 1 else values
+    if len(values) == 1:
+        return values * n_axes
+    return values
 
 
 RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyType(

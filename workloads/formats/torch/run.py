@@ -102,7 +102,10 @@ def _recorder() -> type:
                 self._note(self.reads, (args, kwargs))
             elif key_of(schema.name.partition("::")[2]) not in VIEWS:
                 for i, argument in enumerate(schema.arguments):
-                    argument_value = args[i] if i < len(args) else kwargs.get(argument.name)
+                    if i < len(args):
+                        argument_value = args[i]
+                    else:
+                        argument_value = kwargs.get(argument.name)
                     writes = argument.alias_info is not None and argument.alias_info.is_write
                     self._note(self.writes if writes else self.reads, argument_value)
             return value

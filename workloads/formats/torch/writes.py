@@ -29,7 +29,10 @@ class Writes:
         self._before: dict[Any, tuple[Any, ...]] = {}
         self._barrier: Any = None
         self._since: list[Any] = []
-        calls = [] if run.ran else [node for node in nodes if node.op in ("call_function", "call_method")]
+        if run.ran:
+            calls = []
+        else:
+            calls = [node for node in nodes if node.op in ("call_function", "call_method")]
         self._guessed = {node for node in calls if may_write(node.target)}
 
     @property
@@ -140,5 +143,8 @@ class Writes:
 def _tensors(value: Any) -> list[Any]:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return [value]
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [tensor for part in parts for tensor in _tensors(part)]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return []
+    return [tensor for part in value for tensor in _tensors(part)]
