@@ -491,7 +491,10 @@ class Costs:
 
     def activation(self, kind: str, output: Sequence[int]) -> Work:
         """Return the work of one of `ACTIVATION_FLOPS`."""
-        rule = "activation" if kind in TRANSCENDENTAL else "map"
+        if kind in TRANSCENDENTAL:
+            rule = "activation"
+        else:
+            rule = "map"
         return self.elementwise(output, flops=ACTIVATION_FLOPS[kind], rule=rule)
 
     def copy(self, output: Sequence[int], *, rule: str = "copy") -> Work:
@@ -573,7 +576,8 @@ class Costs:
             Features of a head of queries and keys, and of values; by default the same.
         """
         scores = float(heads * queries * keys)
-        value_size = size if value_size is None else value_size
+        if value_size is None:
+            value_size = size
         return Work(
             "attention",
             flops=scores * (2.0 * (size + value_size) + ROW_FLOPS["softmax"]),

@@ -436,7 +436,10 @@ class _Reader:
 
     def _chain(self, scope: _Scope) -> None:
         """Read a node or a subgraph, and all that arrows lead to from there; or an attribute of the graph."""
-        name = self._id("a node") if self._kind in _IDS else None
+        if self._kind in _IDS:
+            name = self._id("a node")
+        else:
+            name = None
         if name is not None and self._kind == "=":
             self._next()
             self.attributes[name] = self._id("a value")

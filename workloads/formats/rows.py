@@ -87,8 +87,13 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     >>> read_rows([*alone, *both], "v100").runs[0]
     Replay('pair/rows', 1 repeats, median 61.8 us)
     """
-    source = str(path) if isinstance(path, str | os.PathLike) else "rows"
-    lines = _lines(path, source) if isinstance(path, str | os.PathLike) else list(path)
+    lines: Iterable[Mapping[str, Any]]
+    if isinstance(path, str | os.PathLike):
+        source = str(path)
+        lines = _lines(path, source)
+    else:
+        source = "rows"
+        lines = path
     rows = [_row(row, f"{source}: row {i}") for i, row in enumerate(lines, 1)]
     if not rows:
         raise FormatError(f"{source}: there are no rows")
@@ -163,7 +168,10 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
     names = [f"{ALONE if is_pair and i in alone else row.kernel}{i}" for i, row in enumerate(rows)]
     operators = [build(source, _operator, name, row) for name, row in zip(names, rows, strict=True)]
     edges = [Edge(names[a], names[b]) for one, after in pairwise(members) for a in one for b in after]
-    name = f"{_PAIR}{run.removeprefix(_PAIR)}" if is_pair else run
+    if is_pair:
+        name = f"{_PAIR}{run.removeprefix(_PAIR)}"
+    else:
+        name = run
     graph = build(source, OpGraph, operators, edges, name)
     plan = build(
         source,

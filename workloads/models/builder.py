@@ -131,7 +131,10 @@ class Builder:
         weight_nbytes
             Bytes of the parameters that it keeps; by default the work's.
         """
-        works: tuple[Work, ...] = () if work is None else (work,)
+        if work is None:
+            works: tuple[Work, ...] = ()
+        else:
+            works = (work,)
         weights = sum(part.weights for part in works)
         if not is_counted:
             width = self.costs.width

@@ -145,7 +145,10 @@ def _normal_cell(
     squeeze = partial(_halve, join=net.concat) if is_first else _squeeze
     left = squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
-    second = right if is_first and not published else left
+    if is_first and not published:
+        second = right
+    else:
+        second = left
     c0 = [_branch(net, f"{name}.0l", right, 5, width), _branch(net, f"{name}.0r", left, 3, width)]
     c1 = [_branch(net, f"{name}.1l", left, 5, width), _branch(net, f"{name}.1r", second, 3, width)]
     c2 = [_pool(net, f"{name}.2l", right, "avg", 1), left]

@@ -167,6 +167,9 @@ def _stage(net: Network, name: str, x: Tensor, wiring: Wiring, channels: int) ->
 
 def _separable(net: Network, name: str, xs: list[Tensor], channels: int, *, stride: int) -> Tensor:
     with net.unit(name, "sequential"):
-        x = xs[0] if len(xs) == 1 else net.add(f"{name}.sum", xs)
+        if len(xs) == 1:
+            x = xs[0]
+        else:
+            x = net.add(f"{name}.sum", xs)
         x = net.activation(f"{name}.relu", x)
         return net.separable(name, x, channels, 3, stride=stride)

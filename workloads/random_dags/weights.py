@@ -125,7 +125,10 @@ class Weights:
         edges.sort()
         begins, ends = ends_of(edges, n_ops)
         del edges, src, dst
-        time = self._factor if work is None else self._factor * work
+        if work is None:
+            time = self._factor
+        else:
+            time = self._factor * work
         transfer: npt.ArrayLike = np.nan
         if self._comm_ratio is not None:
             with np.errstate(over="ignore"):  # the graph refuses a transfer that is not finite, and names it

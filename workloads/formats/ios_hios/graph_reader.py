@@ -164,7 +164,10 @@ class GraphReader:
         tensors = [[self._value(value, row, scope) for value in term] for term in terms]
         for term in tensors:
             for x in term:
-                other = term[0] if x.shape != term[0].shape else tensors[0][0]
+                if x.shape != term[0].shape:
+                    other = term[0]
+                else:
+                    other = tensors[0][0]
                 if x.shape != term[0].shape or x.shape[2:] != other.shape[2:]:
                     raise FormatError(
                         f"{row.where}: field 'inputs' puts {_size(x)} together with {_size(other)}: their shapes differ"
@@ -177,7 +180,10 @@ class GraphReader:
         else:
             form = "[name, begin, end]"
         if not isinstance(data, list) or len(data) != (7 if self._ranked else 3) or not isinstance(data[0], str):
-            other = "" if self._ranked else "; values of seven are HIOS's"
+            if self._ranked:
+                other = ""
+            else:
+                other = "; values of seven are HIOS's"
             raise FormatError(f"{row.where}: field 'inputs' must hold values {form}{other}, not {shown(data)}")
         name, begin, end = data[:3]
         if name not in scope:
@@ -201,7 +207,10 @@ class GraphReader:
 
 
 def _size(x: Tensor) -> str:
-    name = "the input" if x.producer is None else repr(x.producer)
+    if x.producer is None:
+        name = "the input"
+    else:
+        name = repr(x.producer)
     return f"{name} ({' x '.join(map(str, x.shape[1:]))})"
 
 

@@ -82,7 +82,10 @@ def _instructions(
                 if op in issued.events_of:
                     columns.append((RECORD, lane, issued.events_of[op], 0, 0))
             else:
-                event = argument if argument >= 0 else n_events - 2 - argument
+                if argument >= 0:
+                    event = argument
+                else:
+                    event = n_events - 2 - argument
                 columns.append((action, lane, event, lead, own))
         ptr.append(len(columns))
     if ptr[1] == 0:  # no operator lacks a call
@@ -171,7 +174,10 @@ def _names(step: TracedStep, issued: IssuedStep) -> list[str]:
             part = f"part {k - lanes.index(lane) + 1} of "
         else:
             part = ""
-        on = f" of device {device}" if len(step.devices) > 1 else ""
+        if len(step.devices) > 1:
+            on = f" of device {device}"
+        else:
+            on = ""
         names.append(f"{part}earlier work on stream {stream}{on}")
     return names + [f"untraced#{k}" for k in range(len(issued.untraced))]
 

@@ -237,7 +237,10 @@ class _Issuer:
         for op in ops[1:]:
             lane = self._lane_of[op]
             previous = latest.get(lane)
-            free = self._end[previous] if previous is not None else -1
+            if previous is not None:
+                free = self._end[previous]
+            else:
+                free = -1
             if previous is None and before >= 0:
                 self._issued.n_waits += 1
                 self._depend(thread, lane, op, before, at, at)
@@ -310,7 +313,10 @@ class _Issuer:
     def _by_ids(self, call: int) -> list[int] | None:
         """Return the operators of this step that a call waits for; None if no event id states them."""
         _, record, source, device, _ = self._sync_of(call)
-        at = self._row_with.get(record, -1) if record > 0 else -1
+        if record > 0:
+            at = self._row_with.get(record, -1)
+        else:
+            at = -1
         if at < 0 or source < 0:
             return None
         lane = self._step.lane_at.get((device, source), -1)

@@ -203,7 +203,10 @@ def _warming_up(runs: list[list[Run]], activities: Activities) -> int:
     ran = [tuple((run.name, *(what[row] for row in run.activities)) for run in part) for part in runs]
     total = [sum(run.host + sum(times[row] for row in run.activities) for run in part) for part in runs]
     usual = _most_common(ran)
-    n_first = ran.index(usual) if ran.count(usual) > 1 else 0
+    if ran.count(usual) > 1:
+        n_first = ran.index(usual)
+    else:
+        n_first = 0
     while n_first < len(runs) - 1 and total[n_first] > _SLOW * quantile(total[n_first:], 0.5):
         n_first += 1
     return n_first

@@ -127,5 +127,8 @@ def _window(events: Events, step: int | str | None, source: str) -> Window:
     if step is not None and step not in numbers:
         listed = ", ".join(map(str, numbers)) or "none"
         raise FormatError(f"{source}: there is no step {step}; there are: {listed}")
-    k = len(numbers) - 1 if step is None else numbers.index(step)
+    if step is None:
+        k = len(numbers) - 1
+    else:
+        k = numbers.index(step)
     return Window(int(marks.start[k]), int(marks.end[k]), numbers[k])

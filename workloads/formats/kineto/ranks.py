@@ -238,7 +238,10 @@ class _Together:
             if action == LAUNCH:
                 shift = part.op
             else:
-                shift = part.event if action in (RECORD, WAIT, SYNC) else 0
+                if action in (RECORD, WAIT, SYNC):
+                    shift = part.event
+                else:
+                    shift = 0
             yield action, device, stream, argument + shift, lead, own
 
     def _graph(self) -> OpGraph:

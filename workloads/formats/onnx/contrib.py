@@ -231,7 +231,10 @@ def _multihead(step: Step) -> _Heads:
     """Return the sizes of MultiHeadAttention: queries, keys and values apart or packed, with a past or without."""
     q = step.shape_in(0)
     heads = step.attributes["num_heads"]
-    past_at = 5 if step.op_type.startswith("Decoder") else 6
+    if step.op_type.startswith("Decoder"):
+        past_at = 5
+    else:
+        past_at = 6
     if len(q) == 5:  # (batch, length, heads, 3, size)
         return _Heads(q[0], heads, q[1], q[1], q[4], q[4], heads)
     size = q[2] // heads
@@ -301,7 +304,10 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
         work = costs.attention(heads.batch * heads.heads, heads.queries, heads.keys, heads.size, heads.value_size)
         new = heads.batch * heads.queries * heads.kv_heads * (heads.size + heads.value_size) * costs.width
         past_nbytes = heads.batch * heads.keys * heads.kv_heads * (heads.size + heads.value_size) * costs.width
-        past = past_nbytes - new if heads.keys > heads.queries else 0
+        if heads.keys > heads.queries:
+            past = past_nbytes - new
+        else:
+            past = 0
         query = step.nbytes(*(x for x in (step.input(i) for i in range(3)) if x is not None))
         others = step.nbytes(*(x for x in step.read if len(x.shape or ()) == 4 and x not in step.inputs[:8]))
         written = float(prod(heads.written) * costs.width) + (new if len(step.written) > 1 else 0)

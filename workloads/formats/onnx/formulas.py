@@ -74,7 +74,10 @@ class _Steps:
     def follower(self, place: int) -> int | None:
         """Return the place of the only step that reads a step's outputs, None if there is no such step."""
         output = self.only_output(place)
-        readers = [] if output is None else self.readers(output)
+        if output is None:
+            readers = []
+        else:
+            readers = self.readers(output)
         if len(set(readers)) == 1 and readers[0] < len(self.steps):
             return readers[0]
         return None
@@ -180,12 +183,18 @@ def _attention(graph: _Steps, softmax: int) -> _Formula | None:
             return None
         members.append(place)
         place = main.producer
-    first = None if place is None else _product(graph, place)
+    if place is None:
+        first = None
+    else:
+        first = _product(graph, place)
     second = graph.follower(softmax)
     while second is not None and graph.steps[second].op_type in _ON_WEIGHTS:
         members.append(second)
         second = graph.follower(second)
-    last = None if second is None else _product(graph, second)
+    if second is None:
+        last = None
+    else:
+        last = _product(graph, second)
     if first is None or last is None or place is None or second is None:
         return None
     queries, keys = first
@@ -392,7 +401,10 @@ def _is_mean_of_last(step: Step) -> bool:
     axes = step.attributes.get("axes")
     if axes is None:
         axes_in = step.input(1)
-        numbers = None if axes_in is None else axes_in.numbers()
+        if axes_in is None:
+            numbers = None
+        else:
+            numbers = axes_in.numbers()
         if numbers is None:
             axes = ()
         else:

@@ -155,7 +155,10 @@ _NAMES: Final = {
 
 def rule_of(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
-    rule = None if step.domain else RULES.get(step.op_type)
+    if step.domain:
+        rule = None
+    else:
+        rule = RULES.get(step.op_type)
     return rule or contrib_rule(step)
 
 
@@ -248,7 +251,10 @@ def _elementwise(step: Step, costs: Costs) -> Cost:
             flops = max(1, len(step.inputs) - 1)
         else:
             flops = ELEMENT_FLOPS.get(step.op_type.lower(), 1)
-        rule = "activation" if step.op_type in _TRANSCENDENTAL else "map"
+        if step.op_type in _TRANSCENDENTAL:
+            rule = "activation"
+        else:
+            rule = "map"
         work = costs.elementwise(shape, flops=flops, rule=rule)
     read = [x for x in step.inputs if x is not None and x.shape is not None and prod(x.shape) > 1]
     ways = {x.strides if x.shape == shape else () for x in read}
@@ -316,7 +322,10 @@ def _reduce(step: Step, costs: Costs) -> Cost:
     """Reduce: one FLOP per element of the input."""
     n_read = prod(step.shape_in(0))
     n_outputs = prod(step.shape_out())
-    rule = "argmax" if step.op_type.startswith("Arg") else "sum"
+    if step.op_type.startswith("Arg"):
+        rule = "argmax"
+    else:
+        rule = "sum"
     work = costs.reduction(n_outputs, -(-n_read // max(1, n_outputs)), flops=float(n_read), rule=rule)
     return Cost(kind_of(step.op_type), (work,), weight_nbytes=0.0)
 
@@ -354,7 +363,10 @@ def _copy(step: Step, costs: Costs) -> Cost:
         read = step.nbytes(step.given[0])
     else:
         read = _part_read(step, written)
-    rule = "permute" if step.op_type in _PERMUTING else "copy"
+    if step.op_type in _PERMUTING:
+        rule = "permute"
+    else:
+        rule = "copy"
     return _moving(step, costs.elementwise(step.shape_out(), rule=rule), read, written)
 
 
@@ -371,7 +383,10 @@ def _moving(step: Step, work: Work, read: float, written: float, kind: str = "",
     source = step.given[0]
     if len(step.written) > 1:
         attributes["output_shapes"] = [out.shape for out in step.written]
-    stored = step.nbytes(source) if source.constant else 0.0
+    if source.constant:
+        stored = step.nbytes(source)
+    else:
+        stored = 0.0
     moved = replace(work, reads=read, writes=written)
     return Cost(kind or kind_of(step.op_type), (moved,), attributes, True, stored)
 
@@ -463,7 +478,10 @@ def _view_cost(step: Step, kind: str) -> Cost:
         attributes = {"output_shapes": [out.shape for out in step.written]}
     else:
         attributes = {}
-    stored = step.nbytes(source) if source.constant else 0.0
+    if source.constant:
+        stored = step.nbytes(source)
+    else:
+        stored = 0.0
     return Cost(kind, (), attributes, weight_nbytes=stored, reads=reads)
 
 

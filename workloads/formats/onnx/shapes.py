@@ -215,7 +215,8 @@ class ShapeReader:
 
     def _read_node(self, i: int, node: "onnx.NodeProto") -> None:
         name = node.name or next((out for out in node.output if out), "") or f"#{i}"
-        name = self._path + name if isinstance(name, str) else name
+        if isinstance(name, str):
+            name = self._path + name
         title = f"operator {shown(name)} ({shown(node.op_type)[1:-1]})"
         where = f"{self._source}: {title}"
         if not node.op_type:
@@ -282,7 +283,10 @@ class ShapeReader:
         return True
 
     def _branch(self, where: str, name: str, condition: Tensor, yes: "onnx.GraphProto", no: "onnx.GraphProto") -> Any:
-        decision = condition.numbers() if condition.constant else None
+        if condition.constant:
+            decision = condition.numbers()
+        else:
+            decision = None
         if decision is not None and decision.size == 1:
             return self._body(where, yes if decision.item() else no, [], name)
         first = len(self.steps)
@@ -450,7 +454,10 @@ class ShapeReader:
                 out.shape = checked_shape(where, out.name, out.shape, least=0)
             # a tensor without elements depends on nothing: an empty cache, a part of length 0
             out.constant = constant or (out.shape is not None and 0 in out.shape)
-            out.producer = None if out.constant else len(self.steps)
+            if out.constant:
+                out.producer = None
+            else:
+                out.producer = len(self.steps)
             self._put(out)
         if not constant and not (step.written and all(out.constant for out in step.written)):
             self._add(step)

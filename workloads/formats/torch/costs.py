@@ -59,7 +59,10 @@ def _view(call: Call, costs: Costs) -> Cost:
 
 def _move(call: Call, costs: Costs) -> Cost:
     """Return the cost of a copy, which reads no more than it writes; a cast to the same format is not a copy."""
-    read = call.operands[0] if call.operands else call.output
+    if call.operands:
+        read = call.operands[0]
+    else:
+        read = call.output
     out = call.output
     if call.in_place and len(call.operands) > 1:
         read = call.operands[1]  # `copy_` writes to the first
@@ -108,7 +111,10 @@ def _put(call: Call, costs: Costs) -> Cost:
     length = 1
     if call.key == "indexput":
         numbered = call.settings.get("indices")
-        axes = len(numbered) if isinstance(numbered, list | tuple) else 1
+        if isinstance(numbered, list | tuple):
+            axes = len(numbered)
+        else:
+            axes = 1
         length = prod(target.shape[axes:])
     elif call.key.startswith("index"):
         axis = call.settings.get("dim", 0)
@@ -216,7 +222,10 @@ def _conv(call: Call, costs: Costs) -> Cost | None:
     if x.channels_last or weight.channels_last:
         layout = "channels_last"
     if call.key.startswith("convtranspose") or settings.get("transposed") is True:
-        layout = layout if layout == "channels_last" else "strided"
+        if layout == "channels_last":
+            layout = layout
+        else:
+            layout = "strided"
         work = costs.conv_transpose(
             output, image, weight.shape, groups=groups, bias=bias, adds_bias=bias, layout=layout
         )
@@ -344,7 +353,10 @@ def _in_a_row(works: Sequence[Work], costs: Costs) -> tuple[Work, ...]:
             reads = waiting
         else:
             reads = 0.0
-        size = work.inner if work.family == "attention" else work.columns
+        if work.family == "attention":
+            size = work.inner
+        else:
+            size = work.columns
         if i == len(works) - 1:
             written = 0.0
         else:
@@ -363,7 +375,10 @@ def _recurrent(call: Call, costs: Costs) -> Cost | None:
     state = call.outputs[-1].shape  # (layers and directions, batch, features)
     batch = state[-2] if len(state) > 2 else 1
     steps = x.n // x.shape[-1] // batch
-    directions = 2 if call.settings.get("bidirectional") else 1
+    if call.settings.get("bidirectional"):
+        directions = 2
+    else:
+        directions = 1
     n_layers = max(1, state[0] // directions)
     per_layer = len(matrices) // n_layers
     works = []
@@ -404,7 +419,10 @@ def _embedding(call: Call, costs: Costs) -> Cost:
     table = next((x for x in call.operands if x.dtype is not None and len(x.shape) == 2), call.output)
     rows = table.shape[0]
     features = table.shape[-1]
-    n = indices[0].n if indices else call.output.n // features
+    if indices:
+        n = indices[0].n
+    else:
+        n = call.output.n // features
     n_outputs = call.output.n // features
     work = costs.gather(n, features, indices=_nbytes(indices), window=max(1, n // max(1, n_outputs)))
     work = replace(work, reads=float(n * features * table.width) + _nbytes(indices), writes=call.output.nbytes)
@@ -465,7 +483,10 @@ def _per_axis(value: Any, n_axes: int) -> Any:
     """Return a setting as one number per axis; "same" and "valid" stay as they are."""
     if isinstance(value, str):
         return value
-    values = (value,) if isinstance(value, int) else tuple(value)
+    if isinstance(value, int):
+        values = (value,)
+    else:
+        values = tuple(value)
     if len(values) == 1:
         return values * n_axes
     return values

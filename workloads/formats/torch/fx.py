@@ -417,7 +417,10 @@ def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any], regions: Map
         # a node without a tensor may have no description, but a tensor needs one
         if not descriptions and (node.op == "placeholder" or node.users):
             raise GraphError(f"{name}: node {node.name!r} has no shape; give example inputs")
-        values[node] = descriptions[0] if descriptions else None
+        if descriptions:
+            values[node] = descriptions[0]
+        else:
+            values[node] = None
     return Run(values)
 
 

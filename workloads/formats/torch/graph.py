@@ -278,7 +278,10 @@ class _Importer:
         """Return the cost of all calls inside a node, in order."""
         works: list[Work] = []
         weights: dict[Any, float] = {}
-        attributes = dict(known.attributes) if known is not None else {}
+        if known is not None:
+            attributes = dict(known.attributes)
+        else:
+            attributes = {}
         dtype = _format(call)
         most = 0.0
         for one in inner:
@@ -381,7 +384,10 @@ class _Importer:
     def _sizes(self, node: Any, tensor: Any) -> Shape:
         for axis, size in enumerate(tensor.shape):
             if type(size) is not int:
-                what = "input" if node.op == "placeholder" else "operator"
+                if node.op == "placeholder":
+                    what = "input"
+                else:
+                    what = "operator"
                 raise GraphError(
                     f"{self.name}: {what} {node.name!r} has no fixed size on axis {axis} (it is {size}); give "
                     "example inputs of the sizes to schedule for"
