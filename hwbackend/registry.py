@@ -12,10 +12,10 @@ from simsched.model.backend import Backend
 
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "cupy": ("hwbackend.cupy_backend:CupyBackend", "NVIDIA GPUs, with kernels of our own through CuPy"),
-        "torch": ("hwbackend.torch_backend:TorchBackend", "real cuDNN and cuBLAS operators through PyTorch"),
-        "synthetic": ("hwbackend.synthetic_backend:SyntheticBackend", "a surrogate GPU, block by block, for tests"),
-        "recorded": ("hwbackend.recorded_backend:RecordedBackend", "answers from files of earlier measurements"),
+        "cupy": ("hwbackend.cuda.backend:CupyBackend", "NVIDIA GPUs, with kernels of our own through CuPy"),
+        "torch": ("hwbackend.torch.backend:TorchBackend", "real cuDNN and cuBLAS operators through PyTorch"),
+        "synthetic": ("hwbackend.synthetic.backend:SyntheticBackend", "a surrogate GPU, block by block, for tests"),
+        "recorded": ("hwbackend.recorded.backend:RecordedBackend", "answers from files of earlier measurements"),
     }
 )
 """By name: ``module:factory``, and what it runs on. Factories take keyword options of their own."""

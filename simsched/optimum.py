@@ -19,6 +19,7 @@ from simsched.base.jit import running_time
 from simsched.base.numeric import grouped
 from simsched.bounds import Setting, areas, longest_of_pairs, pairs_of, reach
 from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, Target, times_by_device, upon
+from simsched.model.exchange import of_one_rank
 from simsched.model.launches import kernels_on
 from simsched.schedulers import schedule
 from simsched.schedulers.listing import place_of, ways
@@ -480,7 +481,7 @@ def optimal(
             from ortools.sat.python import cp_model
         except ImportError:
             raise MissingDependencyError("an exact optimum needs OR-tools: pip install 'simsched[exact]'") from None
-        instance = instance_of(graph, cluster, cost, min(streams, len(graph)))
+        instance = instance_of(graph, of_one_rank(graph, cluster), cost, min(streams, len(graph)))
         best = _first(instance, cluster, cost)
         search: dict[str, Any] = {"start_us": best.makespan, "bound_us": instance.bound, "branches": 0, "conflicts": 0}
         whole = whole_of(instance, best.makespan)

@@ -7,10 +7,10 @@ from zlib import crc32
 import numpy as np
 
 import simsched as ss
-from hwbackend import profiling
-from hwbackend.microbenchmarks import schedules
-from hwbackend.preparing import environment
-from hwbackend.synth import realised
+from hwbackend.measuring import profiling
+from hwbackend.measuring.environment import environment
+from hwbackend.measuring.microbenchmarks import schedules
+from hwbackend.measuring.synth import realised
 from simsched.calibration import Calibration
 from simsched.model import default_cost
 from simsched.model.backend import prepared

@@ -52,14 +52,14 @@ HEAVY = {
 }
 # optional packages, and the modules that may import them
 OPTIONAL = {
-    "cupy": ("hwbackend.cupy",),
-    "cupyx": ("hwbackend.cupy",),
+    "cupy": ("hwbackend.cuda",),
+    "cupyx": ("hwbackend.cuda",),
     "ortools": ("simsched.optimum",),
     "dask": ("simsched.experiments.study.execution.pools",),
     "distributed": ("simsched.experiments.study.execution.pools",),
     "plotly": ("simsched.show.report",),
     "pyarrow": ("simsched.experiments.result",),
-    "torch": ("hwbackend.torch", "workloads.formats.torch"),
+    "torch": ("hwbackend.torch", "hwbackend.inductor", "workloads.formats.torch"),
     "onnx": ("workloads.formats.onnx",),
 }
 
@@ -198,8 +198,12 @@ ABOVE, OTHERS = "in a room above", "do not know each other"
         ("simsched/simulator/device.py", "from simsched.schedulers import SCHEDULERS", "does not know the schedulers"),
         ("simsched/experiments/comparison.py", "def f():\n    import workloads.registry", "no model zoo"),
         ("simsched/experiments/comparison.py", "import hwbackend", "no model zoo"),
-        ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),
-        ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py, workloads.formats.torch*.py may"),
+        ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cuda*.py may"),
+        (
+            "workloads/registry.py",
+            "from torch import nn",
+            "only hwbackend.torch*.py, hwbackend.inductor*.py, workloads.formats.torch*.py may",
+        ),
     ],
 )
 def test_a_planted_import_is_found(path, code, message):

@@ -181,3 +181,11 @@ print(*sorted(name for name in ("matplotlib", "pandas", "plotly", "rich") if nam
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_study_shows_what_it_varies():
+    study = ss.Study(NASTY[:8], ["lios", "heft"], {"kind": "layered", "n_ops": [10, 20]}, {"gpu": "a40"}, seeds=3)
+    texts = [text for text in page(study).itertext() if text.strip()]
+    assert "lios, heft" in texts
+    assert "3 of each workload" in texts
+    assert "12" in texts

@@ -11,9 +11,11 @@ import simsched as ss
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.experiments.overlap import branches, read_over
 from simsched.experiments.overlap.plans import Side, beside, by_turns
-from simsched.model.graph import Collective
+from simsched.experiments.overlap.prefetch import prefetching
+from simsched.model.graph import Collective, Work
 
 FREE = ss.Cluster.preset("a100").without_overheads()
+TWO = ss.Cluster.preset("a100", 2)
 BARE = FREE.replace_devices(contention=False)
 
 
@@ -176,6 +178,51 @@ def test_half_batches_hide_collectives():
     assert streams == {"micro0.compute": 0, "micro0.reduce": 1, "micro1.compute": 0, "micro1.reduce": 1}
 
 
+def reduced(weights):
+    """An all-reduce of 10 us between two products, of which the second has so many bytes of weights."""
+    ops = [
+        ss.Operator("before", time=50.0, utilization=1.0),
+        ss.Operator("reduce", time=10.0, collective=Collective("all_reduce", 1e6, 2)),
+        ss.Operator("norm", time=2.0, utilization=0.1),
+        ss.Operator("after", works=(Work("product", weights=weights, rows=1, columns=4096, inner=1024),), dtype="fp16"),
+    ]
+    return ss.OpGraph(ops, edges("before-reduce reduce-norm norm-after"), "step")
+
+
+def test_a_prefetch_reads_what_a_collective_leaves_time_for():
+    """In 10 us DRAM reads 10 x 0.88 x 1,555,000 bytes, less than 0.35 of 40 MiB; the product reads the rest."""
+    cluster = ss.Cluster.preset("a100", 2).without_overheads()
+    graph = prefetching(reduced(40e6), cluster, None)
+    read = 10 * 0.88 * cluster.devices[0].bandwidth
+    assert graph.names == ("before", "after.prefetch", "reduce", "norm", "after")
+    assert graph["after.prefetch"].works[0].reads == pytest.approx(read)
+    assert graph["after"].works[0].weights == pytest.approx(40e6 - read)
+    assert {(edge.src, edge.dst) for edge in graph.edges} >= {
+        ("before", "after.prefetch"),
+        ("after.prefetch", "after"),
+    }
+    row = ss.overlap(reduced(40e6), cluster).row("prefetch of weights")
+    assert (row.beside, row.places) == ("collectives", 1)
+    assert 0 < row.gain < 10 / 60
+
+
+def test_small_weights_and_graphs_without_collectives_have_no_prefetch():
+    cluster = ss.Cluster.preset("a100", 2)
+    assert prefetching(reduced(1e6), cluster, None) is None
+    assert prefetching(made(operators("a=100", utilization=0.5)), cluster, None) is None
+
+
+def test_a_product_has_one_prefetch():
+    """Of two collectives before a product the one without another between them."""
+    ops = [
+        ss.Operator("one", time=10.0, collective=Collective("all_reduce", 1e6, 2)),
+        *reduced(4e6).operators,
+    ]
+    graph = prefetching(ss.OpGraph(ops, edges("one-before before-reduce reduce-norm norm-after")), TWO, None)
+    assert [name for name in graph.names if name.endswith("prefetch")] == ["after.prefetch"]
+    assert graph.names.index("after.prefetch") == graph.names.index("reduce") - 1
+
+
 def test_a_result_is_kept_and_drawn(tmp_path):
     found = ss.overlap(sized(1), FREE, load=sized, over=("n", (1, 16)))
     path = tmp_path / "overlaps.json"
@@ -198,6 +245,25 @@ def test_gains_may_be_over_a_measured_step():
         ss.overlap(graph, FREE, measured_us=30.0)
     with pytest.raises(WhatIfError, match="a measured step is of one graph: leave out `over`"):
         ss.overlap(sized(1), FREE, load=sized, over=("n", (1, 2)), measured_us=240.0)
+
+
+def test_the_best_division_of_sms():
+    """27 blocks that fill an SM each, beside 81: together the 108 SMs of an A100, a quarter and three quarters.
+
+    With a sixteenth, 6 SMs, the 27 blocks of 100 us take five rounds.
+    """
+    small = ss.Kernel(27, threads=1024, registers=64)
+    large = ss.Kernel(81, threads=1024, registers=64)
+    ops = [ss.Operator("a", time=90.0, kernels=(large,)), ss.Operator("b", time=100.0, kernels=(small,))]
+    found = ss.overlap(ss.OpGraph(ops, name="two"), FREE, partition=True)
+    (row,) = found.rows
+    assert row.shares is not None
+    assert row.shares.side_sms == 27
+    assert row.shares.makespan_us == pytest.approx(100.0, rel=0.1)
+    plan = found.plans["b, divided"]
+    assert [each.sms for each in plan.partitions if each.stream == 1] == [27]
+    assert "27 beside" in repr(found)
+    assert ss.simulate(plan.with_partitions({1: 6}), FREE).makespan == pytest.approx(500.0, rel=0.1)
 
 
 def test_what_is_read_of_a_range():

@@ -11,7 +11,15 @@ from small import made, operators
 
 import simsched as ss
 from simsched.base.units import format_gain
-from simsched.experiments.ranges import MEASURED_COMMON, MODEL_ERRORS, Errors, ranges, uncalibrated_errors, unsure_of
+from simsched.experiments.ranges import (
+    MEASURED_COMMON,
+    MODEL_ERRORS,
+    Errors,
+    outcomes,
+    ranges,
+    uncalibrated_errors,
+    unsure_of,
+)
 from simsched.model.cluster import PRIORS
 from simsched.simulator.simulate import simulate_worlds
 
@@ -81,7 +89,7 @@ def test_times_are_surer_where_kernels_were_measured():
 
 
 def test_every_prior_of_a_device_is_drawn():
-    names = {each.name for each in unsure_of(ss.Cluster.preset("a100", 2))}
+    names = {each.name for each in unsure_of(ss.Cluster.preset("a100", 2), exchanges=True)}
     assert names >= {name for name in PRIORS if not name.startswith(("pcie", "saturating_cycles", "operator", "eager"))}
 
 
@@ -116,3 +124,18 @@ def test_gains_have_the_digits_that_their_ranges_leave(gain, below, above, words
     assert least <= told <= most
     if high >= 2 * low:
         assert told == float(f"{told:.0e}")
+
+
+def test_ranges_of_graphs_with_collectives_have_what_links_do():
+    """A collective that takes nearly all of the time: its range is that of its links, on one device or on eight."""
+    graph = ss.OpGraph([ss.Operator("a", time=1.0), ss.Operator("r", collective=ss.Collective("all_reduce", 1e8, 8))])
+    for n in (1, 8):
+        cluster = ss.Cluster.preset("h100", n)
+        known = outcomes({"plan": ss.schedule(graph, cluster, "sequential").lower(cluster)}, cluster)
+        names = [each.name for each in known.unsure]
+        assert {"link.start", "link.step", "link.efficiency", "link.bandwidth"} <= {*names}
+        wide = known.drawn[:, names.index("link.bandwidth")] * known.drawn[:, names.index("link.efficiency")]
+        assert np.corrcoef(np.log(wide), known.worlds[0])[0, 1] < -0.5
+    bound = ss.schedule(graph, cluster, "sequential").with_partitions({0: 10}).lower(cluster)
+    both = outcomes({"free": ss.schedule(graph, cluster, "sequential").lower(cluster), "bound": bound}, cluster)
+    assert both.alike.tolist() == [0, 1]

@@ -2,15 +2,17 @@
 
     python -m validation.collectives --data FOLDER [--fit]
 
-The files belong to others (MIT, Microsoft) and are not part of the project: ``DEVICE_dgx/all_reduce.csv`` of
-`data/profiling/network` at 7d47513, here called ``net-DEVICE_dgx-all_reduce.csv.gz``.
+The files belong to others (MIT, Microsoft) and are not part of the project: ``DEVICE_dgx/all_reduce.csv`` and
+``a100_pairwise_nvlink/send_recv.csv`` of `data/profiling/network` at 7d47513, here called
+``net-DEVICE_dgx-all_reduce.csv.gz`` and so on.
 
 **The split** was fixed before anything was fitted. Ranks of one node only; of these 2 and 8 ranks, and sizes whose
 octave is odd (2 to 4 KiB, 8 to 16 KiB, ...), are for the fit. Held out are the other octaves, and 4 ranks at all sizes.
 `--fit` fits start, step and efficiency of the links to the fitted rows by the mean of abs ln, and prints them: those of
 `nvlink3` and `nvlink4` in the presets are such ones, rounded. Their library is NCCL, so the algorithm is the quicker of
 ring and tree. Rows over several nodes are of another network than the preset `network`; they are printed, and nothing
-was fitted to them.
+was fitted to them. From messages between two A100 of a node came that a message has the start of an engine's own kernel
+and all of the bandwidth; no number was fitted.
 """
 
 import argparse
@@ -20,28 +22,44 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 import simsched as ss
 from simsched.base.io import read_bytes
 from simsched.base.units import MS
+from simsched.model import Floats
 from simsched.model.exchange import exchange
 from validation.evidence import table as lines_of
 
 DEVICES: Final = {"a100": "A100", "h100": "H100"}
-ALGORITHMS: Final = ("ring", "tree")
 HELD_OUT_RANKS: Final = 4
 MOST: Final = 0.15
 _STARTS: Final = 6
 _BEGIN: Final = (20.0, 2.0, 0.7)
-_MEDIAN: Final = "time_stats.all_reduce.median"
+_MEDIAN: Final = "time_stats.{}.median"
+
+
+class Measured(NamedTuple):
+    """A kind of file: its operation, its name by device, and the algorithms of the library that was measured."""
+
+    operation: str
+    name: str
+    algorithms: tuple[str, ...]
+
+    def path(self, folder: Path, device: str) -> Path:
+        """Return where the file of a device is."""
+        return folder / self.name.format(device)
+
+
+ALL_REDUCE: Final = Measured("all_reduce", "net-{}_dgx-all_reduce.csv.gz", ("ring", "tree"))
+SEND_RECV: Final = Measured("send_recv", "net-{}_pairwise_nvlink-send_recv.csv.gz", ("direct",))
 
 
 @dataclass(frozen=True)
 class Row:
-    """An all-reduce that was measured.
+    """A collective that was measured.
 
     Parameters
     ----------
@@ -71,11 +89,12 @@ class Row:
 PARTS: Final = ("fitted", "held out: sizes", "held out: 4 ranks", "held out", "several nodes")
 
 
-def rows_of(path: Path) -> list[Row]:
+def rows_of(measured: Measured, path: Path) -> list[Row]:
     """Return the rows of a file."""
+    median = _MEDIAN.format(measured.operation)
     text = gzip.decompress(read_bytes(path)).decode()
     return [
-        Row(int(row["num_workers"]), int(row["devices_per_node"]), float(row["size"]), float(row[_MEDIAN]) * MS)
+        Row(int(row["num_workers"]), int(row["devices_per_node"]), float(row["size"]), float(row[median]) * MS)
         for row in csv.DictReader(io.StringIO(text))
     ]
 
@@ -85,8 +104,8 @@ def cluster_of(device: str, row: Row) -> ss.Cluster:
     return ss.Cluster.preset(device, row.ranks, gpus_per_node=row.in_node)
 
 
-def predicted(rows: Sequence[Row], clusters: Callable[[Row], ss.Cluster]) -> np.ndarray:
-    """Return the times of rows in us by the quicker algorithm of the library, shape (n_rows,)."""
+def predicted(measured: Measured, rows: Sequence[Row], clusters: Callable[[Row], ss.Cluster]) -> Floats:
+    """Return the times of rows in us by the quickest algorithm of the library, shape (n_rows,)."""
     known: dict[tuple[int, int], ss.Cluster] = {}
     found = []
     for row in rows:
@@ -94,14 +113,17 @@ def predicted(rows: Sequence[Row], clusters: Callable[[Row], ss.Cluster]) -> np.
         if key not in known:
             known[key] = clusters(row)
         topology = known[key].topology
-        asked = (ss.Collective("all_reduce", row.nbytes, row.ranks, algorithm=name) for name in ALGORITHMS)
+        asked = (
+            ss.Collective(measured.operation, row.nbytes, row.ranks, algorithm=name) for name in measured.algorithms
+        )
         found.append(min(exchange(each, topology, range(row.ranks)).time for each in asked))
     return np.array(found)
 
 
-def errors(device: str, rows: Sequence[Row]) -> np.ndarray:
+def errors(measured: Measured, device: str, rows: Sequence[Row]) -> Floats:
     """Return ln(predicted / measured) of each row, shape (n_rows,)."""
-    return np.log(predicted(rows, lambda row: cluster_of(device, row)) / [row.time for row in rows])
+    found = predicted(measured, rows, lambda row: cluster_of(device, row))
+    return np.log(found / np.array([row.time for row in rows]))
 
 
 def is_of(row: Row, part: str) -> bool:
@@ -111,30 +133,39 @@ def is_of(row: Row, part: str) -> bool:
 
 def table(folder: Path) -> list[tuple[str, ...]]:
     """Return a row for each device and part: n, mean abs ln, bias."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for device, name in DEVICES.items():
-        rows = rows_of(folder / f"net-{device}_dgx-all_reduce.csv.gz")
-        logs = errors(device, rows)
+        rows = rows_of(ALL_REDUCE, ALL_REDUCE.path(folder, device))
+        logs = errors(ALL_REDUCE, device, rows)
         for part in PARTS:
-            chosen = logs[[is_of(row, part) for row in rows]]
-            if len(chosen):
-                found.append((name, part, str(len(chosen)), f"{abs(chosen).mean():.3f}", f"{chosen.mean():+.3f}"))
+            found += _line(name, f"all_reduce, {part}", logs[[is_of(row, part) for row in rows]])
+        path = SEND_RECV.path(folder, device)
+        if path.exists():
+            rows = [row for row in rows_of(SEND_RECV, path) if row.ranks == row.in_node]
+            found += _line(name, "send_recv, not fitted", errors(SEND_RECV, device, rows))
     return found
+
+
+def _line(device: str, rows: str, logs: Floats) -> list[tuple[str, ...]]:
+    """Return a line of the table, none if there are no errors."""
+    if not len(logs):
+        return []
+    return [(device, rows, str(len(logs)), f"{abs(logs).mean():.3f}", f"{logs.mean():+.3f}")]
 
 
 def fit(device: str, folder: Path) -> tuple[float, float, float]:
     """Return start and step in us and the efficiency that fit the fitted rows of a device best."""
     from scipy.optimize import minimize
 
-    rows = [row for row in rows_of(folder / f"net-{device}_dgx-all_reduce.csv.gz") if row.part == "fitted"]
+    rows = [row for row in rows_of(ALL_REDUCE, ALL_REDUCE.path(folder, device)) if row.part == "fitted"]
     measured = np.log([row.time for row in rows])
 
-    def numbers(x: np.ndarray) -> tuple[float, float, float]:
+    def numbers(x: Floats) -> tuple[float, float, float]:
         return float(np.exp(x[0])), float(np.exp(x[1])), float(1.0 / (1.0 + np.exp(-x[2])))
 
-    def loss(x: np.ndarray) -> float:
+    def loss(x: Floats) -> float:
         values = dict(zip(("start", "step", "efficiency"), numbers(x), strict=True))
-        times = predicted(rows, lambda row: cluster_of(device, row).replace_links(**values))
+        times = predicted(ALL_REDUCE, rows, lambda row: cluster_of(device, row).replace_links(**values))
         return float(abs(np.log(times) - measured).mean())
 
     start, step, efficiency = _BEGIN

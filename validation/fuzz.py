@@ -42,7 +42,7 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
 import simsched as ss
-from hwbackend.recorded_backend import RecordedBackend
+from hwbackend.recorded.backend import RecordedBackend
 from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, parse_json
 from simsched.calibration import read_target

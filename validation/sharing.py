@@ -19,8 +19,8 @@ import numpy as np
 
 import simsched as ss
 from hwbackend import registry
-from hwbackend.surrogate.truth import truth
-from hwbackend.synthetic_backend import BLOCK_JITTER, INTERFERENCE
+from hwbackend.synthetic.backend import BLOCK_JITTER, INTERFERENCE
+from hwbackend.synthetic.truth import truth
 from simsched.base.units import KIB
 from simsched.model.cluster import Device
 

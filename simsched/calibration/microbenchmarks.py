@@ -54,7 +54,7 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
             before = {name: beliefs[name] for name in names if name in beliefs}
             rows = fitting.fit(residuals, said.groups, before, known).updated(rows)
     fitted = fitting.with_values(cluster, fitting.identified(rows))
-    return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, _alone(run))) for run in runs)
+    return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, times_alone(run))) for run in runs)
 
 
 class SimulatedRuns:
@@ -82,7 +82,7 @@ class SimulatedRuns:
                 measured, (first, rest) = self._read(run.spans, rows), _DEVIATIONS[kind]
                 deviation = np.array([first, *[rest] * (len(measured) - 1)])
                 spread = np.hypot(_CLOCK, np.hypot(deviation, run.noise) * measured)
-                self._runs.append((run, rows, _alone(run), measured, spread))
+                self._runs.append((run, rows, times_alone(run), measured, spread))
         self.groups: Ints = np.repeat(np.arange(len(self._runs)), [len(measured) for *_, measured, _ in self._runs])
 
     def _read(self, spans: Spans, rows: Ints) -> Floats:
@@ -113,7 +113,7 @@ def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
     return found if all(signature(op) in known for op in operators) else np.zeros(len(names), np.bool_)
 
 
-def _alone(run: MeasuredRun) -> Floats:
+def times_alone(run: MeasuredRun) -> Floats:
     """Return the time alone of each operator of a run in us, as measured in it."""
     durations, operators = run.durations(), run.graph.operators
     if not _side_by_side(run).any():

@@ -19,6 +19,9 @@ def overlap(
     measured: Annotated[
         float | None, option("Time of the step as it was measured without overlaps: gains are over it.", metavar="US")
     ] = None,
+    partition: Annotated[
+        bool, option("Search for the best division of SMs between the streams.", "--partition")
+    ] = False,
     execution: Annotated[str, option("graph, captured; or events, launched by the host.")] = "graph",
     plot: Annotated[Text, drawn("Draw gains, over the parameter if one varies: .png, .svg or .pdf.")] = None,
 ) -> None:
@@ -43,5 +46,6 @@ def overlap(
         halves=halves,
         over=varied,
         measured_us=measured,
+        partition=partition,
     )
     result.tell(found, files=[("picture", plot, found.plot)], name="overlaps")

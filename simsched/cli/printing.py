@@ -102,16 +102,24 @@ def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[..., None]]:
-    """Give a function that is told a scheduler's name, then what it is doing."""
+    """Give a function that is told a scheduler's name, then what it is doing.
+
+    Where there is no terminal, it prints a line a minute.
+    """
     begun = 0
+    printed = monotonic()
     with _bar("starting", total, f"0/{total}") as update:
 
         def tell(name: str, doing: str = "") -> None:
-            nonlocal begun
+            nonlocal begun, printed
             begun += not doing
+            done = begun - 1
+            description = printable(f"{name}: {doing}" if doing else name)
             if update is not None:
-                told, done = f"{name}: {doing}" if doing else name, begun - 1
-                update(description=printable(told), completed=done, text=f"{done}/{total}")
+                update(description=description, completed=done, text=f"{done}/{total}")
+            elif monotonic() - printed >= _EVERY:
+                printed = monotonic()
+                write_to_stderr(f"{done} of {total} done, {description}")
 
         yield tell
 

@@ -4,6 +4,7 @@
 """
 
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -42,9 +43,12 @@ _HOME: Final = {
     "measure": ("profile", "calibrate", "replay", "validate", "replay-trace", "pairs"),
     "graph": ("show", "convert", "list"),
     "study": ("study",),
+    "contact": ("contact",),
     "duel": ("duel",),
     "overlap": ("overlap",),
 }
+_COMPLETION: Final = "_SIMSCHED_COMPLETE"
+"""Variable in which a shell says that it wants completions."""
 _DONE, _INCOMPLETE, _MISUSE, _DEFECT = 0, 1, 2, 70
 STATUSES: Final = {
     _DONE: "done; schedulers that refuse a graph do not count",
@@ -62,7 +66,6 @@ def application(command: str | None = None) -> typer.Typer:
         name="simsched",
         help="Schedule the operators of a deep-learning model on one or several GPUs, in simulation first.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -129,6 +132,8 @@ def _run(arguments: list[str]) -> int:
         return _DONE
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # how rich takes it
+            return _DONE
+        if _COMPLETION in os.environ:  # a shell asked how a word goes on
             return _DONE
         return _fail(f"a scheduler, or its module, ended the command with {error.code!r}")
     except Exception as error:

@@ -18,6 +18,7 @@ from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
 from simsched.model.cluster import widened
 from simsched.model.costmodel import Target, bare, upon, with_cluster
+from simsched.model.exchange import of_one_rank
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler
 from simsched.simulator import simulate
@@ -236,7 +237,7 @@ def advise(
     ('streams captured', 3)
     """
     graph, whole = upon(cluster, graph)
-    n = 1 if _ranks(graph) else len(whole)
+    n = len(of_one_rank(graph, whole))
     if comparison is None:
         comparison = compare(graph, cluster, schedulers, cost)
     first = with_cluster(cluster, widened(whole, 1))
@@ -420,19 +421,15 @@ def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int, surely
     return text[0].upper() + text[1:]
 
 
-def _ranks(graph: OpGraph) -> int:
-    """Return the GPUs that run a graph with symmetric collectives, each the same; 0 of any other graph."""
-    return max((meeting.collective.ranks for meeting in graph.meetings if meeting.is_symmetric), default=0)
-
-
 def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
     codes, texts = graph.labels("dtype")
     yield "number format", " and ".join(sorted({texts[code] or "fp32" for code in set(codes.tolist())}) or ["fp32"])
     made = next(((op.name, op.output_shape) for op in graph.operators if op.output_shape), None)
     yield "shapes", "not known" if made is None else f"as read: {made[0]} makes {' x '.join(map(str, made[1]))}"
+    ranks = [meeting.collective.ranks for meeting in graph.meetings if meeting.is_symmetric]
+    if ranks:
+        yield "ranks", f"{max(ranks)} that run this graph, each on a GPU of its own; one is simulated"
     device = bare(cluster).devices[0]
     yield "device", f"{device.model}, {device.sms} SMs"
-    if ranks := _ranks(graph):
-        yield "ranks", f"{ranks} GPUs do the same, one of them is simulated"
     date = getattr(cluster, "provenance", {}).get("date", "")[:10] if cluster is not bare(cluster) else None
     yield "calibration", "uncalibrated: priors and data sheets" if date is None else f"calibrated {date}".strip()

@@ -14,7 +14,7 @@ from simsched.calibration import Calibration
 from simsched.calibration.fitting import SMALLEST, with_values
 from simsched.experiments.result import Doubt
 from simsched.model import Floats, Indices, Operator, OpGraph, Program
-from simsched.model.cluster import PRIORS, Cluster, Device
+from simsched.model.cluster import PRIORS, Cluster, Device, Link
 from simsched.model.cluster.device import LARGEST_SPREAD, OVERHEADS
 from simsched.model.costmodel import USUAL, CostModel, Rates, Target, bare, operator_times, rooflines
 from simsched.simulator.simulate import simulate_worlds
@@ -75,6 +75,8 @@ _OF_DEVICES: Final = (
     "least_sm_share",
     "block_spread",
 )
+_OF_COPIES: Final = ("link.latency", "link.bandwidth")
+_OF_EXCHANGES: Final = (*_OF_COPIES, "link.start", "link.step", "link.efficiency")
 _SETTLED_BY: Final = {
     "saturating_warps": "solo",
     "bandwidth": "solo",
@@ -123,11 +125,15 @@ class Ranged(NamedTuple):
     place: int
 
 
-def unsure_of(target: Target) -> tuple[Unsure, ...]:
-    """Return a cluster's uncertain numbers: intervals of its calibration, and priors where it has none."""
+def unsure_of(target: Target, *, exchanges: bool = False) -> tuple[Unsure, ...]:
+    """Return a cluster's uncertain numbers: intervals of its calibration, and priors where it has none.
+
+    Those of collectives over links are among them where graphs have collectives: `exchanges`.
+    """
     fitted = {row.name: row for row in target.parameters if row.identified} if isinstance(target, Calibration) else {}
     found = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
-    names = [*_OF_DEVICES, *(("link.latency", "link.bandwidth") if bare(target).links else ())]
+    links = _OF_EXCHANGES if exchanges else _OF_COPIES if bare(target).links else ()
+    names = [*_OF_DEVICES, *links]
     for name in names:
         if name not in fitted and not any(each.startswith(f"{name}.") for each in fitted):
             found.append(_prior(name))
@@ -187,7 +193,7 @@ def outcomes(
     if _FEWEST * sum(len(program) for program in runs.values()) > _MOST:
         return None
     draws = min(_DRAWS, max(_FEWEST, _ENOUGH // len(every[-1].graph)))  # as many whatever else is asked about
-    unsure = unsure_of(target)
+    unsure = unsure_of(target, exchanges=any(program.graph.meetings for program in every))
     rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
     parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
     drawn = np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
@@ -280,7 +286,7 @@ def _of_ratios(gains: Any, errors: Errors) -> Any:
 def _key(program: Program) -> tuple[Any, ...]:
     """Return a key that differs between programs whose times differ."""
     columns = program.thread_ptr, program.action, program.device, program.stream, program.argument, program.priority
-    return id(program.graph), program.execution, *(column.tobytes() for column in columns)
+    return id(program.graph), program.execution, program.partitions, *(column.tobytes() for column in columns)
 
 
 @cache
@@ -298,18 +304,19 @@ def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clust
     """Return the cluster with the drawn numbers."""
     drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
     factors = {each.name: x for each, x in drawn.items() if each.relative}
-    slower, wider = (factors.get(name, 1.0) for name in ("link.latency", "link.bandwidth"))
-    links = tuple(
-        (a, b, replace(link, latency=link.latency * slower, bandwidth=link.bandwidth * wider))
-        for a, b, link in cluster.links
-    )
+    of_links = {name.removeprefix("link."): factors[name] for name in _OF_EXCHANGES if name in factors}
     kinds = [_scaled(device, factors) for device in cluster.kinds]
     devices = tuple(
         replace(kinds[kind], name=device.name)
         for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
     )
     own = {each.name: x for each, x in drawn.items() if not each.relative}
-    return with_values(replace(cluster, devices=devices, links=links), own)
+    return with_values(replace(cluster, devices=devices).with_links(lambda link: _scaled_link(link, of_links)), own)
+
+
+def _scaled_link(link: Link, factors: Mapping[str, float]) -> Link:
+    changes = {name: getattr(link, name) * x for name, x in factors.items()}
+    return replace(link, **changes | {"efficiency": min(1.0, changes.get("efficiency", link.efficiency))})
 
 
 def _scaled(device: Device, factors: Mapping[str, float]) -> Device:
@@ -349,7 +356,12 @@ class _Priced:
             usual = bare(self._target)[device.name]  # kernels are chosen once, not in each world
             slower = self._rates.memory_factor * usual.bandwidth / device.bandwidth
             rates = self._rates._replace(memory_factor=slower)
-            times[rows] = rooflines(graph, ops[rows], usual, rates) * self._own[does[ops[rows]]]
+            found = rooflines(graph, ops[rows], usual, rates)
+            if graph.meetings:  # what links take is another in each world
+                codes, collectives = graph.labels("collective")
+                exchanging = np.array([each is not None for each in collectives])[codes[ops[rows]]]
+                found[exchanging] = rooflines(graph, ops[rows][exchanging], device)
+            times[rows] = found * self._own[does[ops[rows]]]
         return times
 
 

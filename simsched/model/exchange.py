@@ -10,17 +10,16 @@ carries is full, times the efficiency of its link.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import ceil, log2
 from typing import Final, NamedTuple
 
 from simsched.base.errors import ClusterError
-from simsched.model.cluster import Cluster, Device, Topology
+from simsched.model.cluster import Cluster, Device, Topology, widened
 from simsched.model.cluster.presets import DEFAULT_LINK
-from simsched.model.graph import ALGORITHMS, Collective
+from simsched.model.graph import ALGORITHMS, Collective, OpGraph
 
-_QUICK_START: Final = 5.0  # us: a kernel of an engine of its own that reads its peers' memory; prior, 3 to 10
+_QUICK_START: Final = 5.0  # us: a kernel of an engine's own that reads its peers' memory, and a message; prior, 3 to 10
 _SWITCHED: Final = 0.85  # part of the efficiency of links that switches reach which reduce; prior
 _IN_RING: Final = ("ring", "tree")
 """Algorithms of which the ranks send to few others: along a ring, unless all pairs together have more bandwidth."""
@@ -101,6 +100,12 @@ def _sent(operation: str, algorithm: str, n: int) -> float:
     return sent[algorithm]
 
 
+def of_one_rank(graph: OpGraph, cluster: Cluster) -> Cluster:
+    """Return the devices on which a graph is placed: where collectives are symmetric the first, for all ranks."""
+    is_symmetric = any(meeting.is_symmetric for meeting in graph.meetings)
+    return widened(cluster, 1) if is_symmetric else cluster
+
+
 def exchange_on(collective: Collective, device: Device) -> Exchange:
     """Return what a symmetric collective takes on a device: its ranks are the device and its neighbours.
 
@@ -137,9 +142,9 @@ def exchange(collective: Collective, topology: Topology, ranks: Sequence[int]) -
         If no links join two of them, or they cannot do the algorithm that the collective names.
     """
     memo: dict[tuple[Collective, tuple[int, ...]], Exchange] = topology.__dict__.setdefault(_MEMO, {})
-    key = replace(collective, group=None), tuple(ranks)
+    key = collective, tuple(ranks)
     if key not in memo:
-        memo[key] = _quickest(key[0], topology, key[1])
+        memo[key] = _quickest(collective, topology, key[1])
     return memo[key]
 
 
@@ -154,12 +159,14 @@ def _quickest(collective: Collective, topology: Topology, ranks: tuple[int, ...]
     for algorithm in ALGORITHMS[collective.operation] if asked is None else (asked,):
         if algorithm == "nvls" and not all_pairs.reduces:
             continue
-        in_ring = algorithm in _IN_RING or collective.operation == "send_recv"
+        is_message = collective.operation == "send_recv"
+        in_ring = is_message or algorithm in _IN_RING
         pattern = ring if in_ring and ring.reached > all_pairs.reached else all_pairs
-        start = _QUICK_START if algorithm == "one_shot" else pattern.start
+        start = _QUICK_START if is_message or algorithm == "one_shot" else pattern.start
+        rate = pattern.bandwidth if is_message else pattern.reached
         latency = start + _steps(collective.operation, algorithm, len(ranks)) * pattern.step
         nbytes = _sent(collective.operation, algorithm, len(ranks)) * collective.bytes
-        found.append(Exchange(algorithm, latency, nbytes, pattern.reached, pattern.bandwidth, pattern.channels))
+        found.append(Exchange(algorithm, latency, nbytes, rate, pattern.bandwidth, pattern.channels))
     if not found:
         names = ", ".join(topology.names[rank] for rank in ranks[:4])
         raise ClusterError(f"no switch that reduces joins {names}: {asked} cannot run there; leave out the algorithm")

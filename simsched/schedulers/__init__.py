@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, shown
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
-from simsched.model.cluster import widened
+from simsched.model.exchange import of_one_rank
 from simsched.rewriting.accounting import accounted, unchanged
 from simsched.rewriting.rule import Rule
 from simsched.schedulers.protocol import Scheduler, Tools, taken
@@ -171,16 +171,10 @@ def schedule(
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
     with unchanged(graph, name):
-        plan = function(graph, _scheduled_on(graph, cluster), cost, **options)
+        plan = function(graph, of_one_rank(graph, cluster), cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
     return accounted(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
-
-
-def _scheduled_on(graph: OpGraph, cluster: Cluster) -> Cluster:
-    """Return the devices among which a scheduler chooses: where collectives are symmetric the first, for all ranks."""
-    is_symmetric = any(meeting.is_symmetric for meeting in graph.meetings)
-    return widened(cluster, 1) if is_symmetric else cluster
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:

@@ -48,7 +48,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
             most = 1.0 / (most if launch.sm_share * most <= sms else sms / launch.sm_share)
             work.dram_share = min(most, launch.traffic / work.unit) if work.unit > 0.0 else 0.0
             work.unit /= launch.units
-    if s.lanes[lane].rooms >= 0 and launch.blocks:
+    if s.n_partitions > 0 and s.lanes[lane].rooms >= 0 and launch.blocks:
         _bind(work, launch, device.sms)
 
 
@@ -205,7 +205,7 @@ def _fits(s: State, d: int, lane: int) -> int:
     """Return how many more blocks of a kernel fit on the device."""
     work, launch = s.work[lane], s.launches[s.work[lane].row]
     count = min(work.residency - work.resident, _holds(s.free[d], launch))
-    if s.lanes[lane].rooms >= 0:
+    if s.n_partitions > 0 and s.lanes[lane].rooms >= 0:
         count = min(count, _holds(s.free[s.lanes[lane].rooms], launch))
     taken = _taken_sms(s, d, lane)
     if taken:
@@ -261,7 +261,7 @@ def take(s: State, d: int, lane: int, count: int) -> None:
     """Take the room of some blocks of a kernel; a negative number gives it back."""
     launch = s.launches[s.work[lane].row]
     _take_of(s.free[d], launch, count)
-    if s.lanes[lane].rooms >= 0:
+    if s.n_partitions > 0 and s.lanes[lane].rooms >= 0:
         _take_of(s.free[s.lanes[lane].rooms], launch, count)
 
 
@@ -366,7 +366,7 @@ def _share(s: State, d: int) -> float:
         if launch.blocks and work.resident:
             load = crowded_load(crowd, work, launch.sm_share, launch.warps)
         work.slowed = max(1.0, launch.alpha * (load * pressed))
-        if s.lanes[running[i]].rooms >= 0:
+        if s.n_partitions > 0 and s.lanes[running[i]].rooms >= 0:
             work.slowed = max(1.0, launch.alpha * _load_on_partition(s, d, running[i]))
         issued += s.shares[i].load / work.slowed
     excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is

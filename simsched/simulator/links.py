@@ -44,14 +44,14 @@ def _flow_rates(s: State) -> None:
     is one flow, which takes from each channel so many times its rate; a channel of its own bounds it by the rate that
     it has alone. Time is O(channels in use x crossings), whatever else there is.
     """
-    at = n_live = 0
+    at = n_live = weighted = 0
     for d in range(s.n_devices):
         s.devices[d].n_moving = 0
     for f in range(s.n_flows):
         lane, flow = s.flows[f], s.crossings[f]
         if lane >= s.n_lanes:
             at = _cross_exchange(s, f, at)
-            n_live = _use(s, f, n_live)
+            weighted = 1
             continue
         source = s.devices[s.lanes[lane].device]
         source.n_moving += 1
@@ -62,19 +62,28 @@ def _flow_rates(s: State) -> None:
         s.channels[s.n_channels + f].capacity = s.devices[d].copy_rate
         flow.rate, flow.first = inf, at  # which stays if all that it crosses is unlimited
         for k in range(route.first, route.end):
-            s.crossed[at], s.weights[at] = s.route_channels[k], 1.0
+            s.crossed[at] = s.route_channels[k]
             at += 1
         s.crossed[at], s.crossed[at + 1] = s.n_channels - s.n_devices + d, s.n_channels + f
-        s.weights[at] = s.weights[at + 1] = 1.0
         at += 2
         flow.end = at
-        n_live = _use(s, f, n_live)
+        for k in range(flow.first, flow.end):
+            channel = s.channels[s.crossed[k]]
+            if channel.capacity < inf:
+                if channel.users == 0:
+                    s.live[n_live] = s.crossed[k]
+                    channel.left = channel.capacity
+                    n_live += 1
+                channel.users += 1
+    if weighted:
+        _share_weighted(s, n_live)
+        return
     while True:
         tightest, share = -1, inf
         for i in range(n_live):
             channel = s.channels[s.live[i]]
-            if channel.users > 0 and channel.left / channel.load < share:
-                tightest, share = s.live[i], channel.left / channel.load
+            if channel.users > 0 and channel.left / channel.users < share:
+                tightest, share = s.live[i], channel.left / channel.users
         if tightest < 0:
             return
         for f in range(s.n_flows):
@@ -84,9 +93,8 @@ def _flow_rates(s: State) -> None:
                 for k in range(flow.first, flow.end):
                     channel = s.channels[s.crossed[k]]
                     if channel.capacity < inf:
-                        channel.left = max(0.0, channel.left - share * s.weights[k])
+                        channel.left = max(0.0, channel.left - share)
                         channel.users -= 1
-                        channel.load = channel.load - s.weights[k] if channel.users > 0 else 0.0
 
 
 def _cross_exchange(s: State, f: int, start: int) -> int:
@@ -103,19 +111,43 @@ def _cross_exchange(s: State, f: int, start: int) -> int:
     return at + 1
 
 
-def _use(s: State, f: int, in_use: int) -> int:
-    """Let a flow load its channels that are limited, of which so many are in use; return how many then are."""
-    flow, n = s.crossings[f], in_use
-    for k in range(flow.first, flow.end):
-        channel = s.channels[s.crossed[k]]
-        if channel.capacity < inf:
+def _share_weighted(s: State, in_use: int) -> None:
+    """Fill channels, of which copies use so many, among copies and collectives: as above, but by weights."""
+    n = in_use
+    for i in range(in_use):
+        channel = s.channels[s.live[i]]
+        channel.load = float(channel.users)
+    for f in range(s.n_flows):
+        flow = s.crossings[f]
+        for k in range(flow.first, flow.end):
+            if s.flows[f] < s.n_lanes:
+                s.weights[k] = 1.0
+                continue
+            channel = s.channels[s.crossed[k]]
             if channel.users == 0:
                 s.live[n] = s.crossed[k]
-                channel.left = channel.capacity
+                channel.left, channel.load = channel.capacity, 0.0
                 n += 1
             channel.users += 1
             channel.load += s.weights[k]
-    return n
+    while True:
+        tightest, share = -1, inf
+        for i in range(n):
+            channel = s.channels[s.live[i]]
+            if channel.users > 0 and channel.left / channel.load < share:
+                tightest, share = s.live[i], channel.left / channel.load
+        if tightest < 0:
+            return
+        for f in range(s.n_flows):
+            flow = s.crossings[f]
+            if flow.rate == inf and _crosses(s, flow, tightest):
+                flow.rate = share
+                for k in range(flow.first, flow.end):
+                    channel = s.channels[s.crossed[k]]
+                    if channel.capacity < inf:
+                        channel.left = max(0.0, channel.left - share * s.weights[k])
+                        channel.users -= 1
+                        channel.load -= s.weights[k]
 
 
 def _crosses(s: State, flow: Crossing, channel: int) -> bool:

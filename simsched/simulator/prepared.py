@@ -326,7 +326,7 @@ class Plan:
         whole = platform.columns["room"].reshape(-1)
         for row, (lane, partition) in zip(rows, self._bound, strict=True):
             d = self._lanes["device"][lane]
-            for name in whole.dtype.names:
+            for name in whole.dtype.names or ():
                 row[name] = int(whole[name][d]) * partition.sms // platform.cluster.devices[d].sms
         return rows
 

@@ -89,11 +89,10 @@ class Lane(Row):
     hop: f8
     launch_lag: f8
     copy_lag: f8
-    sms: i8  # on which its kernels may have blocks
-    rooms: i4  # the room of its partition, -1 if it has none
     head: i8
     tail: i8
     first: i8
+    sms: i8  # on which its kernels may have blocks
     state: i4
     device: i4
     connection: i4
@@ -101,6 +100,7 @@ class Lane(Row):
     cause: i4
     free_cause: i4
     span_cause: i4
+    rooms: i4  # the room of its partition, -1 if it has none
 
 
 class Host(Row):

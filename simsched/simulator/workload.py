@@ -83,8 +83,10 @@ def demand_of(
     asked["follows"][1:] = op[1:] == op[:-1]
     asked["priority"] = 0 if priority is None else priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
-    meeting, rank = _ranks(graph)
-    asked["meeting"], asked["rank"] = meeting[op], rank[op]
+    asked["meeting"] = -1
+    if graph.meetings:
+        meeting, rank = _ranks(graph)
+        asked["meeting"], asked["rank"] = meeting[op], rank[op]
     exchanges = asked["meeting"] >= 0
     on_links = (graph.intensity[op] == _LINK) | exchanges
     utilization = np.where(on_links, 0.0, utilization)

@@ -6,7 +6,7 @@ import numpy as np
 from stand_ins import SimulatedBackend
 
 import simsched as ss
-from hwbackend import profiling
+from hwbackend.measuring import profiling
 from simsched.model.backend import prepared
 from simsched.model.cluster import occupancy
 from simsched.model.profile import Replay

@@ -3,7 +3,7 @@
 import pytest
 
 import simsched as ss
-from hwbackend.microbenchmarks import schedules
+from hwbackend.measuring.microbenchmarks import schedules
 from simsched.calibration.evidence import MeasuredRun
 from simsched.calibration.microbenchmarks import microbenchmarked
 

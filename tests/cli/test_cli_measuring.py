@@ -126,6 +126,6 @@ def test_the_interrupted_leave_nothing_half_written(refused, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hwbackend.synthetic_backend.SyntheticBackend.profile", interrupted)
+    monkeypatch.setattr("hwbackend.synthetic.backend.SyntheticBackend.profile", interrupted)
     said = refused(f"profile {SMALL} --backend synthetic -o q.json", ends=130)
     assert said == "interrupted; no file was left half-written"

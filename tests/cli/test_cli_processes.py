@@ -279,3 +279,12 @@ def test_an_error_on_a_terminal_leaves_no_bar():
     status, sent = on_a_terminal(f"compare {SMALL} --schedulers lios,nobody")
     assert status == 2
     assert plain(sent).strip().splitlines()[-1].startswith("error: unknown scheduler 'nobody'")
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"), [("simsched comp", ["compare"]), ("simsched compare --gp", ["--gpu", "--gpus"])]
+)
+def test_a_shell_completes_commands_and_options(words, answers):
+    asked = {"_SIMSCHED_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = call("", env=os.environ | asked)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, answers, "")

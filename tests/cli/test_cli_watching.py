@@ -42,3 +42,14 @@ def test_pace(lines):
     ]
     assert lines((100.0, 0, 7330, 0), (200.0, 10, 7330, 0)) == ["example: 10 of 7330 rows, 0.1 rows/s, 20:20:00 left"]
     assert lines((100.0, 12, 12, 0)) == ["example: 12 of 12 rows"]  # the clock has not moved
+
+
+def test_schedulers_have_a_line_a_minute_too(monkeypatch, capsys):
+    """Told after 10, 70 and 90 s: one line, after 70 s, of the second of three schedulers."""
+    clock = iter([100.0, 110.0, 170.0, 170.0, 190.0])
+    monkeypatch.setattr(printing, "monotonic", lambda: next(clock))
+    with printing.progress(3) as tell:
+        tell("greedy")
+        tell("ios")
+        tell("ios", "block 4 of 9")
+    assert capsys.readouterr().err.splitlines() == ["1 of 3 done, ios"]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rewriting.interpreter import ACTIVATIONS, computed, parts_of
 
-from hwbackend import cuda_launches as cuda
+from hwbackend.kernels import launches as cuda
 
 HERE = Path(__file__).resolve().parent / "emulation"
 TOLERANCE = 1e-4

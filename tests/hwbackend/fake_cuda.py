@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from hwbackend.cupy_backend import CupyBackend
-from hwbackend.cupy_interface import CudaApi, CudaDevice, Function
-from hwbackend.torch_hosts import CudaHost
+from hwbackend.cuda.backend import CupyBackend
+from hwbackend.cuda.interface import CudaApi, CudaDevice, Function
+from hwbackend.torch.hosts import CudaHost
 from simsched.base.units import MIB
 
 H200 = CudaDevice("NVIDIA H200", "9.0", 132, 2048, 32, 65536, 233472, 232448, 1024, 141_000_000_000, 60 * MIB, 3)
@@ -136,7 +136,7 @@ def _calls(fake):
 
 @_calls
 class FakeCuda:
-    """`hwbackend.cupy_interface.CudaApi` without a GPU.
+    """`hwbackend.cuda.interface.CudaApi` without a GPU.
 
     Parameters
     ----------
@@ -516,7 +516,7 @@ class Memory:
 
 
 def synth(memory, arguments, start, end):
-    """The output of ``synth`` in ``kernels.cu``, on numpy."""
+    """The output of ``synth`` in ``synth.cu``, on numpy."""
     reads, n_reads, constant, y, size = arguments[:5]
     offset = memory.floats(constant, 1)[0]
     total = np.zeros(size, np.float32)
@@ -529,7 +529,7 @@ def synth(memory, arguments, start, end):
 
 
 def stamp(memory, arguments, start, end):
-    """``stamp`` of `hwbackend.cupy_streams`."""
+    """``stamp`` of `hwbackend.cuda.streams`."""
     memory.words(arguments[0], 1)[0] = end
 
 
@@ -546,7 +546,7 @@ def on_fake(place="one", rng=0, *, fake=FakeCuda, seed=0, cold=False, **options)
 
 
 class FakeTorchCuda:
-    """`hwbackend.torch_hosts.TorchCuda` on a `FakeCuda`; an event is made where it is first recorded, as there."""
+    """`hwbackend.torch.hosts.TorchCuda` on a `FakeCuda`; an event is made where it is first recorded, as there."""
 
     def __init__(self, gpus=1, rng=0):
         self.cuda, self.current = FakeCuda(gpus, rng), None

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from fake_cuda import FakeCuda
 
-from hwbackend import BACKENDS, available, get, torch_backend
-from hwbackend.cupy_backend import CupyBackend
+from hwbackend import BACKENDS, available, get
+from hwbackend.cuda.backend import CupyBackend
+from hwbackend.torch import backend as torch_backend
 from simsched.base.errors import BackendError, MissingDependencyError, UnknownNameError
 from simsched.testing import check_backend, diamond, schedules_of
 

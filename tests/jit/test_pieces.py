@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import simsched
 from simsched.base.errors import SimschedError
-from simsched.base.jit import Column, Table, f8, i8, length, native, piece, pieces
+from simsched.base.jit import Column, Row, Rows, Table, f8, i8, length, native, piece, pieces
+from simsched.base.jit.tables import digest_of
 
 ROOT = Path(simsched.__file__).parent.parent
 TINY = """
@@ -117,6 +119,24 @@ def test_made_once_and_found_again_without_the_compiler_until_a_source_or_a_numb
     (tmp_path / "tiny.py").write_text(TINY)
     (tmp_path / "tiny_numbers.py").write_text("FACTOR = 3\n")
     assert use() == "63 made"
+
+
+def test_rows_that_a_file_does_not_name_count_by_the_tables_that_have_them():
+    """The same two numbers lie the other way round in memory; the source, which names the table alone, stays."""
+
+    class Before(Row):
+        a: f8
+        b: i8
+
+    class After(Row):
+        b: i8
+        a: f8
+
+    digests = set()
+    for row in (Before, After):
+        table = type("Whole", (Table,), {"__annotations__": {"rows": Rows[row]}})
+        digests.add(digest_of({"x": SimpleNamespace(source="", names={"__name__": "x", "Whole": table})}))
+    assert len(digests) == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "rubbish"])

@@ -242,3 +242,35 @@ def test_operators_of_unknown_kernels_take_the_rates_of_the_device():
     assert launch.blocks == 0
     assert launch.time == pytest.approx(2.1 + 1e12 / (66.90816e6 * 0.75))
     assert unshaped(0, 1e9, "fp32", H100).time == pytest.approx(2.1 + 1e9 / (3352e3 * 0.75))
+
+
+def test_engines_divide_keys_among_blocks():
+    """One head, 8,192 keys: in 128 parts of a step of .85 us each, and 2.1 us for a kernel that adds them up.
+
+    528 heads of 64 keys are two blocks for each place of 132 SMs, one step each: nothing is divided.
+    """
+    work = Work("attention", "divided", rows=8, columns=8192, inner=128, flops=1.0, reads=1e6)
+    main, adding = choose(work, "fp16", H100, weights_cached=True)
+    assert main.blocks == 128
+    assert main.time == pytest.approx(3.2 + 0.85)
+    assert adding.start == pytest.approx(2.1)
+    (whole,) = choose(replace(work, batch=528, columns=64), "fp16", H100, weights_cached=True)
+    assert whole.blocks == 528
+    assert whole.time == pytest.approx(3.2 + 2 * 0.85)
+
+
+def test_engines_divide_queries_among_blocks_of_64():
+    """128 heads that share their keys, as in latent attention: two blocks for each part of the keys."""
+    work = Work("attention", "divided", rows=128, columns=64, inner=576, flops=1.0, reads=1e6)
+    (launch,) = choose(work, "fp16", H100, weights_cached=True)
+    assert launch.blocks == 2
+
+
+def test_engines_have_small_tiles_before_hopper():
+    """A row of an expert is padded to 16 on an A100, not to 64; an H100's libraries have tiles of 8 rows anyway."""
+    plain = replace(product(1, 8192, 4096, width=2), batch=8)
+    engine = replace(plain, rule="engine")
+    tiles = [choose(work, "fp16", A100, weights_cached=False)[0] for work in (plain, engine)]
+    assert [launch.efficiency for launch in tiles] == [pytest.approx(1 / 64), pytest.approx(1 / 16)]
+    assert tiles[1].compute < tiles[0].compute
+    assert choose(engine, "fp16", H100, weights_cached=False) == choose(plain, "fp16", H100, weights_cached=False)

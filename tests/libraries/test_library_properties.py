@@ -57,7 +57,8 @@ def scaled(draw):
     of = lambda **most: {name: draw(sizes(power)) for name, power in most.items()}  # noqa: E731
     bias = draw(st.booleans())
     if family == "product":
-        return Sizes(family, bias=bias, **of(batch=6, rows=13, columns=14, inner=14)), [
+        rule = draw(st.sampled_from(["plain", "engine"]))
+        return Sizes(family, rule, bias, **of(batch=6, rows=13, columns=14, inner=14)), [
             ("batch",),
             ("rows",),
             ("columns",),
@@ -97,7 +98,8 @@ def scaled(draw):
         "attention": {"batch": 9, "rows": 12, "columns": 13, "inner": 7},
         "recurrence": {"batch": 6, "rows": 8, "columns": 10, "inner": 10, "window": 2},
     }[family]
-    return Sizes(family, **of(**most)), [(name,) for name in most if name not in ("inner", "window")]
+    rule = draw(st.sampled_from(["plain", "divided"])) if family == "attention" else "plain"
+    return Sizes(family, rule, **of(**most)), [(name,) for name in most if name not in ("inner", "window")]
 
 
 def time(work, dtype, device, cached):

@@ -111,7 +111,7 @@ def test_parity_of_many_programs():
     for how, count in examples.items():
         for drawn in DRAWN.values():
             with running(how):
-                try_many(drawn, count // 3, database=None)
+                try_many(drawn, count // len(DRAWN), database=None)
     keep(FOLDER / "parity.json", {"examples": examples, "different": 0})
 
 

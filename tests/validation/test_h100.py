@@ -9,13 +9,13 @@ from stand_ins import TINY
 
 import hwbackend
 import simsched as ss
+from hwbackend.contact.store import Store
 from validation.h100 import __main__ as command
 from validation.h100 import campaign, networks, orders, sharing, solo, vidur
 from validation.h100.figures import Case, Figure, Section, constant_score, held, mean_error, score, wrong_signs
 from validation.hardware.analyse import calibrations, summarise
 from validation.hardware.campaign import Campaign, prepare
 from validation.hardware.sections import Bench, sections_of
-from validation.hardware.store import Store
 from validation.hardware.truth import MEASURED, facts, read
 from validation.hardware.truth import networks as measured_networks
 

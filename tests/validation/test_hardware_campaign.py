@@ -15,13 +15,13 @@ import pytest
 from stand_ins import TINY, SimulatedBackend
 
 import hwbackend
+from hwbackend.contact.store import HEADER, ITEMS, Store
 from simsched.base.errors import BackendError, FormatError
 from simsched.experiments.accuracy import digest
 from simsched.model.profile import Profile
 from simsched.model.program import EXECUTIONS
 from validation.hardware.campaign import AGAIN, MOST_ATTEMPTS, Campaign, DeviceLostError, main, opened, prepare
 from validation.hardware.sections import PLANS, Bench, NotYetError, Section, sections_of
-from validation.hardware.store import HEADER, ITEMS, Store
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,12 +10,12 @@ import pytest
 from stand_ins import TINY
 
 import hwbackend
+from hwbackend.contact.store import Store
 from simsched.base.io import read_json
 from validation.hardware import analyse
 from validation.hardware.analyse import SUMMARY, calibrations, exceeded, main, summarise
 from validation.hardware.campaign import Campaign, prepare
 from validation.hardware.sections import Bench, sections_of
-from validation.hardware.store import Store
 
 COMMITTED = Path(__file__).resolve().parents[2] / "validation" / "hardware" / "measurements"
 SUBJECT = "dag"

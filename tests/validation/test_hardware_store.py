@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwbackend.contact.store import HEADER, ITEMS, Store
 from simsched.base.errors import FormatError
-from validation.hardware.store import HEADER, ITEMS, Store
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -245,6 +245,73 @@ def test_every_published_model_has_both_steps(name, phase):
     assert PUBLISHED[name].source.startswith("https://huggingface.co/")
 
 
+def exchanged(graph, name):
+    """Operation, bytes and ranks of a collective."""
+    collective = graph[name].collective
+    return collective.operation, collective.bytes, collective.ranks
+
+
+def test_two_gpus_share_heads_and_features(step):
+    """2 heads and 1 of keys and values each: 64 columns; 64 features; 500 words, of which 1,000 scores are gathered."""
+    graph = step(SMALL, batch=3, context=10, tp=2)
+    assert graph["layer0.qkv"].flops == 2 * 3 * 64 * 64
+    assert graph["layer0.up_gate"].flops == 2 * 3 * 64 * 128
+    assert graph["layer0.down"].flops == 2 * 3 * 64 * 64
+    assert graph["layer0.attention"].flops == 3 * 2 * 10 * (4 * 16 + 5)
+    for name in ("embedding.all_reduce", "layer1.attention.all_reduce", "layer1.ffn.all_reduce"):
+        assert exchanged(graph, name) == ("all_reduce", 3 * 64 * 2, 2)
+    assert graph["lm_head"].flops == 2 * 3 * 64 * 500
+    assert exchanged(graph, "lm_head.all_gather") == ("all_gather", 3 * 1000 * 2, 2)
+
+
+def test_more_gpus_than_heads_of_keys_have_copies_of_them(step):
+    """4 GPUs and 2 heads of keys: 1 of 4 heads, and one of keys and of values, 48 columns."""
+    assert step(SMALL, batch=3, context=10, tp=4)["layer0.qkv"].flops == 2 * 3 * 64 * 48
+
+
+def test_experts_are_held_by_the_gpus_that_share_tokens(step):
+    """2 GPUs with all 3 tokens hold 4 whole experts each: half of the 6 pairs, and their sum by all-reduce."""
+    graph = step(SPARSE, batch=3, context=10, tp=2, ep=2)
+    assert graph["layer0.experts.down"].flops == 2 * 3 * 32 * 64
+    assert graph["layer0.experts.down"].weight_nbytes == 4 * 32 * 64 * 2
+    assert graph["layer0.experts.down"].works[0].weights == pytest.approx(4.625 / 2 * 32 * 64 * 2)
+    assert "layer0.dispatch" not in graph.index
+    assert exchanged(graph, "layer0.ffn.all_reduce") == ("all_reduce", 3 * 64 * 2, 2)
+
+
+def test_experts_are_divided_among_the_gpus_that_share_them(step):
+    """4 GPUs and 2 parts of the experts: each expert of 32 features is on 2 GPUs."""
+    graph = step(SPARSE, batch=3, context=10, tp=4, ep=2)
+    assert graph["layer0.experts.down"].flops == 2 * 3 * 16 * 64
+    assert graph["layer0.experts.down"].weight_nbytes == 4 * 16 * 64 * 2
+
+
+def test_tokens_go_to_experts_by_all_to_all(step):
+    """4 GPUs with 2 of 8 sequences each, of 2 experts each: 16 pairs, 4 here, of 8 (1 - (3/4)^8) / 4 experts."""
+    graph = step(SPARSE, batch=8, context=10, ep=4)
+    assert graph["layer0.qkv"].flops == 2 * 2 * 64 * 128
+    assert exchanged(graph, "layer0.dispatch") == ("all_to_all", 2 * 2 * 64 * 2, 4)
+    assert exchanged(graph, "layer0.combine") == ("all_to_all", 2 * 2 * 64 * 2, 4)
+    assert graph["layer0.experts.down"].flops == 2 * 4 * 32 * 64
+    assert graph["layer0.experts.down"].works[0].weights == pytest.approx(8 * (1 - 0.75**8) / 4 * 32 * 64 * 2)
+    assert not any(name.endswith("all_reduce") for name in graph.names)
+
+
+def test_dispatched_tokens_have_the_format_of_products(step):
+    """fp8 on the way to the experts, bf16 on the way back."""
+    graph = step(SPARSE, batch=8, context=10, ep=4, dtype="fp8")
+    assert [graph[f"layer0.{name}"].collective.bytes for name in ("dispatch", "combine")] == [256.0, 512.0]
+
+
+def test_shared_experts_run_beside_routed_ones(step):
+    """No path joins them but by the norm before and the sum after; tensor parallelism divides them."""
+    graph = step(LATENT, batch=3, context=10, tp=2)
+    assert graph["layer1.shared.up_gate"].flops == 2 * 3 * 64 * 32
+    sources = {edge.src for edge in graph.edges if edge.dst == "layer1.shared.up_gate"}
+    assert sources == {"layer1.post_norm"}
+    assert {edge.dst for edge in graph.edges if edge.src == "layer1.shared.down"} == {"layer1.experts.add_shared"}
+
+
 def test_layers_may_be_left_out(step):
     names = step(SMALL, layers=1).names
     assert ("layer0.down" in names, "layer1.down" in names, names[-1]) == (True, False, "sampling")

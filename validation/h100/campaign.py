@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from hwbackend.contact.store import Store
 from simsched.calibration import Calibration
 from validation.evidence import each
 from validation.h100.figures import Figure, Section
 from validation.hardware.analyse import calibrations, summarise
-from validation.hardware.store import Store
 from validation.hardware.truth import MEASURED, Json
 
 BACKEND: Final = "cupy"

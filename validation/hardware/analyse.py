@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Final
 
+from hwbackend.contact.store import Store
 from simsched.base.codec import write
 from simsched.base.errors import FileError, SimschedError
 from simsched.base.io import dump_json, read_json, write_file
@@ -22,7 +23,6 @@ from simsched.experiments.accuracy import NOT_DEFINED, RANDOM, Outcome, Round, d
 from simsched.model.profile import Profile, Replay
 from simsched.simulator import simulate
 from validation.evidence import table
-from validation.hardware.store import Store
 from validation.hardware.truth import TRUTH, facts
 
 Json = dict[str, Any]

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import hwbackend
 from hwbackend import Backend
+from hwbackend.contact.store import Store
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from validation.hardware.sections import PLANS, Bench, Measure, NotYetError, Section, pulse, sections_of
-from validation.hardware.store import Store
 
 OK, UNUSABLE, AGAIN = 0, 2, 75
 USUAL_SECONDS: Final = 440.0

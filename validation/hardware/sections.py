@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from hwbackend import Backend
+from hwbackend.contact.store import Store
 from simsched.base.errors import BackendError, SimschedError
 from simsched.calibration.training import random_schedule
 from simsched.model import EXECUTIONS, Cluster, OpGraph, Schedule
@@ -17,7 +18,6 @@ from simsched.model.trace import KERNEL
 from simsched.schedulers import FAST_UP_TO, SCHEDULERS, schedule, takes
 from validation.hardware import graphs
 from validation.hardware.reference import TOLERANCE, error_of
-from validation.hardware.store import Store
 
 Json = dict[str, Any]
 Measure = Callable[[], Json]

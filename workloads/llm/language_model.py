@@ -48,7 +48,7 @@ def llm(
     phase
         "decode": each sequence gets one new token; "prefill": each sequence is new.
     batch
-        Sequences, of all GPUs together.
+        Sequences, of all GPUs together; groups with sequences of their own have equal parts, rounded up.
     context
         Tokens of each sequence that are known after the step.
     tokens
@@ -91,8 +91,9 @@ def llm(
     Operators are those of vLLM and TensorRT-LLM: the sum of residuals is part of the norm after it, SiLU and the
     product with the gate are one kernel, rotation writes the cache, and the quantisation of activations is part of
     the kernel before. Tokens reach as many experts as expected if each draws evenly, and experts that are reached have
-    as many tokens each; real routers are less even. Scales of quantised weights, and the host, are left out. Where a
-    sequence has up to 16 new tokens, latent attention asks compressed keys themselves.
+    as many tokens each; real routers are less even. Where a sequence has up to 16 new tokens, latent attention asks
+    compressed keys themselves. Left out are scales of quantised weights, the host, and the cache of keys and values in
+    `weight_nbytes`.
 
     Examples
     --------

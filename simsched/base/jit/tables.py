@@ -353,13 +353,19 @@ def units_of(entry: FunctionType) -> dict[str, Unit]:
     return found
 
 
+def _rows_of(table: type[Row | Table]) -> list[str]:
+    """Return how the rows of a table lie in memory, whose classes its file may not name."""
+    elements = [getattr(kind, "element", None) for _, kind in table.fields.values()]
+    return [repr(element.fields) for element in elements if isinstance(element, type) and issubclass(element, Row)]
+
+
 def digest_of(units: Mapping[str, Unit]) -> str:
     """Return a digest of what machine code depends on: sources, the numbers they name, the tables they use."""
     text = sha256()
     for unit in sorted(units.values(), key=lambda unit: unit.names["__name__"]):
         numbers = {name: value for name, value in unit.names.items() if isinstance(value, int | float)}
         tables = [
-            (name, repr(value.fields))
+            (name, repr(value.fields), *_rows_of(value))
             for name, value in unit.names.items()
             if isinstance(value, type) and issubclass(value, Row | Table) and value not in (Row, Table)
         ]

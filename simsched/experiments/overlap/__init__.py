@@ -2,7 +2,7 @@
 
 from simsched.experiments.overlap.candidates import Branch, branches
 from simsched.experiments.overlap.overlap import overlap
-from simsched.experiments.overlap.results import Overlap, Overlaps, Point, Turn
+from simsched.experiments.overlap.results import Overlap, Overlaps, Point, Shares, Turn
 from simsched.experiments.overlap.turns import read_over
 
-__all__ = ["Branch", "Overlap", "Overlaps", "Point", "Turn", "branches", "overlap", "read_over"]
+__all__ = ["Branch", "Overlap", "Overlaps", "Point", "Shares", "Turn", "branches", "overlap", "read_over"]

@@ -175,9 +175,9 @@ def _distinct(found: Sequence[Branch]) -> list[Branch]:
             kept.append(branch)
     listed: set[str] = set()
     for branch in reversed(kept):
-        members = tuple(sorted(branch.operators))
-        if (branch.rivals, members) not in pairs:
-            pairs.add((members, branch.rivals))
+        own = tuple(sorted(branch.operators))
+        if (branch.rivals, own) not in pairs:
+            pairs.add((own, branch.rivals))
             listed.add(branch.name)
     return [branch for branch in found if branch.name in listed]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from simsched.base.errors import UnknownNameError, WhatIfError
-from simsched.experiments.overlap.results import Overlap, Overlaps, Point, Turn
+from simsched.experiments.overlap.results import Overlap, Overlaps, Point, Shares, Turn
 from simsched.experiments.overlap.trials import Bench, Load, Trial, halves_of
 from simsched.experiments.overlap.turns import point, turn
 from simsched.experiments.ranges import Ranged
@@ -25,6 +25,7 @@ def overlap(
     halves: Load | None = None,
     over: tuple[str, Sequence[int]] | None = None,
     measured_us: float | None = None,
+    partition: bool = False,
 ) -> Overlaps:
     """Find operators that could run side by side on one GPU, and rank these overlaps by their gains.
 
@@ -47,6 +48,9 @@ def overlap(
     measured_us
         Measured time of the step in us without overlaps. An engine does more than the graph says: gains are then the
         saved time over this one. None for the simulated time.
+
+    partition
+        Whether to search for the division of SMs between the streams with which each overlap is fastest.
 
     Returns
     -------
@@ -72,7 +76,8 @@ def overlap(
     Half-batches take turns from one collective to the next. "All together" adds branches by falling gain, each if it
     makes the step faster. Two more simulations, without contention, and without the costs of launches and waits
     besides, say how much is lost to each. Ranges are those of `compare` with smaller errors of the model, since the
-    same kernels run in both cases.
+    same kernels run in both cases. For a partition the side stream gets each sixteenth of the SMs, and the first one
+    all or the others, as by green contexts.
 
     A short operator beside a long one that leaves room, of 40 us and 100 us:
 
@@ -94,6 +99,13 @@ def overlap(
     listed = trials if joint is None else [*trials, joint]
     ranged, doubt = bench.ranges(listed)
     rows = [_row(bench, trial, ranged.get(trial.name)) for trial in listed]
+    plans = {trial.name: trial.plan for trial in listed}
+    if partition:
+        for i, trial in enumerate(trials):
+            side, main, plans[f"{trial.name}, divided"], time = bench.divided(trial)
+            others = bare(cluster).devices[0].sms if main is None else main.sms
+            shares = Shares(side.sms, others, time, bench.base_time / time - 1.0)
+            rows[i] = replace(rows[i], shares=shares)
     if measured_us is not None:
         rows = [_over_measured(row, bench.base_time, measured_us) for row in rows]
     points: tuple[Point, ...] = ()
@@ -111,10 +123,11 @@ def overlap(
         points,
         _turns(trials, points),
         doubt,
-        {trial.name: trial.plan for trial in listed},
+        plans,
         measured_us=measured_us,
         untried=bench.untried,
         untried_us=bench.untried_us,
+        is_divided=partition,
     )
 
 
@@ -176,8 +189,10 @@ def _over_measured(row: Overlap, base: float, measured: float) -> Overlap:
     possible = scaled(row.possible)
     low = None if row.gain_low is None else scaled(row.gain_low)
     high = None if row.gain_high is None else scaled(row.gain_high)
+    shares = None if row.shares is None else replace(row.shares, gain=scaled(row.shares.gain))
     return replace(
         row,
+        shares=shares,
         gain=gain,
         gain_low=low,
         gain_high=high,

@@ -13,6 +13,8 @@ from simsched.model import Schedule
 
 HALVES: Final = "half-batches"
 """Name of the overlap of two halves of a batch."""
+PREFETCH: Final = "prefetch of weights"
+"""Name of the overlap of reads of weights into L2 beside collectives."""
 TOGETHER: Final = "all together"
 """Name of all overlaps that add up."""
 WORTH: Final = 0.01
@@ -22,13 +24,37 @@ _WIDE: Final = 48  # characters of a name in a table
 
 
 @dataclass(frozen=True, slots=True)
+class Shares(Checked):
+    """The division of a device's SMs between two streams with which an overlap is fastest.
+
+    Parameters
+    ----------
+    side_sms
+        SMs of the stream that runs beside the first one; of half-batches that of the second half, or of collectives.
+    main_sms
+        SMs of the first stream: the others, or all.
+    makespan_us
+        With this division.
+    gain
+        As in `Overlap`, with this division.
+    """
+
+    SUBJECT, ERROR = "shares of SMs", WhatIfError
+    side_sms: Count
+    main_sms: Count
+    makespan_us: Amount
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
 class Overlap(Checked):
     """Operators that run beside others, and the gain.
 
     Parameters
     ----------
     name
-        Operators that are moved to a stream of their own; ``"half-batches"``, or ``"all together"``.
+        Operators that are moved to a stream of their own; ``"half-batches"``, ``"prefetch of weights"``, or
+        ``"all together"``.
     beside
         Operators that run beside them.
     places
@@ -46,6 +72,8 @@ class Overlap(Checked):
     contention, waits
         Parts of `possible` that are lost to kernels that slow each other or wait for SMs, and to launches and waits
         between streams.
+    shares
+        The best division of SMs between the streams, which may be worse than none; None if none was asked for.
     """
 
     SUBJECT, ERROR = "overlap {0.name!r}", WhatIfError
@@ -60,6 +88,7 @@ class Overlap(Checked):
     possible: float
     contention: float
     waits: float
+    shares: Shares | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +165,8 @@ class Overlaps(Finding):
         Measured time of the step, over which gains are then; None for the simulated time.
     untried, untried_us
         Branches that were not simulated, since others could save more, and the most that one of them saves.
+    is_divided
+        Whether divisions of SMs were tried.
     """
 
     FORMAT = "simsched.overlap"
@@ -150,6 +181,7 @@ class Overlaps(Finding):
     measured_us: Amount | None = None
     untried: Count = 0
     untried_us: Amount = 0.0
+    is_divided: bool = False
 
     def row(self, name: str) -> Overlap:
         """Return the overlap of a name.
@@ -203,7 +235,8 @@ class Overlaps(Finding):
 
     def table(self) -> Any:
         """Return the rows as a table of texts, with sentences on their turns."""
-        headings = ("overlap", "places", "launched", "latency", "gain", "could be", "contention", "waits", "beside")
+        headings = ("overlap", "places", "launched", "latency", "gain", "could be", "contention", "waits")
+        more = ("best with SMs", "gain") if self.is_divided else ()
         rows = [
             (
                 shortened([row.name], _WIDE),
@@ -214,6 +247,7 @@ class Overlaps(Finding):
                 _percent(row.possible),
                 _percent(-row.contention),
                 _percent(-row.waits),
+                *(_divided(row.shares) if self.is_divided else ()),
                 row.beside,
             )
             for row in self._shown()
@@ -222,7 +256,15 @@ class Overlaps(Finding):
         if self.measured_us is not None:
             title += f"; gains are over {format_time(self.measured_us)}, as measured"
         best = 0 if self.rows and self.rows[0].gain >= WORTH else -1
-        return table_of(title, headings, rows, note=self.sentences(), best=best, left=(0, 2, 8))
+        every = (*headings, *more, "beside")
+        return table_of(title, every, rows, note=self.sentences(), best=best, left=(0, 2, len(every) - 1))
+
+
+def _divided(shares: Shares | None) -> tuple[str, str]:
+    """Return the cells of a division of SMs."""
+    if shares is None:
+        return ("-", "-")
+    return (f"{shares.side_sms} beside {shares.main_sms}", _percent(shares.gain))
 
 
 def _percent(value: float, low: float | None = None, high: float | None = None) -> str:

@@ -7,10 +7,11 @@ from typing import Any, Final
 from simsched.base.errors import GraphError
 from simsched.experiments.overlap.candidates import Branch, branches, shortened
 from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanging
-from simsched.experiments.overlap.results import HALVES, TOGETHER
+from simsched.experiments.overlap.prefetch import beside_collectives, prefetching
+from simsched.experiments.overlap.results import HALVES, PREFETCH, TOGETHER
 from simsched.experiments.ranges import Errors, Ranged, ranges
 from simsched.experiments.result import Doubt
-from simsched.model import CostModel, OpGraph, Schedule
+from simsched.model import CostModel, OpGraph, Partition, Schedule
 from simsched.model.costmodel import Target, bare, operator_times, upon
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
@@ -19,6 +20,8 @@ ERRORS: Final = Errors(own=0.01, common=0.2, gain=0.5, shortfall=0.2)
 """Errors of the model where the same kernels run in both cases: chosen, not fitted."""
 MOST_TRIED: Final = 100
 """Branches that are simulated."""
+_PARTS: Final = 16
+"""Parts of a device's SMs that a stream may have."""
 _ADDS: Final = 1e-4
 """Part of the time by which one more overlap has to be faster."""
 Load = Callable[..., OpGraph]
@@ -38,7 +41,7 @@ class Trial:
     time
         Its makespan in us.
     side
-        The branch; None of half-batches, which are another graph.
+        The branch; None of half-batches and prefetches, which are another graph.
     """
 
     name: str
@@ -83,7 +86,7 @@ class Bench:
         return name, plans[name], times[name]
 
     def trials(self, halves: OpGraph | None) -> list[Trial]:
-        """Return the trials of branches, and of half-batches if their graph is given, by rising time.
+        """Return the trials of branches, prefetches, and half-batches if their graph is given, by rising time.
 
         Trials of equal times keep the order of the graph. Of more than `MOST_TRIED` branches those are simulated that
         could save most: `untried` is the number of others, and `untried_us` the most that one of them saves.
@@ -91,6 +94,11 @@ class Bench:
         results = [self._of_branch(branch) for branch in self._promising()]
         if halves is not None:
             results.append(Bench(halves, self.target, self.cost, self.execution)._of_halves())
+        prefetches = prefetching(self.graph, self.target, self.cost)
+        if prefetches is not None:
+            plan = beside_collectives(prefetches, self.device, self.execution)
+            places = len(prefetches) - len(self.graph)
+            results.append(Trial(PREFETCH, "collectives", places, "first", plan, self.time(plan)))
         return sorted(results, key=lambda trial: trial.time)
 
     def _promising(self) -> list[Branch]:
@@ -139,6 +147,29 @@ class Bench:
                 names = shortened([one.name for one in members])
                 best = Trial(TOGETHER, names, sum(one.places for one in members), "as above", plan, time)
         return best if len(members) > 1 else None
+
+    def divided(self, trial: Trial) -> tuple[Partition, Partition | None, Schedule, float]:
+        """Return the division of SMs with which an overlap is fastest; it may be slower than without one.
+
+        Returns
+        -------
+        tuple
+            The SMs of the side stream, those of the first one (None for all), the schedule and its makespan in us. Of
+            equal ones that with the fewest SMs for the side.
+
+        Notes
+        -----
+        Sixteenths of the device are tried for the side stream, each beside all SMs and beside the others.
+        """
+        sms = bare(self.target).devices[0].sms
+        found: list[tuple[Partition, Partition | None, Schedule, float]] = []
+        for part in sorted({max(1, sms * k // _PARTS) for k in range(1, _PARTS)}):
+            side = Partition(self.device, 1, part)
+            others = Partition(self.device, 0, sms - part) if part < sms else None
+            for main in dict.fromkeys((None, others)):
+                plan = trial.plan.like(partitions=(side,) if main is None else (main, side))
+                found.append((side, main, plan, self.time(plan)))
+        return min(found, key=lambda each: each[-1])
 
     def ranges(self, trials: Iterable[Trial]) -> tuple[dict[str, Ranged], Doubt | None]:
         """Return the 90 % ranges of the speedups over one stream, by name, and their sources."""

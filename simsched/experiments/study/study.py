@@ -21,7 +21,9 @@ from simsched.base.errors import SimschedError, StudyError, UnknownNameError
 from simsched.base.io import read_text
 from simsched.base.limits import LARGEST_VARIATION, MOST
 from simsched.base.numeric import twice
-from simsched.base.shown import VIEWS
+from simsched.base.shown import VIEWS, as_html
+from simsched.experiments.result import Table as TextTable
+from simsched.experiments.result import table_of
 from simsched.model.cluster import DEVICES, LINKS
 from simsched.model.lowering import OPTIONS
 from simsched.schedulers import SCHEDULERS
@@ -249,6 +251,23 @@ class Study:
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {len(self.choices)} schedulers, {len(self)} rows)"
+
+    def table(self) -> TextTable:
+        """Return its schedulers, workloads, clusters and instances as a table."""
+        rows = [
+            ("schedulers", ", ".join(choice.label for choice in self.choices)),
+            *(("workload", _settings(table)) for table in self.workload),
+            *(("cluster", _settings(table)) for table in self.cluster),
+            ("instances", f"{len(self.instances)} of each workload"),
+            ("rows", f"{len(self):,}"),
+        ]
+        return table_of(f"study {self.name}", ("", ""), rows, left=(0, 1))
+
+    _repr_html_ = as_html
+
+
+def _settings(table: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in table.items())
 
 
 @contextmanager

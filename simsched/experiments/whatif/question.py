@@ -485,7 +485,10 @@ class Question(Outcome):
         if added and not any(name in plan.devices_used for name in added):
             remedy = "other schedulers may" if self.rescheduled else "reschedule"
             yield f"{plan.scheduler} makes no use of the devices that were added: {remedy}"
-        if of_links and not any(len(trace.program.copies.op) for trace in (self.before, self.after)):
+        moving = any(
+            len(trace.program.copies.op) or trace.program.graph.meetings for trace in (self.before, self.after)
+        )
+        if of_links and not moving:
             yield "nothing is copied between devices: links make no difference"
 
     def answer(self) -> Answer:

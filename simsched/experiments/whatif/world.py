@@ -151,6 +151,9 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
         If a path leads out of them and back in; the message has it.
     """
     inside = positions(graph, names)
+    exchanging = next((name for name in names if graph[name].collective is not None), None)
+    if exchanging is not None:
+        raise WhatIfError(f"fuse: {exchanging!r} is a collective, which stays an operator of its own; leave it out")
     left = [row for row in range(len(graph)) if row not in inside[1:]]
     members = tuple((row,) if row != inside[0] else tuple(inside) for row in left)
     place = np.zeros(len(graph), np.int64)

@@ -115,6 +115,14 @@ PRIORS: Final[Mapping[str, Prior]] = {
     ),
     "link.latency": Prior(2.0, 1.0, 4.0, "us; twice either way: prior"),
     "link.bandwidth": Prior(1.0, 0.7, 1.1, "of a preset's link: prior, but see pcie3 and pcie4"),
+    "link.start": Prior(
+        1.0,
+        0.4,
+        1.3,
+        "of collectives, of a preset's link; low: least of the repetitions in Vidur's tables, whose ranks come late",
+    ),
+    "link.step": Prior(1.0, 0.5, 2.0, "of collectives, of a preset's link: prior"),
+    "link.efficiency": Prior(1.0, 0.85, 1.1, "of collectives, of a preset's link; of A100 and H100 within 0.9 to 1.1"),
     "pcie3": Prior(12.0, 6.2, 13.0, "GB/s; low: pinned host memory to a V100 in a published profiler trace"),
     "pcie4": Prior(24.0, 7.1, 26.0, "GB/s; low: pinned host memory to an A100 in a published profiler trace"),
 }

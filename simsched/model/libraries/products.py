@@ -85,7 +85,9 @@ class _Tiled(NamedTuple):
 
 
 _FEW_ROWS: Final = Tile(64, 16, 128, 96, 48 * KIB)
-"""Tile of the kernels for few rows that inference engines have before Hopper, whose libraries have some: prior."""
+"""Tile of the kernels for few rows that inference engines have where libraries have none that is smaller: prior."""
+_ENGINES: Final = (8, 0)
+"""Least compute capability of these kernels."""
 
 
 def product(case: Case) -> tuple[Launch, ...]:
@@ -101,7 +103,8 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     tensor = chip.tensor(dtype)
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
     engine = chip.engine(dtype)
-    if work.rule == "engine" and tensor and min(tile.columns for tile in engine.tiles) > _FEW_ROWS.columns:
+    has_tile = work.rule == "engine" and tensor and chip.generation.capability >= _ENGINES
+    if has_tile and min(tile.columns for tile in engine.tiles) > _FEW_ROWS.columns:
         engine = engine._replace(tiles=(_FEW_ROWS, *engine.tiles))
     launches = tiled(case, shape, engine, dtype, split=True)
     if work.rows > (_TENSOR_VECTOR_ROWS if tensor else _VECTOR_ROWS) or (tensor and dtype != "tf32"):

@@ -70,6 +70,14 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     }
   }, { rootMargin: "300px" });
 
+  // Charts below the first screen are drawn when nothing else is to be done: nobody has to scroll to them first.
+  const idle = window.requestIdleCallback ?? ((run) => setTimeout(run, 50));
+  function drawRest() {
+    if (typeof Plotly === "undefined") return;
+    const next = plots().find((plot) => !simsched.drawn.has(plot) && plot.offsetParent !== null);
+    if (next) { draw(next); idle(drawRest); }
+  }
+
   function themes(button) {
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
@@ -131,7 +139,7 @@ const simsched = { drawers: {}, drawn: new Map(), printing: false };
     soon(() => {
       library();
       plots().forEach((plot) => seen.observe(plot));
-      soon(() => soon(() => { root.dataset.ready = "yes"; }));
+      soon(() => soon(() => { root.dataset.ready = "yes"; idle(drawRest); }));
     });
   });
   addEventListener("beforeprint", () => {

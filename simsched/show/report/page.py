@@ -164,10 +164,8 @@ def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
 def table(shown: Table, mark: str = "best") -> str:
     """Return a table that readers can sort; `mark` is what is said of the row that is set off."""
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
-    head = "".join(
-        _piece("head", look_=look, heading=heading.replace("-\n", "").replace("\n", " "))
-        for heading, look in zip(shown.headings, looks, strict=True)
-    )
+    headings = [heading.replace("-\n", "").replace("\n", " ") for heading in shown.headings]
+    head = "".join(_piece("head", look_=look, heading=heading) for heading, look in zip(headings, looks, strict=True))
     body = ""
     for i, row in enumerate(shown.rows):
         best = i == shown.best
@@ -175,7 +173,10 @@ def table(shown: Table, mark: str = "best") -> str:
         for c, (cell, look) in enumerate(zip(row, looks, strict=True)):
             key, marked = sort_key(cell), "" if c or not best else _piece("mark", text=mark)
             sorts = "" if key is None else f' data-v="{key}"'
-            body += _piece("cell" if c else "name", look_=look, sorts_=sorts, text=cell, mark_=marked)
+            if c:
+                body += _piece("cell", heading=headings[c], look_=look, sorts_=sorts, text=cell, mark_=marked)
+            else:
+                body += _piece("name", look_=look, sorts_=sorts, text=cell, mark_=marked)
         body += "</tr>\n"
     return _piece("table", caption=shown.title, head_=head, body_=body, note_=text(shown.note, "note"))
 

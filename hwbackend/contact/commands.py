@@ -1,0 +1,99 @@
+"""The commands of a contact, which both command lines call."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hwbackend.contact.analyse import Analysis, analyse
+from hwbackend.contact.findings import Finding, findings
+from hwbackend.contact.fitted import prior_of
+from hwbackend.contact.lines import Record
+from hwbackend.contact.run import run_contact
+from simsched.base.errors import BackendError, CalibrationError
+from simsched.base.io import dump_json, write_file
+
+
+def read_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a backend that are given as ``NAME=VALUE``; numbers are read as numbers.
+
+    >>> read_options(["gpu=a100", "seed=3", "noise=0.01"])
+    {'gpu': 'a100', 'seed': 3, 'noise': 0.01}
+
+    Raises
+    ------
+    BackendError
+        If a text has no name or no value.
+    """
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise BackendError(f"an option of the backend is given as NAME=VALUE, not {text!r}")
+        options[name] = _value(value)
+    return options
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def measure(
+    folder: str,
+    backend: str,
+    options: Mapping[str, Any],
+    *,
+    seconds: float,
+    size: str,
+    patience: float,
+    tell: Callable[[str], None],
+) -> Iterator[str]:
+    """Measure a device, and yield lines about what was found odd.
+
+    Parameters
+    ----------
+    tell
+        Called with a line for each section as it ends; all others as for `run_contact`.
+    """
+    if not seconds > 0 or not patience > 0:
+        raise BackendError(f"seconds and patience must be above 0, not {seconds:g} and {patience:g}")
+    record = run_contact(folder, backend, options, seconds=seconds, size=size, patience=patience, tell=tell)
+    yield f"{len(record.items)} items in {folder}; simsched contact analyse {folder}"
+    yield from doctor_lines(record)
+
+
+def doctor_lines(record: Record) -> Iterator[str]:
+    """Yield a line for each of the doctor's findings that is not ok."""
+    try:
+        cluster = prior_of(record)
+    except CalibrationError as error:
+        yield f"doctor: {error}"
+        return
+    for finding in findings(record, cluster):
+        if finding.verdict in ("odd", "fail"):
+            yield f"doctor: {_sentence(finding)}"
+
+
+def _sentence(finding: Finding) -> str:
+    meaning = f": {finding.meaning}" if finding.meaning else ""
+    return f"{finding.verdict}, {finding.matter}: {finding.seen}{meaning}"
+
+
+def judge(
+    folder: str, *, beside: str | None = None, operators: int | None = None, json: str | None = None
+) -> tuple[Analysis, int]:
+    """Analyse a folder; return the page, and 1 if a figure is worse than the kept one, else 0.
+
+    Parameters
+    ----------
+    json
+        File for the figures; ``contact.json`` in the folder keeps them. All others as for `analyse`.
+    """
+    analysis = analyse(Path(folder), beside=beside, operators=operators)
+    if json is not None:
+        write_file(json, dump_json(analysis.to_dict()))
+    return analysis, int(bool(analysis.worse()))

@@ -1,0 +1,36 @@
+"""`open_device`: the device of a contact by name."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hwbackend.contact.cuda import CudaDevice
+from hwbackend.contact.device import FAKE, BackendDevice, ContactDevice
+from hwbackend.contact.fake import FakeDevice
+from hwbackend.registry import get
+from simsched.base.errors import BackendError
+
+_BY_CUDA: Final = ("cuda", "cupy")  # backends on whose GPU the contact launches kernels of its own
+
+
+def open_device(name: str, options: Mapping[str, Any]) -> ContactDevice:
+    """Return the device of a contact.
+
+    Parameters
+    ----------
+    name
+        ``"fake"``, or the name of a backend; see `hwbackend.get`.
+    options
+        Of the fake or the backend.
+
+    Raises
+    ------
+    BackendError, UnknownNameError, MissingDependencyError
+        If it cannot be used here.
+    """
+    if name == FAKE:
+        try:
+            return FakeDevice(**options)
+        except TypeError as error:
+            raise BackendError(f"the fake device: {error}") from error
+    backend = get(name, **options)
+    return CudaDevice(backend) if name in _BY_CUDA else BackendDevice(backend)

@@ -1,0 +1,245 @@
+"""`run_contact`: sections in the order of their worth, each in a process of its own, until the time is over."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Final
+
+from hwbackend.contact.device import FAKE
+from hwbackend.contact.lines import NAME, Json, Record, appending, read_record
+from hwbackend.contact.sections import SECTIONS, SIZES
+from hwbackend.contact.worker import CUT, DONE, LOST, MOST_FAILURES, UNUSABLE
+from hwbackend.measuring.environment import environment
+from simsched.base.errors import BackendError, FormatError, UnknownNameError
+from simsched.base.io import file_errors, make_folder
+
+USUAL_BACKEND: Final = "cupy"
+USUAL_SECONDS: Final = 480.0
+PATIENCE: Final = 60.0
+"""s without a new line after which a process hangs."""
+_LEAST: Final = 1.0  # s below which no section is begun
+_LOOK: Final = 0.05  # s between two looks at a process
+_MOST_STARTS: Final = 8  # processes for one section
+_KEPT: Final = 500  # characters of what a process that ended suddenly wrote
+_SUDDEN: Final = "its process ended while it was measured"
+
+Tell = Callable[[str], None]
+
+
+def run_contact(
+    folder: str | Path,
+    backend: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seconds: float = USUAL_SECONDS,
+    size: str = "full",
+    patience: float = PATIENCE,
+    tell: Tell = lambda _line: None,
+) -> Record:
+    """Measure a device, and go on where an earlier run in the same folder stopped.
+
+    Parameters
+    ----------
+    folder
+        Where `contact.jsonl` is; it is made.
+    backend, options
+        The device: ``"fake"`` or a backend; see `open_device`.
+    seconds
+        Time in all. Items are measured in the order of their worth; the first that would take longer than what is left
+        ends the run.
+    size
+        ``"full"``, or ``"small"`` for a trial of everything.
+    patience
+        Seconds without an answer after which a process is ended and its item given up.
+    tell
+        Called with a line for each section.
+
+    Returns
+    -------
+    Record
+        What the folder holds in the end.
+
+    Raises
+    ------
+    BackendError
+        If the device cannot be used, or another process writes to the folder.
+    FormatError
+        If the folder holds measurements of another device or size.
+    UnknownNameError
+        If there is no such size.
+    """
+    if size not in SIZES:
+        raise UnknownNameError("size", size, list(SIZES))
+    with _alone(folder):
+        budget = _Budget(seconds, is_virtual=backend == FAKE)
+        begun = _prepare(folder, backend, dict(options or {}), size)
+        for section in SECTIONS:
+            status = DONE
+            for _ in range(_MOST_STARTS):
+                if budget.left() < _LEAST:
+                    status = CUT
+                    break
+                status = _run_section(folder, section, backend, options or {}, size, budget, begun, patience)
+                if status in (DONE, CUT):
+                    break
+            record = read_record(folder)
+            done, failed = (_count(rows, section) for rows in (record.items, _given_up(record)))
+            tell(f"{section}: {done} items, {failed} failed, {budget.used():.0f} s used" + " (cut)" * (status == CUT))
+            if status == CUT:
+                break
+    return read_record(folder)
+
+
+def _count(keys: Any, section: str) -> int:
+    return sum(key.startswith(f"{section}/") for key in keys)
+
+
+def _given_up(record: Record) -> list[str]:
+    return [key for key in record.failures if key not in record.items]
+
+
+class _Budget:
+    """The time of a run: that of the wall, or of virtual devices what their processes say."""
+
+    def __init__(self, seconds: float, *, is_virtual: bool) -> None:
+        self._seconds, self._is_virtual = seconds, is_virtual
+        self._started = time.monotonic()
+        self._virtual = 0.0
+
+    def used(self) -> float:
+        return self._virtual if self._is_virtual else time.monotonic() - self._started
+
+    def left(self) -> float:
+        return self._seconds - self.used()
+
+    def spend(self, virtual: float) -> None:
+        self._virtual += virtual
+
+
+@contextmanager
+def _alone(folder: str | Path) -> Iterator[None]:
+    """Let no other run use a folder within a ``with`` block."""
+    path = make_folder(folder)
+    with file_errors("open", path):
+        number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackendError(f"another contact uses {path}: wait for its end, or choose another folder") from None
+        yield
+    finally:
+        os.close(number)
+
+
+def _prepare(folder: str | Path, backend: str, options: dict[str, Any], size: str) -> float:
+    """Write where and how it is measured; return the s that earlier runs took.
+
+    Raises
+    ------
+    FormatError
+        If earlier runs were of another device or size.
+    """
+    with appending(folder, patience=PATIENCE) as lines:
+        header: Json = {"backend": backend, "options": options, "size": size}
+        for earlier in lines.record.headers:
+            for name, value in header.items():
+                if earlier["contact"].get(name) != value:
+                    raise FormatError(
+                        f"{folder} holds a contact with {name} {earlier['contact'].get(name)!r}, not {value!r}: choose "
+                        f"another folder"
+                    )
+        date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        lines.append(contact=header, date=date, environment=environment(backend, "the device of the contact"))
+        return _latest(lines.record)
+
+
+def _latest(record: Record) -> float:
+    """Return the s after the beginning of the contact at which its last line was written."""
+    rows = [*record.items.values(), *record.anchors, *record.sections]
+    rows += [line for lines in record.failures.values() for line in lines]
+    return max((float(line.get("at", 0.0)) + float(line.get("took", 0.0)) for line in rows), default=0.0)
+
+
+def _run_section(
+    folder: str | Path,
+    section: str,
+    backend: str,
+    options: Mapping[str, Any],
+    size: str,
+    budget: _Budget,
+    begun: float,
+    patience: float,
+) -> int:
+    """Measure a section in a process of its own; return its exit status, `LOST` if it had to be ended."""
+    before, at = read_record(folder), begun + budget.used()
+    task = {
+        "folder": str(folder),
+        "section": section,
+        "backend": backend,
+        "options": dict(options),
+        "size": size,
+        "seconds": budget.left(),
+        "begun": at,
+        "parent": os.getpid(),
+    }
+    command = [sys.executable, "-m", "hwbackend.contact", "section", json.dumps(task)]
+    with TemporaryFile() as said, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said) as process:
+        try:
+            hung = _watch(process, Path(folder) / NAME, patience)
+        finally:
+            if process.poll() is None:
+                process.kill()
+        said.seek(0)
+        text = said.read().decode(errors="replace").strip()
+    if process.returncode == UNUSABLE:
+        raise BackendError(text.rpartition("error: ")[2] or f"backend {backend} cannot be used here")
+    after = read_record(folder)
+    budget.spend(max(0.0, _latest(after) - at))
+    status = process.returncode
+    if status in (DONE, CUT, LOST) and not hung:
+        return status
+    guilty = _unfinished(before, after)
+    if guilty is not None:
+        reason = f"it hung: no answer for {patience:.0f} s" if hung else f"{_SUDDEN} (status {status})"
+        with appending(folder, patience=PATIENCE) as lines:
+            lines.append(failed=guilty, reason=reason, at=_latest(after), stderr=text[-_KEPT:])
+    return CUT if budget.left() < _LEAST else LOST
+
+
+def _watch(process: "subprocess.Popen[bytes]", path: Path, patience: float) -> bool:
+    """Wait for the end of a process; end it and return True if it writes no line for so many s."""
+    size, since = -1, time.monotonic()
+    while process.poll() is None:
+        time.sleep(_LOOK)
+        grown = path.stat().st_size
+        if grown != size:
+            size, since = grown, time.monotonic()
+        if time.monotonic() - since > patience:
+            process.kill()
+            process.wait()
+            return True
+    return False
+
+
+def _unfinished(before: Record, after: Record) -> str | None:
+    """Return the item that a process began last and did not finish."""
+    begun = [key for key, count in after.begun.items() if count > before.begun.get(key, 0)]
+    for key in reversed(begun):
+        tried = len(after.failures.get(key, ())) > len(before.failures.get(key, ()))
+        if key not in after.items and not tried:
+            return key
+    return None
+
+
+def is_given_up(record: Record, key: str) -> bool:
+    """Return whether an item failed so often that it is not tried again."""
+    return key not in record.items and len(record.failures.get(key, ())) >= MOST_FAILURES

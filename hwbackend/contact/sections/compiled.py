@@ -1,0 +1,161 @@
+"""Section: what compilation gains on networks of PyTorch, alone and on streams. Not run on a device yet.
+
+Each network is timed as eager calls, as one captured graph, by `apply` on streams, and by Inductor: as it is, captured,
+and with its kernels on streams.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from statistics import median
+from typing import Any, Final
+
+from hwbackend.contact.device import UnsupportedError
+from hwbackend.contact.sections.item import Bench, Item, Json
+from hwbackend.torch.apply import apply
+from hwbackend.torch.devices import require_torch
+from simsched.model import Cluster
+from simsched.schedulers import schedule
+from workloads.formats.torch_fx import from_module
+
+_SECONDS: Final = 20.0  # Inductor compiles for some of them
+_REPEATS: Final = 30
+_BATCH: Final = 1
+_SCHEDULER: Final = "nimble"
+NETWORKS: Final = ("towers", "branches", "experts")
+"""Networks that are built here: two towers of linear layers, branches of convolutions, experts beside each other."""
+
+
+def compile_items() -> list[Item]:
+    """Return an item for each network."""
+    return [Item(f"compile/{name}", _SECONDS, partial(_measure, name=name)) for name in NETWORKS]
+
+
+def network(name: str) -> tuple[Any, Any]:
+    """Return a network in inference on the CPU, and its input."""
+    torch = require_torch()
+    nn = torch.nn
+
+    class Branches(nn.Module):  # type: ignore[misc, name-defined]
+        """Branches that read the same input and are joined."""
+
+        def __init__(self, branches: list[Any], dim: int) -> None:
+            super().__init__()
+            self.branches = nn.ModuleList(branches)
+            self.dim = dim
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat([branch(x) for branch in self.branches], self.dim)
+
+    def tower(width: int) -> Any:
+        layers = [layer for _ in range(4) for layer in (nn.Linear(width, width), nn.ReLU())]
+        return nn.Sequential(*layers)
+
+    def convolutions(window: int) -> Any:
+        return nn.Sequential(nn.Conv2d(64, 32, 1), nn.ReLU(), nn.Conv2d(32, 48, window, padding=window // 2), nn.ReLU())
+
+    torch.manual_seed(0)
+    if name == "towers":
+        module, x = Branches([tower(512), tower(512)], -1), torch.randn(_BATCH, 512)
+    elif name == "experts":
+        module, x = Branches([tower(256) for _ in range(8)], -1), torch.randn(_BATCH, 256)
+    else:
+        module, x = Branches([convolutions(window) for window in (1, 3, 5, 7)], 1), torch.randn(_BATCH, 64, 35, 35)
+    return module.eval(), x
+
+
+def _measure(bench: Bench, name: str) -> Json:
+    """Return the median us of every way to run a network, and why a way is missing.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no PyTorch that sees a GPU, or the device of the contact is not one.
+    """
+    _require_gpu(bench)
+    torch = require_torch()
+    module, x = network(name)
+    module, x = module.cuda().half(), x.cuda().half()
+    us: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    with torch.inference_mode():
+        expected = module(x)
+        for way, make in _ways(torch, module, x, bench.device.cluster).items():
+            try:
+                call = make()
+                _require_equal(torch, call(), expected)
+                us[way] = _timed(torch, call)
+            except Exception as error:  # one way must not cost the others
+                failed[way] = f"{type(error).__name__}: {error}"
+    return {"us": us} | ({"failed": failed} if failed else {})
+
+
+def _require_gpu(bench: Bench) -> None:
+    """Refuse a device that is no GPU, or a machine whose PyTorch sees none."""
+    if bench.device.virtual or bench.device.name in ("synthetic", "recorded"):
+        raise UnsupportedError(f"{bench.device.name!r} is not a GPU: this section needs one, and PyTorch with CUDA")
+    if not require_torch().cuda.is_available():
+        raise UnsupportedError("PyTorch sees no GPU: check nvidia-smi, and install a PyTorch with CUDA")
+
+
+def _ways(torch: Any, module: Any, x: Any, cluster: Cluster) -> Mapping[str, Callable[[], Callable[[], Any]]]:
+    """Return by name what makes a call of the network."""
+
+    def streams() -> Callable[[], Any]:
+        graph = from_module(module, x)
+        plan = schedule(graph, cluster, _SCHEDULER).like(execution="graph", scheduler=_SCHEDULER)
+        return partial(apply(module, x, plan), x)
+
+    def inductor() -> Callable[[], Any]:
+        return partial(torch.compile(module), x)
+
+    return {
+        "eager": lambda: partial(module, x),
+        "captured": lambda: _captured(torch, partial(module, x)),
+        "streams": streams,
+        "inductor": inductor,
+        "inductor, captured": lambda: _captured(torch, inductor()),
+        "inductor, streams": lambda: partial(torch.compile(module, backend="simsched"), x),
+    }
+
+
+def _captured(torch: Any, call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a call that replays a captured one and returns its output."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = call()
+
+    def replay() -> Any:
+        graph.replay()
+        return output
+
+    return replay
+
+
+def _require_equal(torch: Any, got: Any, expected: Any) -> None:
+    scale = float(expected.abs().max())
+    error = float((got - expected).abs().max()) / max(scale, 1e-9)
+    if not error < 0.02:  # of fp16
+        raise ValueError(f"the output differs by {error:.2g} of the largest value")
+    torch.cuda.synchronize()
+
+
+def _timed(torch: Any, call: Callable[[], Any]) -> float:
+    """Return the median us of a call and the host's wait for its end, warmed up by time."""
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < 0.1:
+        call()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1e6)
+    return median(times)

@@ -1,0 +1,11 @@
+"""`torch.compile` with streams for Inductor's kernels: Inductor fuses, we order, and a measurement decides.
+
+The files, from what users see to what PyTorch keeps to itself:
+
+- `backend`: the backend of `torch.compile`, and `explain`.
+- `options`: its options, checked.
+- `choice`: the measured choice among compiled variants, and the file that remembers it.
+- `plan`: from kernels to a graph, a schedule, an order with waits, and the memory that it needs. No PyTorch.
+- `doors`: the only file that knows private names of PyTorch, for the versions that it names.
+- `forked`: streams that a generated wrapper switches between.
+"""

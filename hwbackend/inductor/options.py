@@ -1,0 +1,125 @@
+"""The options of the backend of `torch.compile`, checked by name and by value."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Any, Final
+
+from hwbackend.inductor.doors import MODES
+from simsched.base.errors import ArgumentError, ScheduleError, UnknownNameError, shown
+from simsched.base.io import read_json
+from simsched.calibration import Calibration
+from simsched.model import Cluster, Target
+from simsched.schedulers import resolve
+from simsched.schedulers.protocol import Scheduler
+
+MOST_STREAMS: Final = 8  # PyTorch hands out 32 again and again, to whoever asks
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `torch.compile(model, backend="simsched", options=...)` takes.
+
+    Parameters
+    ----------
+    scheduler
+        As `simsched.schedule` takes it; it has to keep the operators of the graph.
+    streams
+        Streams at most, 1 to 8.
+    calibration
+        What to schedule for: a `Calibration`, a `Cluster` of one device, or the path of a file with one; None is the
+        preset of the device.
+    budget_s
+        Seconds for measuring variants of a graph, without compilation; 0 keeps plain Inductor.
+    mode
+        Mode of Inductor for all variants.
+    freezing
+        Whether weights never change from now on, so that a variant may fold them.
+    memory_limit
+        Bytes that intermediate values may need at most on streams; None is half of the memory that is free.
+    """
+
+    scheduler: str | Scheduler = "nimble"
+    streams: int = 4
+    calibration: Target | None = None
+    budget_s: float = 1.0
+    mode: str | None = None
+    freezing: bool = False
+    memory_limit: float | None = None
+
+
+def read_options(given: Mapping[str, Any]) -> Options:
+    """Return options that are known and possible.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such option, scheduler or mode.
+    ArgumentError
+        If a value is of another kind, or out of range.
+    FileError, FormatError
+        If the file of a calibration cannot be read.
+    """
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in known:
+            raise UnknownNameError("option", str(name), known)
+    values = {name: _CHECKS[name](value) for name, value in given.items()}
+    return Options(**values)
+
+
+def _scheduler(value: Any) -> Any:
+    if not isinstance(value, str) and not callable(value):
+        raise ArgumentError(f"scheduler must be a name or a function, not {shown(value)}")
+    resolve(value)
+    return value
+
+
+def _streams(value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= MOST_STREAMS:
+        raise ArgumentError(f"streams must be a whole number from 1 to {MOST_STREAMS}, not {shown(value)}")
+    return value
+
+
+def _amount(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+        raise ArgumentError(f"{name} must be a number that is not negative, not {shown(value)}")
+    return float(value)
+
+
+def _mode(value: Any) -> str | None:
+    if value is not None and value not in MODES:
+        raise UnknownNameError("mode", str(value), list(MODES))
+    return None if value is None else str(value)
+
+
+def _freezing(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ArgumentError(f"freezing must be True or False, not {shown(value)}")
+    return value
+
+
+def _calibration(value: Any) -> Target | None:
+    target = value
+    if isinstance(value, str | os.PathLike):
+        path = os.fspath(value)
+        data = read_json(path)
+        is_cluster = isinstance(data, dict) and data.get("format") == "simsched.cluster"
+        target = Cluster.from_dict(data, str(path)) if is_cluster else Calibration.from_dict(data, str(path))
+    if target is not None and not isinstance(target, Cluster | Calibration):
+        raise ArgumentError(f"calibration must be a Calibration, a Cluster or a path, not {shown(value)}")
+    if isinstance(target, Cluster) and len(target.devices) != 1:
+        raise ScheduleError(f"calibration has {len(target.devices)} devices; give a cluster of one device")
+    return target
+
+
+_CHECKS: Final = {
+    "scheduler": _scheduler,
+    "streams": _streams,
+    "calibration": _calibration,
+    "mode": _mode,
+    "freezing": _freezing,
+    "budget_s": lambda value: _amount("budget_s", value),
+    "memory_limit": lambda value: None if value is None else _amount("memory_limit", value),
+}

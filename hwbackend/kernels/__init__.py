@@ -1,0 +1,1 @@
+"""CUDA sources and their launches as plain data."""

@@ -1,0 +1,159 @@
+"""Launches of CUDA kernels and their arguments as plain data; their meaning is in `hwbackend.kernels.launches`."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Final, TypeVar
+
+import numpy as np
+
+FLOAT_NBYTES: Final = 4
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The tensor that read `index` brings, from element `offset` on."""
+
+    index: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The operator's output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A buffer between two launches of one operator; equal ones are the same buffer."""
+
+    index: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A tensor that belongs to the operator and is filled once; equal ones are the same tensor.
+
+    Parameters
+    ----------
+    name
+        "weight", "bias", "scale", "shift", "table", "constant" or "ticket".
+    shape
+        Dense, row-major, float32.
+    mean, spread
+        Values to draw from a normal distribution so that the outputs of a deep network neither vanish nor
+        overflow; spread 0 means that the kernel wants exactly `mean` (0 is all bits zero).
+    part
+        Number of the part of a unit that it belongs to, None for an operator of one part.
+    """
+
+    name: str
+    shape: Shape
+    mean: float = 0.0
+    spread: float = 1.0
+    part: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor."""
+        return FLOAT_NBYTES * prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBuffer:
+    """A large buffer that the operators of a device share: "source" (finite numbers) or "sink" (never read)."""
+
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """Two 64-bit words of a launch: when its first block began and its last one ended; or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStamps:
+    """Three 64-bit words for each block of a launch: when it began, when it ended, on which SM; or none."""
+
+
+Address = Input | Output | Scratch | Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An array of 64-bit words in device memory, addresses and whole numbers; equal ones are the same array."""
+
+    entries: tuple[Address | int, ...]
+
+
+Argument = Address | Table | StreamBuffer | Stamps | BlockStamps | np.int32 | np.float32 | None
+Size = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLaunch:
+    """One launch of a kernel.
+
+    Parameters
+    ----------
+    kernel
+        Its name.
+    grid, block
+        Blocks of the grid and threads of a block along x, y and z.
+    shared_memory
+        Bytes of dynamic shared memory, besides what the kernel has of its own.
+    arguments
+        In the order of the kernel's parameters.
+    flops, nbytes
+        FLOP, and bytes moved if each element of inputs, parameters and output is moved once.
+    """
+
+    kernel: str
+    grid: Size
+    block: Size
+    shared_memory: int
+    arguments: tuple[Argument, ...]
+    flops: float
+    nbytes: float
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        return prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return prod(self.block)
+
+
+T = TypeVar("T", Scratch, Parameter, Table)
+
+
+def parameters_of(launches: Iterable[CudaLaunch]) -> tuple[Parameter, ...]:
+    """Return the parameters in the arguments of launches, each once, in order."""
+    return _found(launches, Parameter)
+
+
+def scratch_of(launches: Iterable[CudaLaunch]) -> tuple[Scratch, ...]:
+    """Return the scratch buffers in the arguments of launches, each once, in order."""
+    return _found(launches, Scratch)
+
+
+def tables_of(launches: Iterable[CudaLaunch]) -> tuple[Table, ...]:
+    """Return the tables in the arguments of launches, each once, in order."""
+    return _found(launches, Table)
+
+
+def _found(launches: Iterable[CudaLaunch], wanted: type[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(argument for argument in _addressed(launches) if isinstance(argument, wanted)))
+
+
+def _addressed(launches: Iterable[CudaLaunch]) -> Iterator[Argument | int]:
+    for launch in launches:
+        for argument in launch.arguments:
+            yield argument
+            if isinstance(argument, Table):
+                yield from argument.entries

@@ -1,0 +1,1 @@
+"""Answers from files of earlier measurements."""

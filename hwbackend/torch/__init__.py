@@ -1,0 +1,1 @@
+"""Operators of PyTorch: the measuring backend, `apply`, and the backend of `torch.compile`."""

@@ -1,0 +1,89 @@
+"""The CUDA sources compile for four architectures, without a driver, and take what is written down of a processor."""
+
+import ctypes
+import re
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
+from hwbackend.kernels.launches import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, kernel_source
+
+WHEEL = "nvidia-cuda-nvrtc-cu12"
+RECORDED = "12.9"  # version of the compiler whose registers are written down
+VERBOSE = "--ptxas-options=-v"  # it then says what each kernel takes
+USED = r"Compiling entry function '(\w+)'(?:.|\n)*?Used (\d+) registers(?:.*? (\d+) bytes smem)?"
+SILENT = r"\s*$|ptxas +(info|\.)|.*Architectures prior to"  # that it will not know sm_70 says nothing of the sources
+FAST = "--device-debug"  # without optimisation, which takes five times as long
+each_architecture = pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_86", "sm_90"])
+
+
+@cache
+def library():
+    """NVRTC of its wheel, or a skip that says what to install."""
+    spec = find_spec("nvidia.cuda_nvrtc") if find_spec("nvidia") else None
+    found = sorted(Path(spec.submodule_search_locations[0]).glob("*/libnvrtc.so.12")) if spec else []
+    if not found:
+        pytest.skip(f"NVRTC is not installed: pip install '{WHEEL}>=12.8,<13'")
+    return ctypes.CDLL(str(found[0]))
+
+
+def compiled(source, arch, *options):
+    """Registers of a thread and shared memory of a block by kernel, and the complaints of the compiler."""
+    nvrtc, program, size = library(), ctypes.c_void_p(), ctypes.c_size_t()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
+    words = [option.encode() for option in (*NVRTC_OPTIONS, *options, VERBOSE, f"-arch={arch}")]
+    failed = nvrtc.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
+    assert nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) == 0
+    log = ctypes.create_string_buffer(size.value)
+    assert nvrtc.nvrtcGetProgramLog(program, log) == 0
+    assert nvrtc.nvrtcDestroyProgram(ctypes.byref(program)) == 0
+    lines = log.value.decode().splitlines()
+    found = {name: (int(n), int(shared or 0)) for name, n, shared in re.findall(USED, "\n".join(lines))}
+    assert bool(failed) == (not found)
+    return found, [line for line in lines if not re.match(SILENT, line)]
+
+
+def registers(arch, *options):
+    """Registers by kernel; every kernel that is launched is there and no other, and shares what is written down."""
+    found, complaints = compiled(kernel_source(), arch, *options)
+    assert complaints == []
+    assert sorted(found) == sorted(KERNEL_NAMES)
+    assert {name: shared for name, (_, shared) in found.items()} == {
+        name: resources.shared_memory for name, resources in KERNEL_RESOURCES.items()
+    }
+    return {name: n for name, (n, _) in found.items()}
+
+
+@each_architecture
+def test_every_kernel_compiles(arch):
+    registers(arch, FAST)
+
+
+@pytest.mark.evidence
+def test_registers_are_those_that_are_written_down():
+    """Of sm_90, optimised; another version of the compiler may take a few more or less."""
+    found, written = registers("sm_90"), {name: resources.registers for name, resources in KERNEL_RESOURCES.items()}
+    assert all(n <= 128 for n in found.values()), "two blocks of 256 threads would not fit"
+    if version(WHEEL).startswith(RECORDED):
+        assert found == written
+    assert all(abs(found[name] - written[name]) <= 32 for name in written)
+
+
+@each_architecture
+def test_the_kernel_that_reads_the_clock_compiles(arch):
+    found, complaints = compiled(STAMP_SOURCE, arch)
+    assert (list(found), complaints) == ([STAMP], [])
+
+
+@pytest.mark.parametrize(
+    ("body", "compiles", "complaint"),
+    [("x[0] = y;", False, 'identifier "y" is undefined'), ("int unused; x[0] = 0.0f;", True, "warning")],
+)
+def test_what_is_wrong_is_found(body, compiles, complaint):
+    found, complaints = compiled(f'extern "C" __global__ void kernel(float* x) {{ {body} }}', "sm_90")
+    assert bool(found) == compiles
+    assert complaint in "\n".join(complaints)

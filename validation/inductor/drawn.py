@@ -1,0 +1,63 @@
+"""Random legal plans, and wrappers of them: right ones, and ones that lack a part of what makes them right."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from hwbackend.inductor.doors import ORDERED, compile_inductor, ordered_pass
+from hwbackend.inductor.plan import Planner, StreamPlan, make_plan
+from simsched.model import OpGraph
+from validation.inductor.fake_gpu import wrapper_of
+
+BROKEN: Final = ("no waits", "no kept buffers", "reuse")
+
+
+def drawn_planner(rng: np.random.Generator | int, streams: int) -> Planner:
+    """Return a planner of random topological orders on random streams."""
+    rng = np.random.default_rng(rng)
+
+    def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
+        missing = np.bincount(graph.dst, minlength=len(graph))
+        ready = [i for i in range(len(graph)) if not missing[i]]
+        order: list[int] = []
+        while ready:
+            i = ready.pop(int(rng.integers(len(ready))))
+            order.append(i)
+            for j in graph.dst[graph.src == i].tolist():
+                missing[j] -= 1
+                if not missing[j]:
+                    ready.append(j)
+        return order, rng.integers(streams, size=len(graph)).tolist()
+
+    return planner
+
+
+def compiler(
+    planner: Planner, plans: list[StreamPlan], broken: str | None = None
+) -> Callable[[Any, Sequence[Any]], Any]:
+    """Return what compiles a graph under a planner, and adds the plan to a list; `broken` is one of `BROKEN`."""
+
+    def plan(kernels: Any, memory: Any) -> StreamPlan:
+        made = make_plan(kernels, memory, planner)
+        if broken == "no waits":
+            made = replace(made, steps=dict.fromkeys(made.steps, ()))
+        if broken == "no kept buffers":
+            made = replace(made, kept=frozenset())
+        return made
+
+    def compile_graph(graph: Any, inputs: Sequence[Any]) -> Any:
+        patches = {**ORDERED, "_post_fusion_custom_pass": ordered_pass(plan, lambda made, _: plans.append(made))}
+        if broken == "reuse":
+            patches |= {"allow_buffer_reuse": True, "inplace_buffers": True}
+        return compile_inductor(graph, inputs, patches)
+
+    return compile_graph
+
+
+def drawn_wrapper(
+    module: Any, inputs: Sequence[Any], rng: np.random.Generator | int, *, streams: int = 4, broken: str | None = None
+) -> str:
+    """Return the wrapper of a module on a GPU that is not there, under a random plan."""
+    return wrapper_of(compiler(drawn_planner(rng, streams), [], broken), module, *inputs)
