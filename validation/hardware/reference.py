@@ -1,4 +1,4 @@
-"""What single operators should compute, in numpy and float64: kernels on a device are held against it."""
+"""Results of single operators, in numpy and float64: kernels on a device are held against them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -27,18 +27,18 @@ _ACTIVATIONS: Final[Mapping[str, Callable[[Array], Array]]] = {
 
 
 def error_of(op: Operator, inputs: Sequence[Array], parameters: Parameters, found: Array) -> float:
-    """Return the largest difference of an output from what it should be, over the largest value of that.
+    """Return the largest difference of an output from its reference, relative to the reference's largest value.
 
     Parameters
     ----------
     op
         A single operator or a unit.
     inputs
-        What it read, each of the shape in `input_shapes`.
+        Its inputs, each of the shape in `input_shapes`.
     parameters
-        What belongs to it, of the shapes that its kernels ask for.
+        Its parameters, of the shapes that its kernels need.
     found
-        What it wrote, of any shape.
+        Its output, of any shape.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _value(op: Operator, inputs: Sequence[Array], parameters: Parameters) -> Arr
 
 
 def _windows(x: Array, kernel: Sequence[int], given: Given, fill: float, output: Sequence[int]) -> Array:
-    """Return what lies under the window at each output, shape (n, channels, height, width, *kernel)."""
+    """Return the pixels under the window at each output, shape (n, channels, height, width, *kernel)."""
     (top, left), (down, right) = given["padding"], given["stride"]
     height, width = ((n - 1) * step + k for n, step, k in zip(output, (down, right), kernel, strict=True))
     padded = np.full((*x.shape[:2], max(height, x.shape[2] + 2 * top), max(width, x.shape[3] + 2 * left)), fill)
@@ -131,4 +131,4 @@ _VALUES: Final[Mapping[str, Callable[[Sequence[Array], Given, Own, tuple[int, ..
     "embedding": lambda xs, given, own, _: _embedding(xs[0], own, given["rows"]),
     "copy": lambda xs, _given, _own, _: xs[0],
 }
-"""Of each kind, the value of what is read, attributes, parameters, and the shape of the output."""
+"""Per kind: the value of the inputs, attributes, parameters, and the shape of the output."""

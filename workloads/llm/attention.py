@@ -200,7 +200,7 @@ def _of_heads(
     known: Tensor,
     most: int | None,
 ) -> Tensor:
-    """Add attention of many tokens: compressed keys and values become those of heads first."""
+    """Add attention of many tokens: compressed keys and values are first expanded to heads."""
     size = latent.plain + latent.rotated
     n_keys = sequences.number * sequences.context
     made = step.linear("kv_b", [known], n_keys, latent.rank, heads * (latent.plain + latent.value))
