@@ -204,7 +204,7 @@ def lines(tables: Sequence[Section]) -> Iterator[str]:
     """Yield the tables in Markdown."""
     for section in tables:
         text = [*section.lines()]
-        if not section.figures:  # no table of figures, only that of the cases
+        if not section.figures:  # a table of cases without figures
             start = next(i for i, line in enumerate(text) if line.startswith("| case"))
             text = [*text[:2], *text[start:]]
         yield from (*text, "")

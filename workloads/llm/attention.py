@@ -200,7 +200,7 @@ def _of_heads(
     cached: Tensor,
     most: int | None,
 ) -> Tensor:
-    """Add attention of many tokens: compressed keys and values become those of heads first."""
+    """Add attention of many tokens: compressed keys and values are first expanded to heads."""
     size = latent.plain + latent.rotated
     n_keys = sequences.number * sequences.context
     expanded = step.linear("kv_b", [cached], n_keys, latent.rank, heads * (latent.plain + latent.value))

@@ -31,7 +31,7 @@ class Formats:
     products
         In which products compute.
     weights, expert_weights
-        In which their weights, and those of routed experts, are stored.
+        Number formats in which their weights, and the weights of routed experts, are stored.
     cache
         Of keys and values in the cache.
     """
@@ -95,9 +95,9 @@ class Step:
         Parameters
         ----------
         dtype
-            In which it computes; that of activations unless given.
+            Number format in which it computes; by default the activations'.
         kept
-            Bytes of its parameters on the device; those of the work unless given.
+            Bytes of its parameters on the device; by default the work's.
         """
         full = f"{self.block}.{name}" if self.block else name
         operator = Operator(
@@ -140,7 +140,7 @@ class Step:
         Parameters
         ----------
         stored
-            Number format of the weights; that of the step's weights unless given.
+            Number format of the weights; by default the step's.
         bias
             Whether the end of the kernel adds a value for each column.
         plain
