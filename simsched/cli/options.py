@@ -304,8 +304,9 @@ class Graph:
         from workloads.registry import split_path
 
         path, _ = split_path(self.graph)
-        is_file = path is not None and Path(path).is_file()  # of a pipe nothing would be left for the graph
-        data = read_json(path) if is_file and format_of(path) == "simsched" else None
+        if path is None or not Path(path).is_file():  # of a pipe nothing would be left for the graph
+            return None
+        data = read_json(path) if format_of(path) == "simsched" else None
         is_duel = isinstance(data, dict) and data.get("format") == "simsched.duel"
         return ss.Duel.from_dict(data, path).cluster if is_duel else None
 
