@@ -34,7 +34,9 @@ PAGE_MARK: Final = "<!-- made by python -m validation.overlaps -->\n"
 TELLING: Final = 2.0
 """Per cent from which on the sign of a published gain counts."""
 _TURN_COLUMNS: Final = ("graph", "overlap", "published batch", "simulated batch")
-_INNER, _COLUMNS, _CHUNKS = 7168, 16384, 8
+_INNER = 7168
+_COLUMNS = 16384
+_CHUNKS = 8
 """Sizes of the product of the chunked cases, and chunks: one for each GPU, as PyTorch divides it."""
 _ROWS: Final = {"qkv": TOGETHER, "halves": HALVES}
 """Rows of `simsched overlap` by the word of a case, where they differ."""
@@ -97,7 +99,8 @@ def _of_chunks(case: Case, rows: int, cluster: ss.Cluster) -> Answer:
     )
     without, beside = (ss.simulate(each, cluster).makespan for each in (plain, plan))
     found, _ = ranges({"chunks": plan.lower(cluster)}, cluster, reference=plain.lower(cluster), errors=ERRORS)
-    low, high = found["chunks"].speedup_low or 0.0, found["chunks"].speedup_high or 0.0
+    low = found["chunks"].speedup_low or 0.0
+    high = found["chunks"].speedup_high or 0.0
     of_step = _over_step(case, without, beside)
     return Answer(100 * (without / beside - 1.0), 100 * (low - 1.0), 100 * (high - 1.0), of_step)
 

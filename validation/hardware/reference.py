@@ -52,7 +52,8 @@ def error_of(op: Operator, inputs: Sequence[Array], parameters: Parameters, foun
 
 
 def _value(op: Operator, inputs: Sequence[Array], parameters: Parameters) -> Array:
-    of_all, shape = [~i for i in range(len(inputs))], op.output_shape or ()
+    of_all = [~i for i in range(len(inputs))]
+    shape = op.output_shape or ()
     whole = {**op.attributes, "kind": op.kind, "inputs": of_all, "output_shape": shape}
     parts: Mapping[int | None, Given] = dict(enumerate(op.attributes.get("parts", ()))) or {None: whole}
     made: list[Array] = []
@@ -70,7 +71,8 @@ def _value(op: Operator, inputs: Sequence[Array], parameters: Parameters) -> Arr
 
 def _windows(x: Array, kernel: Sequence[int], given: Given, fill: float, output: Sequence[int]) -> Array:
     """Return the pixels under the window at each output, shape (n, channels, height, width, *kernel)."""
-    (top, left), (down, right) = given["padding"], given["stride"]
+    top, left = given["padding"]
+    down, right = given["stride"]
     height, width = ((n - 1) * step + k for n, step, k in zip(output, (down, right), kernel, strict=True))
     padded = np.full((*x.shape[:2], max(height, x.shape[2] + 2 * top), max(width, x.shape[3] + 2 * left)), fill)
     padded[:, :, top : top + x.shape[2], left : left + x.shape[3]] = x
@@ -80,7 +82,9 @@ def _windows(x: Array, kernel: Sequence[int], given: Given, fill: float, output:
 
 
 def _convolution(xs: Sequence[Array], given: Given, own: Own, output: tuple[int, ...]) -> Array:
-    x, weight, groups = xs[0], own["weight"], given["groups"]
+    x = xs[0]
+    weight = own["weight"]
+    groups = given["groups"]
     seen = _windows(x, weight.shape[2:], given, 0.0, output[2:])
     seen = seen.reshape(seen.shape[0], groups, -1, *seen.shape[2:])
     weights = weight.reshape(groups, -1, *weight.shape[1:])
