@@ -123,7 +123,8 @@ def predicted(measured: Measured, rows: Sequence[Row], clusters: Callable[[Row],
 def errors(measured: Measured, device: str, rows: Sequence[Row]) -> Floats:
     """Return ln(predicted / measured) of each row, shape (n_rows,)."""
     found = predicted(measured, rows, lambda row: cluster_of(device, row))
-    return np.log(found / np.array([row.time for row in rows]))
+    logs: Floats = np.log(found / np.array([row.time for row in rows]))
+    return logs
 
 
 def is_of(row: Row, part: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from simsched.model.schedule import Placement
+from simsched.model.placement import Placement
 
 _LARGEST: Final = 2**31 - 1
 

@@ -195,8 +195,8 @@ def architecture(source: str, document: Any) -> Architecture:
     config = _Config(source, document)
     model_type = config.get("model_type")
     if model_type not in MODEL_TYPES:
-        known = ", ".join(MODEL_TYPES)
-        raise FormatError(f"{source}: model_type {shown(model_type)} is not known; known are: {known}")
+        types = ", ".join(MODEL_TYPES)
+        raise FormatError(f"{source}: model_type {shown(model_type)} is not known; known are: {types}")
     layers = config.count("num_hidden_layers", most=_MOST_LAYERS)
     hidden = config.count("hidden_size")
     heads = config.count("num_attention_heads")

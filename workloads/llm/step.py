@@ -115,10 +115,13 @@ class Step:
         return Tensor(full, work.writes)
 
     def _append(self, operator: Operator, xs: Sequence[Tensor]) -> None:
+        """Add an operator with one edge from each producer of the tensors that it reads."""
         self._operators.append(operator)
+        nbytes: dict[str, float] = {}
         for x in xs:
             if x.producer is not None:
-                self._edges.append(Edge(x.producer, operator.name, nbytes=x.nbytes))
+                nbytes[x.producer] = nbytes.get(x.producer, 0.0) + x.nbytes
+        self._edges += [Edge(producer, operator.name, nbytes=n) for producer, n in nbytes.items()]
 
     def linear(
         self,
@@ -180,8 +183,8 @@ class Step:
             writes=n_tensors * passed,
             flops=float(rows * features * (ROW_FLOPS[kind] + adds)),
         )
-        made = self.add(name, kind, work, xs)
-        return made._replace(nbytes=passed)
+        output = self.add(name, kind, work, xs)
+        return output._replace(nbytes=passed)
 
     def gated(self, name: str, x: Tensor, rows: int, features: int) -> Tensor:
         """Add SiLU of one half of each row times the other half, of so many features each."""
