@@ -183,7 +183,9 @@ def command(file: str) -> None:
     DefectError
         If it did anything but answer or refuse in one line, or touched a file that its words do not name.
     """
-    path, out, err = Path(file), StringIO(), StringIO()
+    path = Path(file)
+    out = StringIO()
+    err = StringIO()
     example = json.loads(path.read_bytes())
     words = example["words"]
     with TemporaryDirectory() as root, redirect_stdout(out), redirect_stderr(err):
@@ -347,7 +349,8 @@ def examine(reader: Reader, how: int, path: Path) -> bool:
 
 
 def _check_error(error: SimschedError, path: str) -> None:
-    text, name = str(error), type(error).__name__
+    text = str(error)
+    name = type(error).__name__
     if not text.strip() or len(text.splitlines()) > 1 or len(text) > _LONGEST:
         raise DefectError(f"{name} of no line, several, or over {_LONGEST} characters") from error
     if path not in text:
@@ -414,7 +417,9 @@ def run(reader: Reader, seed: str, seconds: float, folder: Path) -> Tally:
     paths = sorted(folder.glob(reader.seeds))
     seeds = [(str(path.relative_to(folder)), path.read_bytes()) for path in paths]
     path = folder / "command.json" if command in reader.calls else paths[0]
-    tally, start, n_batches = Tally(), perf_counter(), 0
+    tally = Tally()
+    start = perf_counter()
+    n_batches = 0
     smallest: dict[str, dict[str, Any]] = {}
 
     def attempt(how: int, content: bytes) -> None:

@@ -92,7 +92,8 @@ def _number(random: Random, code: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run programs, print those that differ, and return the status of the process."""
     given = options(__doc__, arguments, programs=1000, first=0, seed=0, log=None)
-    start, n_different = perf_counter(), 0
+    start = perf_counter()
+    n_different = 0
     end = given.first + given.programs
     for first in range(given.first, end, TOGETHER):
         for text in differences(first, min(TOGETHER, end - first), given.seed):

@@ -13,7 +13,9 @@ from simsched.base.jit import Column, Row, Rows, Table, f8, i1, i4, i8, length, 
 
 N: Final = 8
 """Places of a column; parts of it that are passed on have at least half."""
-LARGE, ODD, NAN = 9007199254740993, -7, nan
+LARGE = 9007199254740993
+ODD = -7
+NAN = nan
 HEAD: Final = """from math import ceil, floor, inf
 from simsched.base.jit import Column, Rows, i1, i4, i8, f8, wrapped
 from validation.jit_programs import LARGE, NAN, ODD, Record, State, depth_of, mixed
@@ -225,12 +227,17 @@ class _Kernel:
     def __init__(
         self, rng: Random, name: str, parameters: tuple[str, ...], result: str | None, helpers: "list[_Kernel]"
     ) -> None:
-        self.name, self.parameters, self.result, self.work = name, parameters, result, 0
-        self._rng, self._helpers = rng, [*helpers]
+        self.name = name
+        self.parameters = parameters
+        self.result = result
+        self.work = 0
+        self._rng = rng
+        self._helpers = [*helpers]
         self._locals = [(f"p{k}", kind) for k, kind in enumerate(parameters)]
         self._steady: list[str] = []  # counters, which loops must not change
         self._lines: list[str] = []
-        self._times, self._count = 1, 0
+        self._times = 1
+        self._count = 0
         given = ", ".join(f"{name}: {kind}" for name, kind in [("s", "State"), *self._locals])
         self._block("    ", rng.randint(3, 8))
         if result or not self._lines:
@@ -328,7 +335,9 @@ class _Kernel:
     def _if(self, indent: str, in_loop: bool) -> None:
         if self._maybe(0.2):  # a local that begins in each branch
             kind = self._rng.choice(_KINDS)
-            test, first, other = self._text("truth", 2), self._text(kind, 2), self._text(kind, 2)
+            test = self._text("truth", 2)
+            first = self._text(kind, 2)
+            other = self._text(kind, 2)
             name = self._fresh(kind)
             return self._add(f"if {test}:\n    {name} = {first}\nelse:\n    {name} = {other}", indent)
         heads = ["if {truth}:", *["elif {truth}:"] * self._maybe(0.3), *["else:"] * self._maybe(0.5)]
@@ -345,14 +354,16 @@ class _Kernel:
 
     def _for(self, indent: str, _in_loop: bool) -> None:
         if self._times < 10:
-            text, name = self._text("range", 2), self._fresh("int")
+            text = self._text("range", 2)
+            name = self._fresh("int")
             on = "-" if text.endswith(("-1", "-2")) else "+"
             first = f"{name} {on}= 1" * self._maybe(0.2)  # the next one is counted all the same
             self._loop(indent, f"for {name} in range({text}):", first, N // 2)
 
     def _while(self, indent: str, _in_loop: bool) -> None:
         if self._times < 10:
-            name, most = f"n{self._count}", self._rng.randint(1, 5)
+            name = f"n{self._count}"
+            most = self._rng.randint(1, 5)
             self._count += 1
             self._add(f"{name} = 0", indent)
             test = self._rng.choice(("True", f"{name} < {most} and {{truth}}", f"{{truth}} and {name} < {most}"))
@@ -360,7 +371,8 @@ class _Kernel:
             self._loop(indent, self._filled(f"while {test}:", 3), first, most)
 
     def _loop(self, indent: str, head: str, first: str, times: int) -> None:
-        before, steady = list(self._locals), list(self._steady)
+        before = list(self._locals)
+        steady = list(self._steady)
         self._add(head, indent)
         self._times *= times
         self._steady += [head.split()[1]]

@@ -92,13 +92,15 @@ def _set_where(draft: Draft, which: Callable[[ss.Placement], bool], **values: An
 
 def swap_places(draft: Draft, rng: Random) -> None:
     """Exchange two rows of the launch order."""
-    (a, b), rows = _two(draft, rng), draft.placements
+    a, b = _two(draft, rng)
+    rows = draft.placements
     rows[a], rows[b] = rows[b], rows[a]
 
 
 def swap_neighbours(draft: Draft, rng: Random) -> None:
     """Exchange two rows that follow each other."""
-    a, rows = rng.randrange(len(draft.placements)), draft.placements
+    a = rng.randrange(len(draft.placements))
+    rows = draft.placements
     rows[a - 1], rows[a] = rows[a], rows[a - 1]
 
 
@@ -122,8 +124,10 @@ def by_device(draft: Draft, _rng: Random) -> None:
 def exchange_operators(draft: Draft, rng: Random) -> None:
     """Let two operators trade places, streams and all."""
     a, b = _two(draft, rng)
-    first, second = draft.placements[a], draft.placements[b]
-    draft.placements[a], draft.placements[b] = replace(first, op=second.op), replace(second, op=first.op)
+    first = draft.placements[a]
+    second = draft.placements[b]
+    draft.placements[a] = replace(first, op=second.op)
+    draft.placements[b] = replace(second, op=first.op)
 
 
 def other_stream(draft: Draft, rng: Random) -> None:
@@ -153,7 +157,8 @@ def later_stages(draft: Draft, rng: Random) -> None:
 
 def merge_stages(draft: Draft, rng: Random) -> None:
     """Make one stage of two, on all devices or on one."""
-    stage, only = rng.choice(draft.placements).stage, rng.choice((None, rng.choice(draft.placements).device))
+    stage = rng.choice(draft.placements).stage
+    only = rng.choice((None, rng.choice(draft.placements).device))
     _set_where(draft, lambda row: row.stage == stage + 1 and only in (None, row.device), stage=stage)
 
 
@@ -177,7 +182,8 @@ def merge_devices(draft: Draft, rng: Random) -> None:
 
 def split_device(draft: Draft, rng: Random) -> None:
     """Move a random half of a device to another."""
-    device, to = rng.choice(draft.placements).device, f"gpu{rng.randrange(4)}"
+    device = rng.choice(draft.placements).device
+    to = f"gpu{rng.randrange(4)}"
     _set_where(draft, lambda row: row.device == device and rng.random() < 0.5, device=to)
 
 
@@ -360,7 +366,8 @@ def run(count: int, seed: int, every: int = 20, makers: Sequence[str] = (*SCHEDU
     makers
         Whose schedules are mutated, in turn: names of schedulers, or of `DRAWN`.
     """
-    rng, tally = Random(seed), Tally()
+    rng = Random(seed)
+    tally = Tally()
     start = perf_counter()
     for maker in cycle(makers):
         cluster = ss.Cluster.preset(rng.choice(("a100", "v100", "h100")), rng.randint(1, 4))
@@ -369,7 +376,8 @@ def run(count: int, seed: int, every: int = 20, makers: Sequence[str] = (*SCHEDU
         offer(original, "none", cluster, tally)  # a schedule as it was made is to be accepted
         tally.schedules[maker] += 1
         for _ in range(PER_SCHEDULE):
-            mutant, name = original.copy(), ""
+            mutant = original.copy()
+            name = ""
             for _ in range(rng.choice((1, 1, 1, 2, 3))):
                 name = rng.choice(tuple(MUTATIONS))
                 MUTATIONS[name](mutant, rng)
@@ -389,7 +397,8 @@ def offer(mutant: Draft, name: str, cluster: ss.Cluster, tally: Tally) -> ss.Sch
     """Offer a mutant to `check` and hold the answer against the oracle's; return it if both accept it."""
     devices = [device.name for device in cluster.devices]
     wrong = mutant.fault or fault(mutant.names, mutant.pairs, mutant.placements, mutant.execution, devices)
-    refusal, plan = "", None
+    refusal = ""
+    plan = None
     try:
         plan = mutant.schedule().check(cluster)
     except SimschedError as error:
@@ -497,16 +506,20 @@ def draw(graph: ss.OpGraph, cluster: ss.Cluster, execution: str, rng: Random) ->
             ss.Placement(op, rng.choice(names), rng.randrange(n_streams), priority=-rng.randrange(2)) for op in order
         ]
         return ss.Schedule(graph, rows, execution)
-    rows, cut = [], 0
+    rows = []
+    cut = 0
     chain: dict[str, ss.Placement] = {}  # the operators of the present stage
     for op in order:
         beside = [chain[src] for src in read[op] if src in chain]
         if rng.random() < 0.15 or len({(row.device, row.group) for row in beside}) > 1:
-            cut, chain, beside = cut + 1, {}, []
+            cut = cut + 1
+            chain = {}
+            beside = []
         where = rng.choice(names)
         group = rng.randrange(n_streams)
         if beside:  # with its producer, or else in the next stage
-            where, group = beside[0].device, beside[0].group
+            where = beside[0].device
+            group = beside[0].group
         chain[op] = ss.Placement(op, where, group, cut, group)
         rows.append(chain[op])
     return ss.Schedule(graph, rows, "stages")

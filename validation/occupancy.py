@@ -32,7 +32,8 @@ class Case:
 
     def line(self) -> str:
         """Return the case as the oracle reads it."""
-        d, k = self.device, self.kernel
+        d = self.device
+        k = self.kernel
         device = (d.threads_per_sm, d.registers_per_sm, d.shared_memory_per_sm)
         block = (d.shared_memory_per_block, d.shared_memory_reserved)
         figures = (*self.capability.split("."), *device, *block, k.threads, k.registers, k.shared_memory)
@@ -68,7 +69,8 @@ def find_header() -> Path | None:
 def oracle(cases: list[Case], header: Path) -> list[int]:
     """Return NVIDIA's blocks per SM for each case."""
     with tempfile.TemporaryDirectory() as folder:
-        source, binary = Path(__file__).with_suffix(".cpp"), Path(folder, "oracle")
+        source = Path(__file__).with_suffix(".cpp")
+        binary = Path(folder, "oracle")
         subprocess.run(["g++", "-O1", f"-I{header.parent}", str(source), "-o", str(binary)], check=True)
         lines = "\n".join(case.line() for case in cases)
         answer = subprocess.run([str(binary)], input=lines, capture_output=True, text=True, check=True)

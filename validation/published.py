@@ -119,11 +119,13 @@ def predicted(row: Row) -> tuple[list[Case], list[Case]]:
     latencies = []
     speedups = []
     for name, published in row.latencies.items():
-        low, high = ranged[name].makespan_low_us, ranged[name].makespan_high_us
+        low = ranged[name].makespan_low_us
+        high = ranged[name].makespan_high_us
         latencies.append(Case(row.name(name), times[name], published, low, high))
     for name, published in row.speedups.items():
         assert row.base is not None
-        low_ratio, high_ratio = ranged[name].speedup_low, ranged[name].speedup_high
+        low_ratio = ranged[name].speedup_low
+        high_ratio = ranged[name].speedup_high
         speedups.append(Case(row.name(name), times[row.base] / times[name], published, low_ratio, high_ratio))
     return latencies, speedups
 

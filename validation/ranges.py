@@ -35,8 +35,10 @@ from validation.h100.networks import LIMITS, SAME, sources, unpacked
 from validation.hardware.truth import Network, networks
 from validation.published import Row, program, rows
 
-SPEEDUPS, LATENCIES = "published speedups", "published latencies"
-GAINS, TIMES = "gains of streams, H100", "one captured stream, H100"
+SPEEDUPS = "published speedups"
+LATENCIES = "published latencies"
+GAINS = "gains of streams, H100"
+TIMES = "one captured stream, H100"
 RATIOS: Final = (SPEEDUPS, GAINS)
 TOLERANCE: Final = 0.01
 """Part by which a gain on the H100 may lie out of its range, which is one number where nothing runs side by side."""

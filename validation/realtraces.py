@@ -94,7 +94,10 @@ def read_real_trace(path: Path) -> RealTrace:
 
 def replay_row(trace: RealTrace) -> Row:
     """Return the errors of the replays of all steps, in per cent of the measured values."""
-    errors, starts, alone, shared = [], [], [], []
+    errors = []
+    starts = []
+    alone = []
+    shared = []
     for step in trace.steps:
         replay = replay_traced(step)
         errors.append(_off(replay.simulated_us, replay))
@@ -161,7 +164,8 @@ def solo_rows(traces: Sequence[RealTrace]) -> Iterator[Row]:
             if kind in _TRAFFIC:
                 traffic = _TRAFFIC[kind] * nbytes
                 size = "1 MiB or more" if nbytes >= _LARGE else "less than 1 MiB"
-                ours, plain = roofline(Operator("copy", nbytes=traffic), trace.preset), traffic / trace.preset.bandwidth
+                ours = roofline(Operator("copy", nbytes=traffic), trace.preset)
+                plain = traffic / trace.preset.bandwidth
                 us = median(measured)
                 found[f"{kind}, {size}"].append((abs(ours / us - 1), abs(plain / us - 1)))
     for of, errors in sorted(found.items()):
@@ -186,7 +190,8 @@ def copies(activities: Activities, *, alone: bool) -> Iterator[tuple[str, float,
         is_alone[1:] = np.maximum.accumulate(end)[:-1] <= mine.start[1:]  # after the ends of all earlier ones
         is_alone[:-1] &= end[:-1] <= mine.start[1:]
         for row in np.flatnonzero(is_alone | (not alone)).tolist():
-            kind, us = mine.kinds[int(mine.what[row])], float(mine.duration[row]) / 1e3
+            kind = mine.kinds[int(mine.what[row])]
+            us = float(mine.duration[row]) / 1e3
             if kind.nbytes is not None and us > 0:
                 yield kind.name, kind.nbytes, us
 

@@ -122,7 +122,9 @@ def side_by_side(device: Device, ops: Sequence[Operator], ready: Sequence[float]
     [(0.0, 10.0), (8.0, 13.0)]
     """
     cluster = Cluster((device,)).without_overheads()
-    n, none, nothing = len(ops), np.zeros(0, np.int32), np.zeros(0)
+    n = len(ops)
+    none = np.zeros(0, np.int32)
+    nothing = np.zeros(0)
     order = np.argsort(ready, kind="stable")
     lead = np.diff(np.asarray(ready, np.float64)[order], prepend=0.0)
     program = Program(
@@ -162,12 +164,17 @@ _SETS: Final = {"mm_mm": "matrix products", "mem_mem": "memory-bound", "cmp_cmp"
 INTENSITIES: Final = dict.fromkeys(("memory-bound", "collectives", "copies"), "memory")
 """Of kinds of kernels that issue little; others are taken to issue as their warps can."""
 _TESTED: Final = ("mm_mm", "mem_mem")
-_START, _DURATION = 3.5, 10.0  # per cent
+# per cent
+_START = 3.5
+_DURATION = 10.0
 _SPAN: Final = 8.0  # per cent
-_FEWEST_SMALL, _AS_LARGE = 20, 1.25
-_LATENCIES, _SPREADS = (0.0, 1.0, 2.0, 2.5, 3.0, 3.5, 4.0), (0.0, 0.04, 0.08, 0.12, 0.16)
+_FEWEST_SMALL = 20
+_AS_LARGE = 1.25
+_LATENCIES = (0.0, 1.0, 2.0, 2.5, 3.0, 3.5, 4.0)
+_SPREADS = (0.0, 0.04, 0.08, 0.12, 0.16)
 _LASTING: Final = 100.0  # solo times for which the other kernel goes on
-_RUNS, _SPREAD = 3, 0.06
+_RUNS = 3
+_SPREAD = 0.06
 
 
 @dataclass(frozen=True)
@@ -234,7 +241,8 @@ def _kernel(row: Mapping[str, str], names: Sequence[str]) -> Kernel:
 
 
 def _twins(row: Mapping[str, str]) -> Pair:
-    kernel, kind = _kernel(row, _TWINS[1:5]), row["set"]
+    kernel = _kernel(row, _TWINS[1:5])
+    kind = row["set"]
     first, ready, start, second = (_number(row, name) for name in _TWINS[5:])
     targets = {"start": _START, "first": _DURATION, "second": _DURATION} if kind in _TESTED else {}
     return Pair(GTX_950, _SETS.get(kind, kind), (kernel, kernel), (first, second), ready, start, targets)
@@ -243,7 +251,8 @@ def _twins(row: Mapping[str, str]) -> Pair:
 def _unlike(row: Mapping[str, str]) -> Pair:
     first, second = (_kernel(row, [f"{name}{k}" for name in _SHAPE]) for k in (1, 2))
     dur1, dur2, ready, start = (_number(row, name) for name in ("dur1", "dur2", "ready2", "start2"))
-    device, kind = device_named(row["trace"]), class_of(row["kernel1"])
+    device = device_named(row["trace"])
+    kind = class_of(row["kernel1"])
     return Pair(device, kind, (first, second), (dur1, dur2), ready, start, {"start": _START})
 
 
@@ -276,7 +285,8 @@ def _dispatch_row(of: str, pairs: Sequence[Pair]) -> Row:
 
 def dispatch_errors(pairs: Sequence[Pair], **changes: Any) -> tuple[float, float, float]:
     """Return mean errors in per cent: of the second start, over its mean, and of the durations of both."""
-    off, durations = [], []
+    off = []
+    durations = []
     for pair in pairs:
         rows = zip(("first", "second"), pair.durations, pair.kernels, strict=True)
         ops = [_operator(name, us, kernel, pair.kind) for name, us, kernel in rows]
@@ -353,7 +363,8 @@ def _group(row: Record) -> Group:
     names = ("corunner_grid", "corunner_block", "corunner_registers", "corunner_shared")
     runs = min(row.take("solo_n", int, 0), row.take("corun_n", int, 0))
     other = {"comm": "collectives", "mem": "copies"}.get(row.take("corunner_type", str), "kernels")
-    solo, beside = row.take("solo_us", float), row.take("corun_us", float)
+    solo = row.take("solo_us", float)
+    beside = row.take("corun_us", float)
     if solo <= 0 or beside <= 0:
         raise FormatError(f"solo_us and corun_us must be positive, not {solo!r} and {beside!r}")
     return Group(

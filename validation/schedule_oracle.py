@@ -79,14 +79,16 @@ def _not_in_stages(edges: Sequence[tuple[int, int]], rows: Rows) -> str | None:
                 return "groups and streams of a stage that do not belong together"
     row_of = dict(rows)
     for src, dst in edges:
-        a, b = row_of[src], row_of[dst]
+        a = row_of[src]
+        b = row_of[dst]
         if (a.device, a.stage) == (b.device, b.stage) and a.group != b.group:
             return "a dependency between groups of a stage"
     return None
 
 
 def _run(edges: Sequence[tuple[int, int]], rows: Rows, execution: str) -> str | None:
-    n, row_of = len(rows), dict(rows)
+    n = len(rows)
+    row_of = dict(rows)
     host_of = {op: "" if execution == "graph" else row.device for op, row in rows}
     waits: list[list[int]] = [[] for _ in range(n)]  # that the host issues before an operator
     for src, dst in edges:
@@ -101,7 +103,8 @@ def _run(edges: Sequence[tuple[int, int]], rows: Rows, execution: str) -> str | 
     barriers = _barriers(rows) if execution == "stages" else set()
 
     at: dict[object, int] = dict.fromkeys([*hosts, *streams], 0)
-    issued, ended = set[int](), set[int]()
+    issued = set[int]()
+    ended = set[int]()
     known = [0] * n  # operators that have surely ended before an operator starts, as bits
     known_to_host = dict.fromkeys(hosts, 0)
     moved = True
@@ -109,7 +112,8 @@ def _run(edges: Sequence[tuple[int, int]], rows: Rows, execution: str) -> str | 
         moved = False
         for host, order in hosts.items():
             for op in order[at[host] :]:
-                missing, sooner = [p for p in waits[op] if p not in issued], order[: at[host]]
+                missing = [p for p in waits[op] if p not in issued]
+                sooner = order[: at[host]]
                 if any(host_of[p] == host for p in missing):
                     return "a wait that is issued before what it waits for"
                 if missing or (op in barriers and not ended.issuperset(sooner)):

@@ -53,7 +53,8 @@ def cycle_pair(pair: str, device: Device) -> float:
     """Return the simulated time of a pair relative to the longer of its kernels alone."""
     ops = []
     for i, name in enumerate(pair.split("+")):
-        blocks, threads = int(name[1:]), 128 if name[0] == "s" else 256
+        blocks = int(name[1:])
+        threads = 128 if name[0] == "s" else 256
         flops, nbytes = (0.0, 65536.0 * blocks) if name[0] == "M" else (960.0 * blocks * threads, 0.0)
         kernel = ss.Kernel(blocks, threads, 32, 4)
         ops.append(ss.Operator(f"k{i}", time=_CYCLES[name] / _CLOCK, flops=flops, nbytes=nbytes, kernels=(kernel,)))
@@ -88,8 +89,10 @@ def random_mixes(count: int, seed: int) -> list[Mix]:
 
 
 def _drawn(rng: np.random.Generator) -> Kernel:
-    threads, registers = int(rng.choice([128, 256, 256, 512])), int(rng.choice([32, 40, 64]))
-    blocks, work = round(float(np.exp(rng.uniform(np.log(20), np.log(1500))))), threads / 256 * rng.uniform(0.5, 1.5)
+    threads = int(rng.choice([128, 256, 256, 512]))
+    registers = int(rng.choice([32, 40, 64]))
+    blocks = round(float(np.exp(rng.uniform(np.log(20), np.log(1500)))))
+    work = threads / 256 * rng.uniform(0.5, 1.5)
     if rng.random() < 0.35:
         return blocks, threads, registers, 1e6 * threads / 256, 2.5e5 * work
     return blocks, threads, registers, 2e7 * work, 4.0
@@ -150,7 +153,8 @@ def main() -> None:
     for name, mixes in {"micro-cases": MICRO, **draws}.items():
         for seed in (0, 1):
             off = [100 * part for part in errors(mixes, seed)]
-            size, worst = mean(map(abs, off)), max(map(abs, off))
+            size = mean(map(abs, off))
+            worst = max(map(abs, off))
             print(f"{name}, seed {seed}: mean {size:.2f} %, worst {worst:.1f}, bias {mean(off):+.2f}")
 
 

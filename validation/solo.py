@@ -77,7 +77,8 @@ def works_of(spec: Spec) -> list[Work]:
     make = {"linear": _linear, "conv": _convolution, "bmm": _bmm, "sdpa": _attention, "lstm": _lstm}.get(spec.family)
     if make is not None:
         return [make(spec)]
-    w, d = DTYPE_NBYTES[spec.dtype], spec.sizes
+    w = DTYPE_NBYTES[spec.dtype]
+    d = spec.sizes
     if spec.family in ("relu", "gelu", "silu", "add", "copy"):
         rule = {"relu": "map", "add": "map", "copy": "copy"}.get(spec.family, "activation")
         n = d[0]
@@ -89,24 +90,28 @@ def works_of(spec: Spec) -> list[Work]:
         n = d[0] * d[1]
         return [Work("reduction", spec.family, n, n * w, 0, d[0] * w, rows=d[0], columns=d[1])]
     if spec.family in ("embedding", "embedding_bag"):
-        n, bag = d[2], d[3] if len(d) > 3 else 1
+        n = d[2]
+        bag = d[3] if len(d) > 3 else 1
         read = float(n * bag * d[1] * w)
         return [Work("gather", "plain", 0, n * bag * 8, read, n * d[1] * w, rows=n * bag, columns=d[1], window=bag)]
     return [_image(spec)]
 
 
 def _linear(spec: Spec) -> Work:
-    w, (m, k, n) = DTYPE_NBYTES[spec.dtype], spec.sizes
+    w = DTYPE_NBYTES[spec.dtype]
+    m, k, n = spec.sizes
     return Work("product", "plain", 2.0 * m * n * k, m * k * w, (k + 1) * n * w, m * n * w, 1, m, n, k, bias=True)
 
 
 def _bmm(spec: Spec) -> Work:
-    w, (b, m, k, n) = DTYPE_NBYTES[spec.dtype], spec.sizes
+    w = DTYPE_NBYTES[spec.dtype]
+    b, m, k, n = spec.sizes
     return Work("product", "plain", 2.0 * b * m * n * k, b * (m + n) * k * w, 0, b * m * n * w, b, m, n, k)
 
 
 def _attention(spec: Spec) -> Work:
-    w, (b, heads, queries, keys, features) = DTYPE_NBYTES[spec.dtype], spec.sizes
+    w = DTYPE_NBYTES[spec.dtype]
+    b, heads, queries, keys, features = spec.sizes
     h = b * heads
     return Work(
         "attention",
@@ -123,7 +128,8 @@ def _attention(spec: Spec) -> Work:
 
 
 def _lstm(spec: Spec) -> Work:
-    w, (steps, units) = DTYPE_NBYTES[spec.dtype], spec.sizes
+    w = DTYPE_NBYTES[spec.dtype]
+    steps, units = spec.sizes
     return Work(
         "recurrence",
         "plain",
@@ -141,9 +147,11 @@ def _lstm(spec: Spec) -> Work:
 
 
 def _convolution(spec: Spec) -> Work:
-    w, (b, ci, size, co, k, stride, pad, groups) = DTYPE_NBYTES[spec.dtype], spec.sizes
+    w = DTYPE_NBYTES[spec.dtype]
+    b, ci, size, co, k, stride, pad, groups = spec.sizes
     out = (size + 2 * pad - k) // stride + 1
-    rows, inner = b * out * out, ci // groups * k * k
+    rows = b * out * out
+    inner = ci // groups * k * k
     rule = "channels_last" if spec.layout else "plain" if stride == 1 and pad == 0 else "strided"
     return Work(
         "convolution",
@@ -163,7 +171,8 @@ def _convolution(spec: Spec) -> Work:
 
 
 def _image(spec: Spec) -> Work:
-    w, (b, c, size) = DTYPE_NBYTES[spec.dtype], spec.sizes[-3:]
+    w = DTYPE_NBYTES[spec.dtype]
+    b, c, size = spec.sizes[-3:]
     n = b * c * size * size
     if spec.family == "batch_norm":
         return Work("batch_norm", "plain", 2.0 * n, n * w, 2 * c * w, n * w, b, size * size, c)
@@ -199,7 +208,8 @@ def rows_of(solo: Mapping[str, Any], device: Device, folds: Iterable[int] = (0, 
             "fp32",
         ):  # without parameters: not the kernel that networks launch
             continue
-        launches, colder = launches_of(spec, device, False), launches_of(spec, device, True)
+        launches = launches_of(spec, device, False)
+        colder = launches_of(spec, device, True)
         warm, cold = (sum(launch.time for launch in some) for some in (launches, colder))
         kernels = measured.get("kernels", ())
         warm_us = measured["warm_us"][1] if len(measured.get("warm_us", ())) == 4 else None
@@ -246,7 +256,8 @@ def table(rows: list[Row], worst: int) -> str:
             families.setdefault(key, []).append(row)
     lines = [f"{'family':18s} {'dtype':5s} {'n':>5s} {'warm':>6s} {'bias':>6s} {'p90':>5s} {'cold':>6s} {'bias':>6s}"]
     for (family, dtype), some in sorted(families.items()):
-        warm, cold = errors(row.warm_error for row in some), errors(row.cold_error for row in some)
+        warm = errors(row.warm_error for row in some)
+        cold = errors(row.cold_error for row in some)
         top = sorted(some, key=lambda row: -abs(row.warm_error or 0.0))[:worst]
         lines.append(
             f"{family.strip('~'):18s} {dtype:5s} {len(some):5d} {warm.mean:6.3f} {warm.bias:+6.2f} {warm.p90:5.2f} "

@@ -140,7 +140,8 @@ _anything = st.recursive(st.none() | st.integers() | _floats() | _names, lambda 
 def values(part: Mapping[str, Any], parts: Mapping[str, Any]) -> st.SearchStrategy[Any]:
     """Return the values of a part of one of our schemas; `parts` are those that it refers to by name."""
     inside = partial(values, parts=parts)
-    least, most = part.get("minimum", part.get("exclusiveMinimum")), part.get("maximum")
+    least = part.get("minimum", part.get("exclusiveMinimum"))
+    most = part.get("maximum")
     match part:
         case {"$ref": name}:
             return st.deferred(lambda: inside(parts[name.rpartition("/")[2]]))
@@ -211,7 +212,8 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 def spoilt_bytes(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
     """Return bytes of which a token or any piece is left out, repeated, or replaced by odd or other bytes."""
     tokens = [found.span() for found in _TOKEN.finditer(data)] or [(0, 0)]
-    at, elsewhere = draw(st.integers(0, len(data))), draw(st.integers(0, len(other)))
+    at = draw(st.integers(0, len(data)))
+    elsewhere = draw(st.integers(0, len(other)))
     spans = st.integers(at, min(len(data), at + 64)).map(lambda end: (at, end)) | st.just((at, len(data)))
     begin, end = draw(st.sampled_from(tokens) | spans)
     again = st.integers(2, 200).map(lambda times: data[begin:end] * times)
@@ -222,7 +224,8 @@ def spoilt_bytes(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
 @st.composite
 def spoilt(draw: st.DrawFn, seeds: Seeds) -> bytes:
     """Return a valid document spoiled mostly once: a document spoiled several times fails the first check."""
-    (name, data), (_, other) = draw(st.sampled_from(seeds)), draw(st.sampled_from(seeds))
+    name, data = draw(st.sampled_from(seeds))
+    _, other = draw(st.sampled_from(seeds))
     codec = _CODECS.get(Path(name).suffix)
     for _ in range(draw(st.sampled_from((1, 1, 1, 2, 3)))):
         if codec and draw(st.booleans()):

@@ -38,7 +38,8 @@ def run(case: str, evaluations: int) -> dict[str, Any]:
     """Return every scheduler's result for a case: makespan and estimate in us, wall time in s, or its refusal."""
     spec, _, where = case.partition(" on ")
     n, gpu = where.split()
-    graph, cluster = workloads.from_spec(spec), ss.Cluster.preset(gpu, int(n))
+    graph = workloads.from_spec(spec)
+    cluster = ss.Cluster.preset(gpu, int(n))
     found: dict[str, dict[str, Any]] = {}
     others: list[ss.Schedule] = []
     for name in SCHEDULERS:

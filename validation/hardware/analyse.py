@@ -69,7 +69,8 @@ def calibrations(store: Store, wanted: Mapping[str, Sequence[str]] | None = None
         raise FileError(f"{store.folder} holds no measurements: campaign.json and measurements.jsonl.gz are wanted")
     found: dict[str, dict[str, Calibration]] = {}
     for backend in _backends(store) if wanted is None else wanted:
-        device, key = None, f"microbenchmarks/{backend}"
+        device = None
+        key = f"microbenchmarks/{backend}"
         if key in store:
             micro = _profile(store, key)
             device = calibrate(micro.cluster, micro, held_out=0.0)
@@ -249,7 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not options.folder.is_dir():
             raise FileError(f"there is no folder {options.folder}")
-        store, kept = Store(options.folder), options.folder / SUMMARY
+        store = Store(options.folder)
+        kept = options.folder / SUMMARY
         summary = summarise(store, calibrations(store), again=options.recalibrate)
         if (options.folder / TRUTH).exists():
             summary["measured"] = facts(options.folder)

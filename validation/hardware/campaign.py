@@ -20,7 +20,9 @@ from hwbackend.contact.store import Store
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from validation.hardware.sections import PLANS, Bench, Measure, NotYetError, Section, pulse, sections_of
 
-OK, UNUSABLE, AGAIN = 0, 2, 75
+OK = 0
+UNUSABLE = 2
+AGAIN = 75
 USUAL_SECONDS: Final = 440.0
 MOST_ATTEMPTS: Final = 2  # at an item, over all processes
 _STUCK: Final = 60.0  # s after which an item is given up with its process
@@ -89,7 +91,8 @@ class Campaign:
         self.store.save_header()
 
     def _run(self, section: Section, until: float, end: float) -> None:
-        begun, n = self.clock(), 0
+        begun = self.clock()
+        n = 0
         for key, measure in section.items.items():
             if key in self.store or key in self._tried or self._attempts(key) >= MOST_ATTEMPTS:
                 continue

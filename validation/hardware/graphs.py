@@ -50,7 +50,8 @@ def _separable(net: Network) -> None:
 
 
 def _joined(net: Network) -> None:
-    x, y = net.input(2, 9, 17, 17), net.input(2, 9, 17, 17)
+    x = net.input(2, 9, 17, 17)
+    y = net.input(2, 9, 17, 17)
     with net.unit("unit", "identity"):
         net.concat("unit.join", [net.add("unit.sum", [x, y]), net.input(2, 4, 17, 17)])
 
@@ -118,7 +119,8 @@ WHOLE: Final = (
 
 def kernel_graph(name: str) -> OpGraph:
     """Return two independent operators of one of `KERNELS`, so that they can run at the same time."""
-    operators, edges = list[Operator](), list[Edge]()
+    operators = list[Operator]()
+    edges = list[Edge]()
     for copy in ("a", "b"):
         net = Network(name)
         KERNELS[name](net)

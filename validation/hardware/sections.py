@@ -102,7 +102,8 @@ class Bench:
     """A backend, and its earlier measurements."""
 
     def __init__(self, backend: Backend, store: Store, plan: Plan) -> None:
-        self.backend, self.plan = backend, plan
+        self.backend = backend
+        self.plan = plan
         self._store = store
         self._profiles: dict[str, tuple[Profile, OpGraph]] = {}
 
@@ -140,7 +141,8 @@ def pulse(backend: Backend) -> Replay:
 
 
 def _of_graphs(bench: Bench) -> Iterator[Section]:
-    plan, check = bench.plan, partial(_check, bench.backend)
+    plan = bench.plan
+    check = partial(_check, bench.backend)
 
     def section(what: str, share: float, items: Mapping[str, Measure]) -> Section:
         name = f"{what}/{bench.backend.name}"
@@ -168,7 +170,8 @@ def _of_graphs(bench: Bench) -> Iterator[Section]:
 
 
 def _figures(bench: Bench) -> Section:
-    name, plan = bench.backend.name, bench.plan
+    name = bench.backend.name
+    plan = bench.plan
     pairs = {f"hios-fig1/{name}/{size}": partial(graphs.convolutions, size) for size in plan.hios_sizes}
     for size in plan.opara_sizes:
         for other in ("conv", "relu"):
@@ -216,7 +219,8 @@ def _plan(graph: OpGraph, cluster: Cluster, made: str, seed: int) -> Schedule:
 
 def _on_streams(graph: OpGraph, cluster: Cluster, streams: int, execution: str) -> Schedule:
     """Return operators in their order, dealt out to streams of the first device."""
-    order, devices = graph.order_index, (cluster.devices[0].name,)
+    order = graph.order_index
+    devices = (cluster.devices[0].name,)
     return Schedule.from_columns(graph, order, devices, stream=np.arange(len(order)) % streams, execution=execution)
 
 

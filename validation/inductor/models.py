@@ -48,7 +48,9 @@ class Inception(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.one, self.pool = _unit(3, 8, 3), _unit(8, 4, 1), _unit(8, 4, 1)
+        self.stem = _unit(3, 8, 3)
+        self.one = _unit(8, 4, 1)
+        self.pool = _unit(8, 4, 1)
         self.three = nn.Sequential(_unit(8, 4, 1), _unit(4, 6, 3))
         self.five = nn.Sequential(_unit(8, 4, 1), _unit(4, 6, 5))
 
@@ -64,7 +66,9 @@ class Residual(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.main, self.side = _unit(3, 8, 3), _unit(8, 16, 3, 2), nn.Conv2d(8, 16, 1, 2)
+        self.stem = _unit(3, 8, 3)
+        self.main = _unit(8, 16, 3, 2)
+        self.side = nn.Conv2d(8, 16, 1, 2)
 
     def forward(self, x: Any) -> Any:
         """Return the outputs."""
@@ -94,7 +98,9 @@ class Hourglass(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.top, self.low, self.out = _unit(3, 8, 3), _unit(8, 12, 3), _unit(20, 4, 3)
+        self.top = _unit(3, 8, 3)
+        self.low = _unit(8, 12, 3)
+        self.out = _unit(20, 4, 3)
 
     def forward(self, x: Any) -> Any:
         """Return the outputs."""
@@ -109,7 +115,9 @@ class Attention(nn.Module):
     def __init__(self, width: int = 32) -> None:
         super().__init__()
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
-        self.up, self.down, self.norm = nn.Linear(width, 64), nn.Linear(64, width), nn.LayerNorm(width)
+        self.up = nn.Linear(width, 64)
+        self.down = nn.Linear(64, width)
+        self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Any) -> Any:
         """Return the outputs."""
@@ -138,11 +146,13 @@ class Several(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.left, self.right = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.left = nn.Linear(32, 32)
+        self.right = nn.Linear(32, 32)
 
     def forward(self, x: Any) -> Any:
         """Return the outputs."""
-        left, right = self.left(x).sigmoid(), self.right(x)
+        left = self.left(x).sigmoid()
+        right = self.right(x)
         values, places = torch.sort(right, 1)
         return left.t(), values.narrow(1, 0, 4) + left.narrow(1, 0, 4), places, torch.stack([left, values]).amax(0)
 
@@ -169,7 +179,8 @@ class Changing(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.left, self.right = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.left = nn.Linear(32, 32)
+        self.right = nn.Linear(32, 32)
         self.register_buffer("count", torch.zeros(32))
         self.register_buffer("last", torch.zeros(16, 32))
 
@@ -182,7 +193,9 @@ class Changing(nn.Module):
         return left @ right.t() + self.count.sum()
 
 
-_IMAGE, _ROWS, _WORDS = (2, 3, 12, 12), (16, 32), (2, 8, 32)
+_IMAGE = (2, 3, 12, 12)
+_ROWS = (16, 32)
+_WORDS = (2, 8, 32)
 MODELS: Final[dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]] = {
     "experts": (Experts, _ROWS), "towers": (Towers, _ROWS), "inception": (Inception, _IMAGE),
     "residual": (Residual, _IMAGE), "cell": (Cell, _IMAGE), "hourglass": (Hourglass, _IMAGE),

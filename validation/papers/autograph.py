@@ -35,7 +35,10 @@ NETWORKS: Final[Mapping[str, str]] = {
     "RNNTC-SRU": "rnntc_sru",
     "BERT": "autograph_bert",
 }
-IOS, NIMBLE, TASO, OURS = "IOS", "Nimble", "TASO+Nimble", "Ours"
+IOS = "IOS"
+NIMBLE = "Nimble"
+TASO = "TASO+Nimble"
+OURS = "Ours"
 _NOT_IN_IOS: Final = ("RNNTC-SRU", "BERT")
 _OBJECTIVES: Final[Mapping[str, str]] = {OURS: "mixed", TASO: "sum"}
 _KINDS: Final[Mapping[str, tuple[str, int]]] = {
@@ -109,7 +112,8 @@ def _everywhere(rule: Rule, draft: Draft, wanted: Callable[[Draft, Match], bool]
             if all(name in draft.rows for name in match) and wanted(draft, match):
                 after = rule.apply(draft, match)
                 if after is not None:
-                    draft, changed = after, True
+                    draft = after
+                    changed = True
     return draft
 
 

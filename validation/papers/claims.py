@@ -140,7 +140,8 @@ def claims_of(papers: Iterable[str]) -> list[Claim]:
 
 def _claims(paper: str, measures: Measures) -> list[Claim]:
     tables: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name(f"{paper}.toml").read_text("utf-8"))
-    defaults, claims = tables.pop("defaults"), dict[str, Claim]()
+    defaults = tables.pop("defaults")
+    claims = dict[str, Claim]()
     for key, row in tables.items():
         given: dict[str, Any] = {name: " ".join(text.split()) for name, text in (defaults | row).items()}
         text = given.pop("published", "")
@@ -269,7 +270,8 @@ def put_between(text: str, name: str, part: str) -> str:
     FormatError
         If the text does not have both, once.
     """
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    begin = f"<!-- {name} -->"
+    end = f"<!-- end of {name} -->"
     if text.count(begin) != 1 or text.count(end) != 1:
         raise FormatError(f"the text needs the lines {begin} and {end}, once each")
     return re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n{part}\n{end}", text, flags=re.DOTALL)

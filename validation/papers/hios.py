@@ -77,9 +77,14 @@ class Evaluator:
         of data closes, and the reported latency is no longer; else the first stays alone. The transfers between two
         stages are added up.
         """
-        graph, device, n = self.graph, self.device, len(self.graph)
-        time, share, after = graph.time.tolist(), graph.utilization.tolist(), _descendants(graph)
-        head, weight = list(range(n)), list(time)
+        graph = self.graph
+        device = self.device
+        n = len(self.graph)
+        time = graph.time.tolist()
+        share = graph.utilization.tolist()
+        after = _descendants(graph)
+        head = list(range(n))
+        weight = list(time)
         least = self.makespan()
         for on in range(max(device) + 1):
             left = [v for v in range(n) if device[v] == on]
@@ -87,14 +92,16 @@ class Evaluator:
                 a, b = left[:2]
                 merged = False
                 if not (after[a] >> b & 1 or after[b] >> a & 1):
-                    head[b], weight[a] = a, stage_time((time[a], time[b]), (share[a], share[b]))
+                    head[b] = a
+                    weight[a] = stage_time((time[a], time[b]), (share[a], share[b]))
                     heads = [v for v in range(n) if head[v] == v]
                     inputs = inputs_of(graph, head)
                     latency = _listed(heads, weight, inputs, device, False)
                     merged = latency <= least and acyclic(heads, inputs)
                     least = latency if merged else least
                 if not merged:
-                    head[b], weight[a] = b, time[a]
+                    head[b] = b
+                    weight[a] = time[a]
                 left = left[2 if merged else 1 :]
         return least
 
@@ -109,7 +116,8 @@ def inputs_of(graph: ss.OpGraph, head: Sequence[int]) -> Inputs:
     """Return the inputs of stages, of operators that have the same `head`; transfers between two are added up."""
     inputs: list[dict[int, float]] = [{} for _ in head]
     for src, dst, transfer in zip(graph.src.tolist(), graph.dst.tolist(), graph.edge_transfer.tolist(), strict=True):
-        a, b = head[src], head[dst]
+        a = head[src]
+        b = head[dst]
         if a != b:
             inputs[b][a] = inputs[b].get(a, 0.0) + transfer
     return inputs
@@ -119,7 +127,8 @@ def _listed(
     order: Iterable[int], weight: Sequence[float], inputs: Inputs, device: Sequence[int], by_operator: bool
 ) -> float:
     """Return when the last device is done, its stages one after the other in the order given."""
-    clock, end = [0.0] * (max(device) + 1), [0.0] * len(weight)
+    clock = [0.0] * (max(device) + 1)
+    end = [0.0] * len(weight)
     for v in order:
         on = device[v]
         start = clock[on]
@@ -359,8 +368,10 @@ def speedup(network: str, pixels: int, *, of: str = "hios-lp blocking", over: st
 
 def small_over_ios(_run: Run) -> Values:
     """Return the speedup over IOS on one A40 at NASNet's own size, and that with asynchronous copies."""
-    one, graph = ss.Cluster.preset("a40"), workloads.load("nasnet_a_large", image_size=331)
-    ios, found = ss.simulate(ss.schedule(graph, one, "ios"), one).makespan, makespans("nasnet_a_large", 331)
+    one = ss.Cluster.preset("a40")
+    graph = workloads.load("nasnet_a_large", image_size=331)
+    ios = ss.simulate(ss.schedule(graph, one, "ios"), one).makespan
+    found = makespans("nasnet_a_large", 331)
     return {"331": ios / found["hios-lp blocking"], "331 async": ios / found["hios-lp async"]}
 
 
@@ -477,7 +488,8 @@ def columns(outcomes: Mapping[str, Outcome]) -> str:
     for number, x in [(9, 400.0), *(place for place in places if FIGURES[place[0]].at(place[1]) != Setting())]:
         title = default if FIGURES[number].at(x) == Setting() else FIGURES[number].title.format(x)
         by_release = "released-22" if (number, x) == (10, UNLIKE) else "released"
-        correct, rebuilt = claims[f"hios-fig{number}-correct"], claims[f"hios-fig{number}-{by_release}"]
+        correct = claims[f"hios-fig{number}-correct"]
+        rebuilt = claims[f"hios-fig{number}-{by_release}"]
         if not {correct.key, rebuilt.key} <= outcomes.keys():
             return ""
         for scheduler in SCHEDULERS:

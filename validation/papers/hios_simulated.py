@@ -88,7 +88,8 @@ def study(number: int, seeds: int) -> Study:
 @cache
 def _rows(number: int, run: Run) -> dict[float, list[Mapping[str, Any]]]:
     """Run the study of a figure; return its rows by their place on the axis."""
-    axis, executor = FIGURES[number].axis, "serial" if run.workers == 1 else "processes"
+    axis = FIGURES[number].axis
+    executor = "serial" if run.workers == 1 else "processes"
     with TemporaryDirectory() as folder:
         asked = study(number, instances(run))
         found = run_study(asked, folder, load=workloads.load_kind, executor=executor, workers=run.workers)

@@ -62,7 +62,8 @@ def ios_plan(name: str, gpu: str, batch: int = 1, *, quick: bool = False, **opti
 @cache
 def plan(name: str, gpu: str, how: str, batch: int = 1, quick: bool = False) -> ss.Schedule:
     """Return the schedule of a network by one of `ALL`."""
-    graph, cluster = network(name, batch), device(gpu)
+    graph = network(name, batch)
+    cluster = device(gpu)
     if how in ("sequential", "greedy"):
         streams: dict[str, Any] = {"streams": _MOST_STREAMS} if how == "greedy" else {}
         return ss.schedule(graph, cluster, how, **streams)
@@ -82,7 +83,8 @@ def milliseconds(schedule: ss.Schedule, gpu: str) -> float:
 
 def speedup(name: str, gpu: str, how: str, batch: int = 1, quick: bool = False) -> float:
     """Return by how much a schedule is faster than one operator after the other."""
-    slow, fast = plan(name, gpu, "sequential", batch), plan(name, gpu, how, batch, quick)
+    slow = plan(name, gpu, "sequential", batch)
+    fast = plan(name, gpu, how, batch, quick)
     return milliseconds(slow, gpu) / milliseconds(fast, gpu)
 
 
@@ -133,7 +135,9 @@ def time_behind(schedule: ss.Schedule, gpu: str) -> float:
     return trace.makespan - trace.operator_times()[entry][1]
 
 
-V100, K80, RTX_2080_TI = "v100", "k80", "rtx2080ti"
+V100 = "v100"
+K80 = "k80"
+RTX_2080_TI = "rtx2080ti"
 WIRING: Final = "RANDWIRE_GRAPHS"
 """Environment variable that names a file with the wiring of RandWire; without it our own wiring is taken."""
 _WIRED_HERE: Final = tuple(name for name in NETWORKS if name != "randwire")
@@ -186,7 +190,9 @@ def rounded(value: float, digits: int) -> float:
 def _largest(name: str, _run: Run) -> Values:
     """Return a row of Table 1, of the block with the most transitions."""
     found = max(_blocks(name, "single_root"), key=lambda plan: int(plan.search["transitions"]))
-    n, d, transitions = len(found.graph), found.graph.width, found.search["transitions"]
+    n = len(found.graph)
+    d = found.graph.width
+    transitions = found.search["transitions"]
     bound = ((n / d + 2) * (n / d + 1) / 2) ** d
     return {
         "n": n,
@@ -317,7 +323,8 @@ def _stages(graph: ss.OpGraph) -> Values:
 
 @cache
 def _demonstrated(how: str) -> ss.Trace:
-    graph, cluster = demonstration(), device(V100)
+    graph = demonstration()
+    cluster = device(V100)
     plan = searched(graph, cluster, strategy="parallel") if how == "ios" else ss.schedule(graph, cluster, how)
     return ss.simulate(plan, cluster)
 
@@ -328,7 +335,8 @@ def _end(how: str, names: str) -> float:
 
 def _fig_2_utilization(_run: Run) -> Values:
     """Return the part of the peak rate in per cent that each stage reaches, by its operators."""
-    peak, found = device(V100).devices[0].peak_rate("fp32"), {}
+    peak = device(V100).devices[0].peak_rate("fp32")
+    found = {}
     for how, stages in (("sequential", "a b c d"), ("greedy", "acd b"), ("ios", "ad bc")):
         before = 0.0
         for names in stages.split():
@@ -373,7 +381,8 @@ def _fig_10_stages(_run: Run) -> Values:
 
 
 def _fig_16(_run: Run) -> Values:
-    found, cluster = {}, device(V100)
+    found = {}
+    cluster = device(V100)
     for k in _MIXED:
         graph = piece(_INCEPTION, 1, k)
         sequential = time_behind(ss.schedule(graph, cluster, "sequential"), V100)

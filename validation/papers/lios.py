@@ -20,7 +20,8 @@ from simsched.schedulers.stage_costs import StageFormula
 from validation.papers.claims import Measures, Run, Values, drawn_graph
 
 GPU: Final = "rtx3080"
-_SMALL, _BASE = "SqueezeNet", "Inception-v3"
+_SMALL = "SqueezeNet"
+_BASE = "Inception-v3"
 NETWORKS: Final[Mapping[str, str]] = {
     _SMALL: "squeezenet",
     _BASE: "inception_v3",
@@ -133,7 +134,8 @@ def _scatter(run: Run) -> Values:
 @cache
 def _search_ratios(run: Run) -> Values:
     """Return the time of IOS's search relative to LIOS's, with stages simulated or by a formula."""
-    found, times = {}, 1 if run.quick else 3
+    found = {}
+    times = 1 if run.quick else 3
     for name in NETWORKS:
         lios = _seconds(name, "lios", 3 if run.quick else 15)
         found[name] = _seconds(name, "ios", times) / lios

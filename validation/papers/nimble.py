@@ -35,7 +35,8 @@ def _counted(key: str, mode: str) -> Values:
 
 def _multi(_run: Run) -> Values:
     """Return the makespan in one stream over that in Nimble's, both captured, of units as its fusions leave them."""
-    cluster, found = ss.Cluster.preset(_TURING), {}
+    cluster = ss.Cluster.preset(_TURING)
+    found = {}
     for name, workload in {"Inception-v3": "inception_v3", "DenseNet": "densenet121"}.items():
         for batch in (1, 8):
             graph = workloads.load(workload, batch=batch)

@@ -41,8 +41,12 @@ NETWORKS: Final[Mapping[str, tuple[str, str]]] = {
     "BERT": ("bert_base", "a100"),
 }
 """Name in the paper -> our workload, and the preset of the GPU on which it was measured at batch 1."""
-PYTORCH, GRAPH, NIMBLE, OPARA = "PyTorch", "CUDA Graph", "Nimble", "Opara"
-CONFERENCE, DEPTH_FIRST = "conference", "depth first"
+PYTORCH = "PyTorch"
+GRAPH = "CUDA Graph"
+NIMBLE = "Nimble"
+OPARA = "Opara"
+CONFERENCE = "conference"
+DEPTH_FIRST = "depth first"
 _SCHEDULED: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     PYTORCH: ("sequential", {}),
     GRAPH: ("sequential", {}),
@@ -51,8 +55,11 @@ _SCHEDULED: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     CONFERENCE: ("opara", {"allocation": "conference", "classes": "none"}),
     DEPTH_FIRST: ("opara", {"order": "graph"}),
 }
-_A100, _TURING = "a100", "rtx2080super"
-_BATCHES, _BATCHES_8, _BATCHES_9 = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (2, 4, 16, 32)
+_A100 = "a100"
+_TURING = "rtx2080super"
+_BATCHES = (1, 2, 4, 8)
+_BATCHES_8 = (1, 2, 4, 8, 16, 32)
+_BATCHES_9 = (2, 4, 16, 32)
 _IN_2023: Final = ("GoogLeNet", "Inception-v3", "NASNet")
 _MB: Final = 1e6  # bytes
 _SIZES: Final = (1000, 2000, 4000, 8000)
@@ -237,7 +244,8 @@ def _efficiencies(name: str, _run: Run) -> Values:
 @cache
 def _megabytes(name: str, framework: str) -> float:
     """Return the peak memory in MB: Opara's released code frees no output of an operator before the end."""
-    graph, cluster = network(name), ss.Cluster.preset(NETWORKS[name][1])
+    graph = network(name)
+    cluster = ss.Cluster.preset(NETWORKS[name][1])
     if framework == GRAPH:
         return max(ss.simulate(planned(graph, cluster, GRAPH), cluster).peak_memory().values()) / _MB
     outputs = zip(graph.operators, graph.output_nbytes, strict=True)
@@ -257,7 +265,8 @@ def _streams_of_example(_run: Run) -> Values:
 
 
 def _streams(name: str, _run: Run) -> Values:
-    graph, cluster = network(name), ss.Cluster.preset(NETWORKS[name][1])
+    graph = network(name)
+    cluster = ss.Cluster.preset(NETWORKS[name][1])
     return {framework: float(planned(graph, cluster, framework).n_streams) for framework in (OPARA, NIMBLE)}
 
 
@@ -295,7 +304,8 @@ def _exponents(run: Run) -> Values:
 
 def _allocation_ms(graph: ss.OpGraph, run: Run, streams: str) -> tuple[float, float]:
     """Return the shortest wall times in ms of Opara's and of Nimble's allocation of a graph, which makes `streams`."""
-    order, repeats = graph.order_index.tolist(), 1 if run.quick else 7
+    order = graph.order_index.tolist()
+    repeats = 1 if run.quick else 7
 
     def shortest(call: Callable[[], object]) -> float:
         call()  # the graph is made once and kept

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from simsched.base.errors import FormatError
 from simsched.model.graph import Work
-from workloads.costs import GATES, Cost, Costs, axes_of, conv_layout, with_bytes
+from workloads.costs import GATES, Cost, Costs, conv_layout, with_bytes
+from workloads.equations import axes_of
 from workloads.formats.onnx.tensors import Shape, Step, Tensor, n_stored
 from workloads.formats.onnx.views import reshaped_strides
 

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from simsched.model.graph import UNKNOWN, Work
-from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, GATES, Cost, Costs, axes_of, by_word, conv_layout
+from workloads.costs import ACTIVATION_FLOPS, ELEMENT_FLOPS, GATES, Cost, Costs, by_word, conv_layout
+from workloads.equations import axes_of
 from workloads.formats.torch.calls import (
     CHOICES,
     COPIED_IF_SCATTERED,
