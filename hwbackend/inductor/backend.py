@@ -15,8 +15,8 @@ from hwbackend.inductor import doors
 from hwbackend.inductor.choice import PLAIN, Choice, choose, key_of, remember, remembered
 from hwbackend.inductor.options import Options, read_options
 from hwbackend.inductor.plan import FusedKernel, StreamPlan, make_plan, scheduled_by
-from hwbackend.torch_devices import cuda_cluster, line, require_torch
-from hwbackend.torch_effects import draws
+from hwbackend.torch.devices import cuda_cluster, line, require_torch
+from hwbackend.torch.effects import draws
 from simsched.base.errors import BackendError, SimschedError
 from simsched.model import Target
 
