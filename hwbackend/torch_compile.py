@@ -1,5 +1,5 @@
-"""The documented import of `hwbackend.torch.compile`."""
+"""The documented import of the backend of `torch.compile`, see `hwbackend.inductor`."""
 
-from hwbackend.torch.compile import OPTIONS, Prediction, predict, simsched_backend
+from hwbackend.inductor.backend import Report, explain, simsched_backend
 
-__all__ = ["OPTIONS", "Prediction", "predict", "simsched_backend"]
+__all__ = ["Report", "explain", "simsched_backend"]

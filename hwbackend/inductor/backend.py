@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from hwbackend.inductor import doors
 from hwbackend.inductor.choice import PLAIN, Choice, choose, key_of, remember, remembered
@@ -17,7 +16,8 @@ from hwbackend.inductor.options import Options, read_options
 from hwbackend.inductor.plan import FusedKernel, StreamPlan, make_plan, scheduled_by
 from hwbackend.torch.devices import cuda_cluster, line, require_torch
 from hwbackend.torch.effects import draws
-from simsched.base.errors import BackendError, SimschedError
+from hwbackend.torch.nodes import is_weight
+from simsched.base.errors import BackendError
 from simsched.model import Target
 
 _logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Report:
         return "; ".join(parts)
 
 
-_reports: WeakKeyDictionary[Any, list[Report]] = WeakKeyDictionary()
+_REPORTS: Final = "simsched_reports"  # attribute of what one call of `torch.compile` made
 
 
 def explain(compiled: Any) -> tuple[Report, ...]:
@@ -100,7 +100,7 @@ def explain(compiled: Any) -> tuple[Report, ...]:
     BackendError
         If it was compiled otherwise, or has not been called yet.
     """
-    rows = [row for caller in doors.callers_within(compiled) for row in _reports.get(caller, ())]
+    rows = [row for caller in doors.callers_within(compiled) for row in vars(caller).get(_REPORTS, ())]
     if not rows:
         raise BackendError(
             "nothing to explain: compile it with torch.compile(model, backend='simsched') and call it first"
@@ -145,7 +145,7 @@ def simsched_backend(
     caller = doors.caller_of_backend(sys._getframe(1))
     run, report = compile_fastest(gm, example_inputs, settings)
     if caller is not None:
-        _reports.setdefault(caller, []).append(report)
+        vars(caller).setdefault(_REPORTS, []).append(report)
     _logger.info("%s", report)
     return run
 
@@ -211,8 +211,8 @@ class Measure:
             run(*self._inputs)
         self._torch.cuda.synchronize()
 
-    def time(self, run: Callable[..., Any]) -> float:
-        """Return the mean time in us of a few calls, the host's part included."""
+    def time(self, name: str, run: Callable[..., Any]) -> float:  # noqa: ARG002 - tests tell variants by it
+        """Return the mean time in us of a few calls of a variant, the host's part included."""
         cuda = self._torch.cuda
         begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         begin.record()
@@ -308,7 +308,7 @@ class _Contest:
     def _contest(self, names: Sequence[str], share: float) -> Choice:
         for name in names:
             self._measure.warm(self._runs[name])
-        return choose(names, lambda name: self._measure.time(self._runs[name]), share * self._options.budget_s)
+        return choose(names, lambda name: self._measure.time(name, self._runs[name]), share * self._options.budget_s)
 
     def _compile(self, name: str) -> bool:
         """Compile a variant, or note why there is none."""
@@ -321,7 +321,7 @@ class _Contest:
             patches |= doors.CHANNELS_LAST
         if "freezing" in parts:
             patches |= doors.FREEZING
-            graph = doors.frozen(self._gm, self._inputs, list(map(_is_weight, self._inputs)))
+            graph = doors.frozen(self._gm, self._inputs, list(map(is_weight, self._inputs)))
         try:
             if STREAMS in parts:
                 patches |= {**doors.ORDERED, "_post_fusion_custom_pass": self._pass()}
@@ -369,12 +369,5 @@ def _form(value: Any) -> str:
     return f"{value.dtype} {tuple(value.shape)} {tuple(value.stride())} {value.device.type}"
 
 
-def _is_weight(value: Any) -> bool:
-    return type(value).__name__ in ("Parameter", "Buffer")
-
-
 def _has_convolutions(gm: Any) -> bool:
     return any("Conv" in type(part).__name__ for part in gm.modules())
-
-
-__all__ = ["Measure", "Report", "SimschedError", "compile_fastest", "explain", "simsched_backend", "why_plain"]

@@ -205,6 +205,7 @@ def _read(nodes: Sequence[Any], graph: Any) -> tuple[list[FusedKernel], list[All
                 flops=_flops(node) if launches else 0.0,
                 nbytes=sum(memory[j].nbytes for j in touched) if launches else 0.0,
                 time=_estimate(node) if launches else None,
+                elements=_elements(node) if launches else 0,
                 kind="extern" if node.is_extern() else "fused",
             )
         )
@@ -304,6 +305,15 @@ def _nbytes(buffer: Any) -> float:
         return float(count * buffer.get_dtype().itemsize)
     except (AttributeError, NotImplementedError, TypeError, ValueError, AssertionError):
         return 0.0
+
+
+def _elements(node: Any) -> int:
+    """Return how many elements a node writes; 0 where a size is not a number."""
+    total = 0
+    for buffer in node.get_outputs():
+        nbytes = _nbytes(buffer.node)
+        total += round(nbytes / buffer.node.get_dtype().itemsize) if nbytes else 0
+    return total
 
 
 def _flops(node: Any) -> float:

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Final
 
 import numpy as np
 
 from simsched.base.errors import ScheduleError
-from simsched.model import Cluster, Edge, Operator, OpGraph, Schedule, Target
+from simsched.model import Cluster, Edge, Kernel, Operator, OpGraph, Schedule, Target
 from simsched.schedulers import schedule, takes
 from simsched.schedulers.protocol import Scheduler
 
 Planner = Callable[[OpGraph], tuple[Sequence[int], Sequence[int]]]
 """From a graph to the order of its operators, and the stream of each operator by number of the operator."""
+_PER_BLOCK: Final = {"fused": 1024, "extern": 64 * 64}  # elements of a block of Triton; a tile of a product
+_THREADS: Final = 128
 INPUT_STREAM: Final = 0
 """Stream of the memory that comes from outside."""
 
@@ -35,8 +38,10 @@ class FusedKernel:
         Work, for a model of its time.
     time
         Time alone in us, if it is known.
-    utilization
-        Share of the device that it fills, if it is known.
+    elements
+        Elements that it writes; 0 if that is not known. They say how large its launch is.
+    kind
+        ``"fused"`` for a kernel that Inductor generates, ``"extern"`` for one of a library.
     """
 
     name: str
@@ -46,8 +51,15 @@ class FusedKernel:
     flops: float = 0.0
     nbytes: float = 0.0
     time: float | None = None
-    utilization: float | None = None
+    elements: int = 0
     kind: str = "fused"
+
+    @property
+    def launch(self) -> tuple[Kernel, ...]:
+        """Return its launch by rule, as Inductor and libraries choose their sizes when they run."""
+        if not self.elements:
+            return ()
+        return (Kernel(blocks=ceil(self.elements / _PER_BLOCK[self.kind]), threads=_THREADS),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +163,8 @@ def make_plan(kernels: Sequence[FusedKernel], memory: Sequence[Allocation], plan
         stream,
         _steps(plan, rows),
         kept,
-        _peak(kernels, memory, full, shared),
-        _peak(kernels, memory, range(len(kernels)), frozenset()),
+        _peak(kernels, memory, full, shared, stream),
+        _peak(kernels, memory, range(len(kernels)), frozenset(), [0] * len(kernels)),
         plan,
     )
 
@@ -167,7 +179,7 @@ def graph_of(kernels: Sequence[FusedKernel]) -> OpGraph:
         if kernel.launches:
             edges += [Edge(kernels[j].name, kernel.name) for j in sorted(sources[i])]
     operators = [
-        Operator(k.name, k.kind, flops=k.flops, nbytes=k.nbytes, time=k.time, utilization=k.utilization)
+        Operator(k.name, k.kind, flops=k.flops, nbytes=k.nbytes, time=k.time, kernels=k.launch)
         for k in kernels
         if k.launches
     ]
@@ -314,18 +326,31 @@ def _steps(plan: Schedule, rows: Sequence[int]) -> dict[int, tuple[tuple[str, in
 
 
 def _peak(
-    kernels: Sequence[FusedKernel], memory: Sequence[Allocation], order: Sequence[int], shared: frozenset[int]
+    kernels: Sequence[FusedKernel],
+    memory: Sequence[Allocation],
+    order: Sequence[int],
+    shared: frozenset[int],
+    stream: Sequence[int],
 ) -> float:
-    """Return the most bytes that intermediate values need at a time; what is shared lives to the end."""
+    """Return the bytes that intermediate values need: the sum of what each stream needs at most.
+
+    What is freed is given to the same stream alone, and what is shared lives to the end.
+    """
     users = _touchers(kernels, order)
+    owner = {i: max(stream[rows[0]], 0) for i, rows in users.items()}
     ends = {i: rows[-1] for i, rows in users.items() if not memory[i].lasts and i not in shared}
-    now = peak = 0.0
+    now: dict[int, float] = {}
+    peak: dict[int, float] = {}
     seen: set[int] = set()
     for row in order:
-        for i in kernels[row].touches:
-            if i not in seen and not memory[i].given:
-                now += memory[i].nbytes
+        touched = [i for i in dict.fromkeys(kernels[row].touches) if not memory[i].given]
+        for i in touched:
+            if i not in seen:
+                now[owner[i]] = now.get(owner[i], 0.0) + memory[i].nbytes
             seen.add(i)
-        peak = max(peak, now)
-        now -= sum(memory[i].nbytes for i in dict.fromkeys(kernels[row].touches) if ends.get(i) == row)
-    return peak
+        for lane, nbytes in now.items():
+            peak[lane] = max(peak.get(lane, 0.0), nbytes)
+        for i in touched:
+            if ends.get(i) == row:
+                now[owner[i]] -= memory[i].nbytes
+    return sum(peak.values())

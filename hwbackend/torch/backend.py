@@ -3,7 +3,7 @@
 An operator is called when its first launch is issued; it launches what PyTorch launches for it, and the launches behind
 the first only stand for more of that. On CUDA the graph is realised with the kernels that PyTorch was seen to launch.
 Outputs are tensors that PyTorch allocates: they are kept while a program runs, a captured graph has them in memory of
-its own. GraphWeights and inputs are made once for a graph, and kept until another graph runs. TF32 and the trying out of
+its own. Weights and inputs are made once for a graph, and kept until another graph runs. TF32 and the trying out of
 algorithms are off, deterministic algorithms are chosen.
 
 On a CPU one thread runs the operators in the order in which the program issues them. Events and barriers cannot matter

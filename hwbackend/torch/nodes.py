@@ -51,13 +51,6 @@ def traced(module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
     return Traced(found, torch_fx.from_fx(found, example_inputs, name=name, include_io=True))
 
 
-def traced_by_dynamo(graph_module: Any, example_inputs: Sequence[Any], name: str) -> Traced:
-    """Return what dynamo traced, whose parameters and buffers are inputs of the graph, as a graph."""
-    parameters = [is_weight(value) for value in example_inputs]
-    full = torch_fx.from_fx(graph_module, example_inputs, parameters=parameters, name=name, include_io=True)
-    return Traced(graph_module, full)
-
-
 def is_weight(value: Any) -> bool:
     """Say whether an input of a graph of dynamo is a parameter or buffer, which stays where it is."""
     import torch

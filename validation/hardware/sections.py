@@ -1,4 +1,4 @@
-"""Sections of the campaign: what is measured, item by item, most important first."""
+"""Sections of the campaign: measurements, item by item, most important first."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +36,12 @@ _CHECKS: Final = 3  # repeats where only values count
 
 
 class NotYetError(SimschedError):
-    """What an item builds on was not measured."""
+    """The basis of an item was not measured."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign measures.
+    """The contents of a campaign.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Plan:
     hios_sizes, opara_sizes
         Sizes of the images of the pairs of operators, in pixels.
     microbenchmarks
-        Whether those of the device are run.
+        Whether the device's sections run.
     in_situ
         Training schedules of each graph, besides those on one stream.
     schedulers
@@ -91,7 +91,7 @@ PLANS: Final[Mapping[str, Plan]] = {
 
 @dataclass(frozen=True)
 class Section:
-    """Items of a kind, most important first: what measures each, by key; and the part of the time that is theirs."""
+    """Items of a kind, most important first: the measuring function of each, by key; and their part of the time."""
 
     name: str
     share: float
@@ -99,7 +99,7 @@ class Section:
 
 
 class Bench:
-    """A backend, and what was measured on it before."""
+    """A backend, and its earlier measurements."""
 
     def __init__(self, backend: Backend, store: Store, plan: Plan) -> None:
         self.backend, self.plan = backend, plan

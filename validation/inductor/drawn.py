@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from hwbackend.inductor.doors import ORDERED, compile_inductor, ordered_pass
 from hwbackend.inductor.plan import Planner, StreamPlan, make_plan
@@ -35,9 +36,12 @@ def drawn_planner(rng: np.random.Generator | int, streams: int) -> Planner:
 
 
 def compiler(
-    planner: Planner, plans: list[StreamPlan], broken: str | None = None
+    planner: Planner, plans: list[StreamPlan], broken: str | None = None, **settings: Any
 ) -> Callable[[Any, Sequence[Any]], Any]:
-    """Return what compiles a graph under a planner, and adds the plan to a list; `broken` is one of `BROKEN`."""
+    """Return what compiles a graph under a planner, and adds the plan to a list.
+
+    `broken` is one of `BROKEN`; `settings` are Inductor's.
+    """
 
     def plan(kernels: Any, memory: Any) -> StreamPlan:
         made = make_plan(kernels, memory, planner)
@@ -48,12 +52,32 @@ def compiler(
         return made
 
     def compile_graph(graph: Any, inputs: Sequence[Any]) -> Any:
-        patches = {**ORDERED, "_post_fusion_custom_pass": ordered_pass(plan, lambda made, _: plans.append(made))}
+        patches = {
+            **ORDERED,
+            **settings,
+            "_post_fusion_custom_pass": ordered_pass(plan, lambda made, _: plans.append(made)),
+        }
         if broken == "reuse":
             patches |= {"allow_buffer_reuse": True, "inplace_buffers": True}
         return compile_inductor(graph, inputs, patches)
 
     return compile_graph
+
+
+def ordered(module: Any, rng: np.random.Generator | int, plans: list[StreamPlan], **options: Any) -> Any:
+    """Return a module of the CPU that `torch.compile` runs in random orders of its C++ kernels.
+
+    Machine code of kernels is kept between orders, which is safe here: nothing else of a compilation is.
+    """
+    from torch._functorch import config as functorch_config
+
+    planned = compiler(drawn_planner(rng, 4), plans, None, force_disable_caches=False, fx_graph_cache=False)
+
+    def compile_graph(graph: Any, inputs: Sequence[Any]) -> Any:
+        with functorch_config.patch(enable_autograd_cache=False):
+            return planned(graph, inputs)
+
+    return torch.compile(module, backend=compile_graph, **options)
 
 
 def drawn_wrapper(

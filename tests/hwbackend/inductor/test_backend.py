@@ -1,0 +1,287 @@
+"""The backend of `torch.compile`: which variants are tried, what is returned, options, and what it says of it."""
+
+import logging
+from functools import partial
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import hwbackend.inductor.backend as backend  # noqa: E402 - the rest is for those who have PyTorch
+import simsched as ss  # noqa: E402
+from hwbackend.inductor import doors  # noqa: E402
+from hwbackend.inductor.backend import Measure, compile_fastest, explain, simsched_backend, why_plain  # noqa: E402
+from hwbackend.inductor.options import Options  # noqa: E402
+from hwbackend.inductor.plan import Allocation, FusedKernel  # noqa: E402
+from simsched.base.errors import BackendError  # noqa: E402
+from validation.inductor.models import network  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
+
+TWO = [FusedKernel("a", (), (0,), time=9.0), FusedKernel("b", (), (1,), time=9.0)]
+MEMORY = [Allocation(("buf0",), 4e3), Allocation(("buf1",), 4e3)]
+
+
+patient = partial(Options, budget_s=60.0)  # rounds are short, and machines may be busy
+
+
+class Timed(Measure):
+    """A device whose calls take given times in us by variant; others take 100."""
+
+    def __init__(self, inputs, **times):
+        super().__init__(inputs)
+        self.times = {name.replace("_and_", "+"): time for name, time in times.items()}
+        self.names = []
+
+    def warm(self, run):
+        """Nothing is captured."""
+
+    def time(self, name, run):
+        if name not in self.names:
+            run(*self._inputs)
+        self.names.append(name)
+        return self.times.get(name, 100.0)
+
+    def target(self):
+        return ss.Cluster.preset("h100")
+
+    def free_memory(self):
+        return 1e9
+
+    def identity(self):
+        return ("a device", "a version")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """Choices are remembered for one test; dynamo forgets what it compiled."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Settings of what was compiled: instead of Inductor the graph runs, and a plan of two kernels is made."""
+    settings = []
+
+    def compile_inductor(graph, inputs, patches=None):
+        settings.append(dict(patches or {}))
+        if "_post_fusion_custom_pass" in settings[-1]:
+            settings[-1].pop("_post_fusion_custom_pass")
+        return lambda *args: graph(*args)
+
+    def ordered_pass(plan, report):
+        report(plan(TWO, MEMORY), TWO)
+
+    monkeypatch.setattr(doors, "compile_inductor", compile_inductor)
+    monkeypatch.setattr(doors, "ordered_pass", ordered_pass)
+    return settings
+
+
+def graph_of(module, *inputs):
+    """The graph and inputs that dynamo hands over."""
+    rows = []
+
+    def keep(graph, examples):
+        rows.append((graph, list(examples)))
+        return graph.forward
+
+    with torch.no_grad():
+        torch.compile(module, backend=keep)(*inputs)
+    return rows[0]
+
+
+VARIANTS = ("plain", "graph", "graph+channels_last", "graph+freezing", "graph+streams")
+
+
+@pytest.mark.parametrize("winner", VARIANTS)
+def test_each_variant_can_win(winner, compiled):
+    """The fastest is returned: its own callable, with the settings of its name."""
+    gm, inputs = graph_of(*network("inception"))
+    measure = Timed(inputs, **{winner.replace("+", "_and_"): 50.0})
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(freezing=True), measure)
+    assert report.chosen == winner
+    assert report.failures == {}
+    assert list(dict.fromkeys(measure.names)) == list(VARIANTS[:4]) + [
+        f"{winner}+streams" if winner in VARIANTS[1:4] else "graph+streams"
+    ]
+    assert compiled[0] == {}
+    assert all(settings.get("triton.cudagraphs") for settings in compiled[1:])
+    assert [bool(settings.get("freezing")) for settings in compiled[1:4]] == [False, False, True]
+    assert compiled[4]["inplace_buffers"] is False
+
+
+def test_streams_go_on_top_of_the_best_layout(compiled):
+    gm, inputs = graph_of(*network("inception"))
+    measure = Timed(inputs, **{"graph+channels_last": 60.0, "graph+channels_last+streams": 40.0})
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(), measure)
+    assert report.chosen == "graph+channels_last+streams"
+    assert (report.kernels, report.streams, report.waits) == (2, 2, 0)
+    assert compiled[-1]["force_layout_optimization"]
+    assert "2 kernels on 2 streams with 0 waits, intermediate values of 8000 bytes" in str(report)
+    assert "plain 100.0 us, graph 100.0 us, graph+channels_last 60.0 us" in str(report)
+
+
+def test_a_choice_is_remembered_and_only_its_variant_compiled(compiled):
+    gm, inputs = graph_of(*network("gated"))
+    with torch.no_grad():
+        compile_fastest(gm, inputs, patient(), Timed(inputs, graph=50.0))
+        before = len(compiled)
+        measure = Timed(inputs)
+        _, report = compile_fastest(gm, inputs, patient(), measure)
+        assert (report.chosen, report.remembered, measure.names) == ("graph", True, [])
+        assert len(compiled) == before + 2  # plain Inductor, and the graph
+        _, report = compile_fastest(gm, inputs, patient(streams=2), Timed(inputs))
+        assert not report.remembered
+
+
+def test_a_plan_that_needs_too_much_memory_is_refused(compiled):
+    """Two buffers of 4 kB live at a time."""
+    gm, inputs = graph_of(*network("gated"))
+    with torch.no_grad():
+        _, report = compile_fastest(gm, inputs, patient(memory_limit=7999.0), Timed(inputs))
+    assert report.chosen == "plain"
+    assert "need 8000 bytes on streams, more than 7999; raise memory_limit" in report.failures["graph+streams"]
+
+
+@pytest.mark.parametrize("failing", ["compile_inductor", "mutated"])
+def test_what_fails_leaves_plain_inductor(failing, compiled, monkeypatch):
+    gm, inputs = graph_of(*network("gated"))
+    usual = doors.compile_inductor
+
+    def fail(graph, values, patches=None):
+        if failing == "mutated" or patches:
+            raise RuntimeError("broken\nin detail")
+        return usual(graph, values, patches)
+
+    monkeypatch.setattr(doors, failing, fail)
+    with torch.no_grad():
+        run, report = compile_fastest(gm, inputs, patient(), Timed(inputs))
+        assert report.chosen == "plain"
+        assert "broken" in str(report)
+        assert "in detail" not in str(report)
+        assert torch.equal(run(*inputs)[0], gm(*inputs)[0])
+
+
+def test_measuring_leaves_buffers_and_random_numbers_alone(compiled):
+    """Every call adds to the buffers; after the choice they are what they were."""
+    module, x = network("changing")
+    gm, inputs = graph_of(module, x)
+    before = [value.clone() for value in inputs]
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        compile_fastest(gm, inputs, patient(), Timed(inputs))
+    assert all(map(torch.equal, inputs, before))
+    assert torch.equal(torch.get_rng_state(), state)
+    names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    assert sorted(names[i].split("buffers_")[1] for i in doors.mutated(gm, inputs)) == ["count_", "last_"]
+
+
+def declined(module, *inputs, grad=False):
+    """Why the backend leaves a graph to plain Inductor."""
+    rows = []
+
+    def keep(graph, examples):
+        rows.append(why_plain(graph, examples, patient()))
+        return graph.forward
+
+    with torch.set_grad_enabled(grad):
+        torch.compile(module, backend=keep)(*inputs)
+    return rows
+
+
+def test_what_cannot_be_measured_is_left_to_inductor():
+    """Training, sizes that change, random numbers; each part of a broken graph is looked at on its own."""
+    module, x = network("gated")
+    assert declined(module, x) == ["CUDA graphs and streams need a CUDA device"]
+    assert "it has gradients" in declined(module, x, grad=True)[0]
+    torch._dynamo.reset()
+
+    def broken(x):
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    assert len(declined(broken, x)) == 2
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: x + 1, backend=lambda graph, values: rows.append(
+        why_plain(graph, values, patient())) or graph.forward, dynamic=True)  # fmt: skip
+    rows = []
+    run(x)
+    assert rows == ["its sizes are not fixed"]
+
+
+def test_random_numbers_and_several_devices_are_left_to_inductor(monkeypatch):
+    class Where:
+        """A tensor's device as far as it is asked for."""
+
+        type = "cuda"
+
+    module, x = network("towers")
+    gm, inputs = graph_of(torch.nn.Sequential(module, torch.nn.Dropout()).train(), x)
+    monkeypatch.setattr(backend, "require_torch", lambda: torch)
+    assert why_plain(gm, [x, x.to("meta")], patient()) == "it is on 2 devices"
+    with torch.no_grad():
+        monkeypatch.setattr(torch.Tensor, "device", property(lambda _: Where), raising=False)
+        reason = why_plain(gm, inputs, patient())
+    assert "draws random numbers" in reason
+
+
+def test_a_version_that_is_not_known_is_left_to_inductor(monkeypatch):
+    doors.require_known("2.13.0+cpu")
+    for version in ("2.9.1", "2.16.0", "3.0"):
+        with pytest.raises(BackendError, match="streams need 2.10 to 2.15"):
+            doors.require_known(version)
+    monkeypatch.setattr(torch, "__version__", "2.16.0")
+    module, x = network("towers")
+    run = torch.compile(module, backend=simsched_backend)
+    with torch.no_grad():
+        run(x)
+    assert "PyTorch 2.16.0 is not known here" in explain(run)[0].reason
+
+
+def test_it_is_found_by_name_and_says_what_it_did(caplog, compiled):
+    """The log has the line that `explain` has; a function can be explained, too."""
+    if "simsched" not in torch._dynamo.list_backends(exclude_tags=()):
+        torch._dynamo.register_backend(simsched_backend, name="simsched")
+    module, x = network("towers")
+    with caplog.at_level(logging.INFO, "hwbackend.inductor"), torch.no_grad():
+        runs = [torch.compile(module, backend=usual) for usual in ("simsched", partial(simsched_backend, streams=2))]
+        runs.append(torch.compile(lambda x: x.sin() + 1, backend=simsched_backend))
+        for run in runs:
+            torch._dynamo.reset()
+            run(x)
+            (report,) = explain(run)
+            assert str(report) in caplog.messages
+    with pytest.raises(BackendError, match="call it first"):
+        explain(torch.compile(module))
+
+
+@pytest.mark.parametrize("mode", ["max-autotune", "default", "reduce-overhead"])
+def test_modes_are_those_of_inductor_without_its_graphs(mode, compiled):
+    gm, inputs = graph_of(*network("towers"))
+    simsched_backend(gm, inputs, mode=mode)
+    assert compiled[0].get("max_autotune", False) == (mode == "max-autotune")
+    assert "triton.cudagraphs" not in compiled[0]
+
+
+@pytest.mark.parametrize("option", [{"fast": True}, {"streams": 9}])
+def test_a_wrong_option_is_an_error(option):
+    module, x = network("towers")
+    with torch.no_grad(), pytest.raises(Exception, match=r"unknown option 'fast'|whole number from 1 to 8, not 9"):
+        torch.compile(module, backend=simsched_backend, options=option)(x)
+
+
+def test_what_is_returned_where_it_declines_is_inductor_s_own(monkeypatch):
+    """The same object: a call costs what a call of Inductor costs."""
+    own = []
+
+    def compile_inductor(graph, inputs, patches=None):
+        own.append(graph.forward)
+        return own[-1]
+
+    monkeypatch.setattr(doors, "compile_inductor", compile_inductor)
+    gm, inputs = graph_of(*network("towers"))
+    assert simsched_backend(gm, inputs) is own[0]

@@ -1,0 +1,77 @@
+"""The measured choice: which variant stays by which times, within the budget, and what is remembered of it."""
+
+from itertools import cycle
+
+import pytest
+
+from hwbackend.inductor.choice import LEAST_ROUNDS, MOST_ROUNDS, Choice, choose, key_of, remember, remembered
+
+NAMES = ("plain", "graph", "graph+channels_last", "graph+freezing", "graph+streams")
+
+
+def times(**each):
+    """Times of calls in us by variant, again and again; those not named take 100."""
+    rows = {name: cycle(each.get(name.replace("+", "_"), (100.0,))) for name in NAMES}
+    return lambda name: next(rows[name])
+
+
+@pytest.mark.parametrize("winner", NAMES)
+def test_each_variant_wins_where_it_is_faster(winner):
+    """50 us against 100 without noise: a gain of 50 is more than the least one, 2 us."""
+    choice = choose(NAMES, times(**{winner.replace("+", "_"): (50.0,)}), 1.0)
+    assert choice.name == winner
+    assert choice.times[winner] == 50.0
+    assert choice.rounds == MOST_ROUNDS
+
+
+def test_a_gain_within_the_noise_stays_plain():
+    """Differences are 43, -37, 43, ...: the median, 3, is below three standard errors of 40 * 1.86 / sqrt(200), 15.8."""
+    choice = choose(NAMES[:2], times(plain=(100.0,), graph=(57.0, 137.0)), 1.0)
+    assert choice.name == "plain"
+    assert choice.noise["graph"] == pytest.approx(3 * 1.4826 * 1.2533 * 40.0 / 200**0.5)
+
+
+@pytest.mark.parametrize(("time", "name"), [(98.1, "plain"), (97.9, "graph")])
+def test_a_gain_below_2_percent_is_none(time, name):
+    """Of 100 us without any noise, 1.9 are too few and 2.1 are enough."""
+    assert choose(NAMES[:2], times(graph=(time,)), 1.0).name == name
+
+
+def test_a_bolder_variant_has_to_beat_the_one_chosen_before():
+    """Against plain, 100, streams with 59.5 would win; against the graph, 60, half a microsecond is below 2 %."""
+    choice = choose(NAMES, times(graph=(60.0,), graph_streams=(59.5,)), 1.0)
+    assert choice.name == "graph"
+
+
+def test_variants_are_measured_in_turns():
+    calls = []
+    choose(NAMES[:3], lambda name: calls.append(name) or 1.0, 1.0)
+    assert calls == list(NAMES[:3]) * MOST_ROUNDS
+
+
+@pytest.mark.parametrize(("rounds", "name"), [(LEAST_ROUNDS - 1, "plain"), (LEAST_ROUNDS, "graph")])
+def test_no_round_begins_after_the_budget_and_few_rounds_decide_nothing(rounds, name):
+    """A clock that passes 1 s at each look: the budget of n - 0.5 s allows n rounds, of which five decide."""
+    clock = iter(range(1000))
+    choice = choose(NAMES[:2], times(graph=(1.0,)), rounds - 0.5, lambda: next(clock))
+    assert (choice.rounds, choice.name) == (rounds, name)
+
+
+def test_a_choice_is_remembered_by_all_that_it_depends_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    choice = Choice("graph", {"plain": 2.0, "graph": 1.0}, {"graph": 0.1}, 7)
+    key = key_of(("graph of dynamo", "float32 (2, 3)", "H100", "2.13"))
+    remember(key, choice)
+    assert remembered(key) == choice
+    for other in (("another", "float32 (2, 3)", "H100", "2.13"), ("graph of dynamo", "float32 (2, 3)", "A100", "2.13")):
+        assert remembered(key_of(other)) is None
+
+
+def test_a_broken_file_is_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    remember("key", Choice("graph", {}, {}, 7))
+    (path,) = (tmp_path / "simsched" / "torch-compile").iterdir()
+    path.write_text("{")
+    assert remembered("key") is None
+    path.write_text("[]")
+    assert remembered("key") is None
