@@ -30,7 +30,7 @@ class Values:
     places
         Devices of PyTorch, by number of the device.
     weights
-        GraphWeights and inputs of the operators of its graph.
+        Weights and inputs of the operators of its graph.
 
     Raises
     ------
