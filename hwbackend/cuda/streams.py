@@ -115,7 +115,7 @@ class Streams:
         traced
             Whether kernels write stamps, and kernels that do are launched around each copy.
         """
-        lists = _Lists(self, buffers, launched, functions, traced=traced)
+        lists = _CallLists(self, buffers, launched, functions, traced=traced)
         issue(self.program, threads_of(self.program), lists)
         return lists.calls
 
@@ -182,7 +182,7 @@ class Streams:
         )
 
 
-class _Lists:
+class _CallLists:
     """A driver that writes the calls of each host thread, which are made later and at the same time.
 
     A thread that waits for an event of another is held at a gate until that record is issued; barriers and host syncs

@@ -1,4 +1,4 @@
-"""Operators of PyTorch: the measuring backend, `apply`, and what `torch.compile` did with the backend of this project."""
+"""Operators of PyTorch: the measuring backend, `apply`, and reports of `torch.compile`."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ from hwbackend.torch.operators import VIEWS, Place
 from hwbackend.torch.pieces import Parameters, drawn_parameters
 from hwbackend.torch.traces import kernels_measured, launch_spans, read_counts, spans_measured
 from hwbackend.torch.values import Values
-from hwbackend.torch.weights import Weights
+from hwbackend.torch.weights import GraphWeights
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from simsched.model import Floats, Operator, OpGraph, Program, Schedule
 from simsched.model.backend import prepared, require_counts
@@ -105,7 +105,7 @@ class TorchBackend:
         self._api = None if device == "cpu" else TorchCuda(torch)
         self.cluster = cpu_cluster(count) if device == "cpu" else cuda_cluster(torch, count)
         self._kept: dict[int, tuple[OpGraph, OpGraph]] = {}
-        self._weights: Weights | None = None
+        self._weights: GraphWeights | None = None
 
     def realise(self, graph: OpGraph) -> OpGraph:
         """Return the graph as PyTorch runs it; see `Backend.realise`.
@@ -193,11 +193,11 @@ class TorchBackend:
         launches, copies, how = self._spans(program, values, host if is_graph else None)
         return latency[warmup:], launches, copies, error, how
 
-    def _weights_of(self, graph: OpGraph) -> Weights:
+    def _weights_of(self, graph: OpGraph) -> GraphWeights:
         """Return the weights of a graph; those of the last graph are kept."""
         if self._weights is None or self._weights.graph is not graph:
             self._weights = None  # first free the memory that they hold
-            self._weights = Weights(graph, self._places, self._parameters)
+            self._weights = GraphWeights(graph, self._places, self._parameters)
         return self._weights
 
     def _host(self, program: Program, values: Values, **options: bool) -> CudaHost:

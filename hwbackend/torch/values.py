@@ -10,7 +10,7 @@ from hwbackend.executor.lanes import devices_of
 from hwbackend.measuring.synth import SYNTH
 from hwbackend.torch.operators import Place, output_shape
 from hwbackend.torch.pieces import Shape, fitted
-from hwbackend.torch.weights import Weights
+from hwbackend.torch.weights import GraphWeights
 from simsched.base.errors import BackendError
 from simsched.model import Operator, Program
 
@@ -38,7 +38,7 @@ class Values:
         If an operator cannot be computed, or may run before what it reads is there.
     """
 
-    def __init__(self, torch: Any, program: Program, places: Sequence[Place], weights: Weights) -> None:
+    def __init__(self, torch: Any, program: Program, places: Sequence[Place], weights: GraphWeights) -> None:
         graph = program.graph
         self._torch, self._program, self._places = torch, program, places
         self._operators = list(graph.operators)

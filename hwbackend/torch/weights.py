@@ -8,7 +8,7 @@ from hwbackend.torch.pieces import Parameters, drawn, drawn_parameters
 from simsched.model import OpGraph
 
 
-class Weights:
+class GraphWeights:
     """The weights of the operators of a graph, and the inputs that the network gets: they do not depend on a schedule.
 
     Parameters
