@@ -1,4 +1,4 @@
-"""Operators of PyTorch: the measuring backend, `apply`, and what `torch.compile` did with the backend of this project."""
+"""Operators of PyTorch: the measuring backend, `apply`, and `explain` for what `torch.compile` did."""
 
 from typing import Any
 

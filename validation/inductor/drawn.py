@@ -52,7 +52,11 @@ def compiler(
         return made
 
     def compile_graph(graph: Any, inputs: Sequence[Any]) -> Any:
-        patches = {**ORDERED, **settings, "_post_fusion_custom_pass": ordered_pass(plan, lambda made, _: plans.append(made))}
+        patches = {
+            **ORDERED,
+            **settings,
+            "_post_fusion_custom_pass": ordered_pass(plan, lambda made, _: plans.append(made)),
+        }
         if broken == "reuse":
             patches |= {"allow_buffer_reuse": True, "inplace_buffers": True}
         return compile_inductor(graph, inputs, patches)
