@@ -224,7 +224,8 @@ class Measure:
 
     def restoring(self, gm: Any) -> "_Restored":
         """Return a context after which all that the graph writes to is as it was before."""
-        written = doors.mutated(gm, self._inputs)
+        with doors.outside_dynamo():
+            written = doors.mutated(gm, self._inputs)
         return _Restored(self._torch, [self._inputs[i] for i in written])
 
     def target(self) -> Target:
@@ -285,7 +286,7 @@ class _Contest:
         """Return the fastest variant, with those that lost gone."""
         key = key_of((self._gm.code, *map(_form, self._inputs), self._options, *self._measure.identity()))
         kept = remembered(key)
-        with doors.outside_dynamo(), self._measure.restoring(self._gm):
+        with self._measure.restoring(self._gm):
             if kept is not None and self._compile(kept.name):
                 return self._runs[kept.name], replace(self._report, choice=kept, remembered=True)
             simple = self._contest([PLAIN, *(name for name in self._simple() if self._compile(name))], 0.5)
@@ -306,9 +307,11 @@ class _Contest:
         return names
 
     def _contest(self, names: Sequence[str], share: float) -> Choice:
-        for name in names:
-            self._measure.warm(self._runs[name])
-        return choose(names, lambda name: self._measure.time(name, self._runs[name]), share * self._options.budget_s)
+        with doors.outside_dynamo():  # compiled within it, as Inductor asks it which inputs stay where they are
+            for name in names:
+                self._measure.warm(self._runs[name])
+            budget = share * self._options.budget_s
+            return choose(names, lambda name: self._measure.time(name, self._runs[name]), budget)
 
     def _compile(self, name: str) -> bool:
         """Compile a variant, or note why there is none."""

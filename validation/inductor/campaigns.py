@@ -1,6 +1,7 @@
-"""What is counted over many plans: kernels, races, and values in other orders. Each yields lines and whether they hold."""
+"""What is counted over many plans: kernels, races, values. Each campaign yields lines and whether they hold."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -64,11 +65,15 @@ def run_orders(count: int, goes_on: Callable[[], bool]) -> Iterator[Line]:
             drawn = 0
             plans: list[StreamPlan] = []
             while drawn < count and goes_on():
-                got = _values(name, lambda module, options: ordered(module, drawn, plans, **options), kind)
+                got = _values(name, partial(_reordered, drawn, plans), kind)
                 equal += len(got) == len(wanted) and all(map(torch.equal, got, wanted))
                 drawn += 1
             changed = len({plan.order for plan in plans})
             yield f"{name}, {kind}: equal in {equal} of {drawn} runs of {changed} orders", equal == count
+
+
+def _reordered(rng: int, plans: list[StreamPlan], module: Any, options: dict[str, Any]) -> Any:
+    return ordered(module, rng, plans, **options)
 
 
 def _values(name: str, compiled: Callable[[Any, dict[str, Any]], Any], kind: str) -> list[Any]:

@@ -25,7 +25,7 @@ def test_each_variant_wins_where_it_is_faster(winner):
 
 
 def test_a_gain_within_the_noise_stays_plain():
-    """Differences are 43, -37, 43, ...: the median, 3, is below three standard errors of 40 * 1.86 / sqrt(200), 15.8."""
+    """Differences are 43, -37, 43, ...: their median, 3, is below three standard errors, 15.8."""
     choice = choose(NAMES[:2], times(plain=(100.0,), graph=(57.0, 137.0)), 1.0)
     assert choice.name == "plain"
     assert choice.noise["graph"] == pytest.approx(3 * 1.4826 * 1.2533 * 40.0 / 200**0.5)
