@@ -17,9 +17,13 @@ VERSIONS: Final = ((2, 10), (2, 15))
 MODES: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Modes of Inductor; CUDA graphs are a variant here, whatever the mode says of them."""
 ORDERED: Final[Mapping[str, Any]] = {
-    "allow_buffer_reuse": False, "inplace_buffers": False, "reorder_for_peak_memory": False, "graph_partition": False,
-    "reorder_for_compute_comm_overlap": False, "force_disable_caches": True,
-}  # fmt: skip
+    "allow_buffer_reuse": False,
+    "inplace_buffers": False,
+    "reorder_for_peak_memory": False,
+    "graph_partition": False,
+    "reorder_for_compute_comm_overlap": False,
+    "force_disable_caches": True,
+}
 """What Inductor must leave alone where another order runs; before 2.13 its cache does not know of the pass either."""
 CAPTURED: Final[Mapping[str, Any]] = {"triton.cudagraphs": True}
 CHANNELS_LAST: Final[Mapping[str, Any]] = {"force_layout_optimization": True}
@@ -290,7 +294,7 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
 
 def _base(buffer: Any) -> str | None:
     """Return the buffer that another one is a slice of, as parts of a concatenation are, or None."""
-    layout = getattr(buffer, "layout", None)
+    layout: Any = getattr(buffer, "layout", None)
     if type(layout).__name__ != "NonOwningLayout":
         return None
     return str(layout.view.get_name())

@@ -1,7 +1,7 @@
 """The options of the backend of `torch.compile`, checked by name and by value."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any, Final
@@ -65,7 +65,8 @@ def read_options(given: Mapping[str, Any]) -> Options:
     for name in given:
         if name not in known:
             raise UnknownNameError("option", str(name), known)
-    values = {name: _CHECKS[name](value) for name, value in given.items()}
+    checks: Mapping[str, Callable[[Any], Any]] = _CHECKS
+    values = {name: checks[name](value) for name, value in given.items()}
     return Options(**values)
 
 
