@@ -12,7 +12,7 @@ from simsched.model.backend import Backend
 
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "cupy": ("hwbackend.cuda.backend:CupyBackend", "NVIDIA GPUs, with kernels of our own through CuPy"),
+        "cupy": ("hwbackend.cuda.backend:CupyBackend", "NVIDIA GPUs, with synthetic kernels through CuPy"),
         "torch": ("hwbackend.torch.backend:TorchBackend", "real cuDNN and cuBLAS operators through PyTorch"),
         "synthetic": ("hwbackend.synthetic.backend:SyntheticBackend", "a surrogate GPU, block by block, for tests"),
         "recorded": ("hwbackend.recorded.backend:RecordedBackend", "answers from files of earlier measurements"),

@@ -1,1 +1,1 @@
-"""Evidence: what the library says, held against what others published or measured."""
+"""Evidence: results of the library, held against published values and measurements of others."""

@@ -1,4 +1,4 @@
-"""All-reduces of A100 and H100 as microsoft/vidur measured them, beside what the model of links says.
+"""All-reduces of A100 and H100 as microsoft/vidur measured them, beside the model of links.
 
     python -m validation.collectives --data FOLDER [--fit]
 
@@ -78,7 +78,7 @@ class Row:
 
     @property
     def part(self) -> str:
-        """What the row is for."""
+        """The use of the row."""
         if self.ranks != self.in_node:
             return "several nodes"
         if self.ranks == HELD_OUT_RANKS:
@@ -123,7 +123,8 @@ def predicted(measured: Measured, rows: Sequence[Row], clusters: Callable[[Row],
 def errors(measured: Measured, device: str, rows: Sequence[Row]) -> Floats:
     """Return ln(predicted / measured) of each row, shape (n_rows,)."""
     found = predicted(measured, rows, lambda row: cluster_of(device, row))
-    return np.log(found / np.array([row.time for row in rows]))
+    logs: Floats = np.log(found / np.array([row.time for row in rows]))
+    return logs
 
 
 def is_of(row: Row, part: str) -> bool:
@@ -178,7 +179,7 @@ def fit(device: str, folder: Path) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print the table, and what fits."""
+    """Print the table, and the fits."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with net-DEVICE_dgx-all_reduce.csv.gz")
     parser.add_argument("--fit", action="store_true", help="fit start, step and efficiency to the fitted rows")

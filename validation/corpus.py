@@ -1,4 +1,4 @@
-"""What the release before answers, to the last bit: record it there, compare here, after each step of a refactoring.
+"""Answers of the release before, to the last bit: record it there, compare here, after each step of a refactoring.
 
     python -m validation.corpus record FILE       # in a checkout of the release
     python -m validation.corpus compare FILE      # in the tree that is being changed
@@ -108,7 +108,7 @@ def _plan(graph: ss.OpGraph, cluster: ss.Cluster, name: str) -> Any:
 
 
 def _printed(command: str) -> str:
-    """Return what the command line prints; of JSON the values, without what tells when and where it was run."""
+    """Return the output of the command line; of JSON the values, without the fields of time and place."""
     result = run([sys.executable, "-m", "simsched", *split(command)], capture_output=True, text=True, check=False)
     try:
         return dump_json(_without(json.loads(result.stdout)))
@@ -123,7 +123,7 @@ def _without(value: Any) -> Any:
 
 
 def main() -> None:
-    """Record, or compare and print what differs."""
+    """Record, or compare and print the differences."""
     verb, file = sys.argv[1:]
     found = dict(cases())
     if verb == "record":

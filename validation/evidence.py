@@ -1,4 +1,4 @@
-"""What campaigns share: options of their command lines, processes, tables, and logs, which keep what a run found."""
+"""Helpers of campaigns: options of their command lines, processes, tables, and logs of the results of a run."""
 
 import argparse
 import platform
@@ -16,7 +16,7 @@ FOLDER: Final = Path(__file__).resolve().parent
 
 
 def options(text: str | None, arguments: Sequence[str] | None = None, **usual: object) -> argparse.Namespace:
-    """Return the options of a command line, given what is usual; None stands for a text, such as the name of a file.
+    """Return the options of a command line, given the usual values; None means a text, such as the name of a file.
 
     >>> options("A campaign.", ["--seed", "3"], count=10, seed=0, log=None)
     Namespace(count=10, seed=3, log=None)
@@ -28,7 +28,7 @@ def options(text: str | None, arguments: Sequence[str] | None = None, **usual: o
 
 
 def keep(log: str | Path, found: dict[str, Any]) -> None:
-    """Write what a run has found, with when it ran and on what."""
+    """Write the results of a run, with its time and machine."""
     ran = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),

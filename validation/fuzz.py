@@ -65,7 +65,7 @@ _LONGEST: Final = 500  # characters of an error
 
 
 class DefectError(Exception):
-    """What should not have come of an input, and is no exception by itself."""
+    """A wrong result of an input that is not an exception."""
 
 
 # The command line ---------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ _WORDS: Final = {
     "parameter2": "gpus",
     "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2 fuse=a,b",
 }
-"""Right values by the name of an argument or option; those of numbers and of files that are written are below."""
+"""Right values by the name of an argument or option; numbers and written files have theirs below."""
 _OF_TYPES: Final = {"IntRange": "1 2 0", "FloatRange": "0.1 2", "FloatParamType": "0.5 2"}
 _WRITTEN: Final = "t.json t.svg new"
 _CHEAP: Final = {
@@ -129,8 +129,8 @@ _CHEAP: Final = {
     "run": "--serial",
     "resume": "--serial",
     "duel": "--evaluations=2",
-}  # what would take seconds otherwise
-_NO_ERROR: Final = re.compile(r"\s*$|warning: |.*: [0-9,]+ of [0-9,]+ rows")  # what stderr says besides
+}  # values that would take seconds otherwise
+_NO_ERROR: Final = re.compile(r"\s*$|warning: |.*: [0-9,]+ of [0-9,]+ rows")  # other output on stderr
 
 
 @cache
@@ -179,7 +179,7 @@ def command(file: str) -> None:
     Raises
     ------
     SimschedError
-        With what it says, if its exit status is 2.
+        With its message, if its exit status is 2.
     DefectError
         If it did anything but answer or refuse in one line, or touched a file that its words do not name.
     """
@@ -224,14 +224,14 @@ def _state(root: str) -> set[tuple[str, int]]:
 
 
 class Reader(NamedTuple):
-    """What reads documents."""
+    """Function that reads documents."""
 
     calls: tuple[Callable[[str], Any], ...]
     """Ways to read a path."""
     seeds: str
     """Valid documents: a pattern of files of the corpus."""
     format: str = ""
-    """Format in which what was read is written and read again."""
+    """Format in which the document is written and read again."""
     names_file: bool = True
     """Whether an error must name the file."""
     schema: str = ""
@@ -239,7 +239,7 @@ class Reader(NamedTuple):
     seconds: float = 20.0
     """For one example."""
     memory: int = 512 << 20
-    """Bytes that it may take beyond what its process has at first."""
+    """Bytes that it may take beyond its process's memory at first."""
 
 
 def _in_folder(load: Callable[[str], Any], path: str) -> Any:
@@ -320,7 +320,7 @@ def examine(reader: Reader, how: int, path: Path) -> bool:
     Raises
     ------
     DefectError
-        If the refusal is not as errors should be, or what was read does not hold up.
+        If the refusal is not as errors should be, or the document does not hold up.
     Exception
         Whatever else the reader raised.
     """
@@ -336,7 +336,7 @@ def examine(reader: Reader, how: int, path: Path) -> bool:
     if hasattr(found, "from_dict"):
         try:
             document = found.to_dict()
-        except SimschedError as error:  # files are read without simulating: what cannot run is refused here
+        except SimschedError as error:  # files are read without simulating: a schedule that cannot run is refused here
             _check_error(error, "")
             return False
         if type(found).from_dict(parse_json(dump_json(document))).to_dict() != document:
@@ -356,7 +356,7 @@ def _check_error(error: SimschedError, path: str) -> None:
 
 
 def _check_written(found: Any, format: str) -> None:
-    """Prove that what was read can be written in its own format and read again, or is refused."""
+    """Prove that a document can be written in its own format and read again, or is refused."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "again.json"
         try:
@@ -376,7 +376,7 @@ def _check_written(found: Any, format: str) -> None:
 
 
 def inputs(reader: Reader, seeds: Seeds) -> st.SearchStrategy[bytes]:
-    """Return what a reader is given, made of valid documents and, of our own formats, drawn from schemas."""
+    """Return the input of a reader, made of valid documents and, of our own formats, drawn from schemas."""
     if command in reader.calls:
         return command_lines(seeds)
     if not reader.schema:
@@ -387,7 +387,7 @@ def inputs(reader: Reader, seeds: Seeds) -> st.SearchStrategy[bytes]:
 
 @dataclass
 class Tally:
-    """What was done with a reader."""
+    """The results of a reader."""
 
     examples: int = 0
     accepted: int = 0
@@ -403,7 +403,7 @@ def run(reader: Reader, seed: str, seconds: float, folder: Path) -> Tally:
     Parameters
     ----------
     reader
-        What reads.
+        The readers.
     seed
         Equal seeds draw equal documents.
     seconds
@@ -481,7 +481,7 @@ def _limited(seconds: float) -> Iterator[None]:
 
 
 def _failure(error: Exception, how: int, content: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the signature of a failure, and what the log says of it."""
+    """Return the signature of a failure, and its entry in the log."""
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
     ours = [frame for frame in frames if str(FOLDER.parent) in frame.filename and frame.filename != __file__]
     last = (ours or frames)[-1]
@@ -508,14 +508,14 @@ def run_apart(name: str, seed: str, seconds: float, corpus: Path) -> Tally:
             last = max(filter(Path.is_file, folder.rglob("*")), key=lambda path: path.stat().st_mtime_ns)
             found = Tally(failures={what: {"document": base64.b64encode(last.read_bytes()).decode(), "count": 1}})
         with suppress(ProcessLookupError):
-            os.killpg(process.pid or 0, signal.SIGKILL)  # what commands have left running
+            os.killpg(process.pid or 0, signal.SIGKILL)  # processes that commands have left running
         process.join()
         return found
 
 
 def _apart(sender: Connection, reader: Reader, seed: str, seconds: float, folder: Path) -> None:
     os.setsid()
-    for path in folder.glob(reader.seeds):  # what is imported and compiled counts as nobody's memory
+    for path in folder.glob(reader.seeds):  # imports and compiled code count as no reader's memory
         accepted = [command in reader.calls or examine(reader, how, path) for how in range(len(reader.calls))]
         if not any(accepted):
             raise DefectError(f"{path.name} is to be valid, and is refused")

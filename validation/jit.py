@@ -27,7 +27,7 @@ _FLOATS: Final = (0.0, -0.0, 1.0, -1.5, 1e-310, 1e308, -1e15, np.inf, -np.inf, n
 
 
 def differences(first: int, count: int, seed: int) -> Iterator[str]:
-    """Run programs; yield the source of each that is not the same in every way, with what differs."""
+    """Run programs; yield the source of each that differs in any way, with the difference."""
     sources = {number: source_of(number, seed) for number in range(first, first + count)}
     calls = "".join(f"    if s.which == {number}:\n        program_{number}(s)\n" for number in sources)
     names = module_of(f"{HEAD}{''.join(sources.values())}def entry(s: State) -> None:\n{calls}", f"programs_{first}")
@@ -62,7 +62,7 @@ def module_of(source: str, name: str) -> dict[str, Any]:
 
 
 def _result(way: Callable[[State], object], number: int, random: Random) -> list[tuple[str, str]]:
-    """Return what is in a random table after a program has worked on it, floats as text.
+    """Return the contents of a random table after a program has worked on it, floats as text.
 
     Any NaN is one, and zero has no sign: LLVM takes ``min(-0.0, min(x, -0.0))`` for ``min(x, -0.0)``.
     """

@@ -32,7 +32,7 @@ class Record(Row):
 
 
 class State(Table):
-    """What programs read and write."""
+    """The tables of programs."""
 
     which: i8
     i: i8
@@ -321,7 +321,7 @@ class _Kernel:
             self._add(self._filled(template.replace("{v}", name), 2), indent)
 
     def _use(self, indent: str) -> None:
-        """Call a kernel for what it does."""
+        """Call a kernel for its effect."""
         if self._helpers and (call := self._call(self._rng.choice(self._helpers), 2)):
             self._add(call, indent)
 

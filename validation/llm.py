@@ -126,10 +126,12 @@ def llm_section(folder: Path) -> Section:
     table = []
     for path in files:
         device, _, model = path.name.removesuffix(SUFFIX).partition("-")
-        found = [*steps(path)]
-        known = np.array([int(row["num_tokens"]) for _, row, _, _ in found])
-        nearest = {phase: int(known[np.abs(known - n).argmin()]) for phase, n in COUNTED.items()} if found else {}
-        for phase, row, cases, whole in found:
+        all_steps = [*steps(path)]
+        tokens = np.array([int(row["num_tokens"]) for _, row, _, _ in all_steps])
+        if not all_steps:
+            continue
+        nearest = {phase: int(tokens[np.abs(tokens - n).argmin()]) for phase, n in COUNTED.items()}
+        for phase, row, cases, whole in all_steps:
             shares = row["num_tensor_parallel_workers"]
             is_held_out = (model, shares) != LOOKED_AT
             if is_held_out:

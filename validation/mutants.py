@@ -6,7 +6,7 @@ Schedules of every scheduler, and some drawn at random for each execution, on ra
 to 4 devices, are changed in one to three places. `validation.schedule_oracle` decides of each mutant, by letting it
 run, whether it breaks a dependency. Of those that are accepted one in `--every` is simulated. The status is 1 if
 `check` accepts one that does, refuses one that does not, raises anything but our own errors, or if an accepted one,
-simulated, starts an operator before what it reads is there.
+simulated, starts an operator before its inputs are there.
 """
 
 import sys
@@ -34,7 +34,7 @@ _ODD: Final = (-1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31)
 
 @dataclass
 class Draft:
-    """A schedule that may be wrong: what `Schedule` is made of, before anything was checked."""
+    """A schedule that may be wrong: the fields of `Schedule`, before any check."""
 
     graph: ss.OpGraph
     """Where operators and the sizes of known edges come from."""
@@ -59,7 +59,7 @@ class Draft:
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with the graph: a cycle."""
+        """The fault of the graph: a cycle."""
         return None if nx.is_directed_acyclic_graph(nx.DiGraph(self.pairs)) else "a cycle of dependencies"
 
     def schedule(self) -> ss.Schedule:
@@ -317,7 +317,7 @@ _MOST_STREAMS: Final = 2**31 - 10_000  # streams of copies come behind, which th
 
 @dataclass
 class Tally:
-    """What became of the mutants."""
+    """The outcomes of the mutants."""
 
     mutants: int = 0
     accepted: int = 0
@@ -412,7 +412,7 @@ def offer(mutant: Draft, name: str, cluster: ss.Cluster, tally: Tally) -> ss.Sch
 
 
 def simulate(plan: ss.Schedule, mutant: Draft, cluster: ss.Cluster, rng: Random, tally: Tally) -> None:
-    """Simulate an accepted mutant, and look whether every consumer finds what it reads.
+    """Simulate an accepted mutant, and check that every consumer has its inputs.
 
     Jitter, the way to lower it and the number of hardware queues are drawn: none of them may break anything.
     """
@@ -432,11 +432,11 @@ def simulate(plan: ss.Schedule, mutant: Draft, cluster: ss.Cluster, rng: Random,
 
 
 class BrokenEdgeError(Exception):
-    """A consumer that started before what it reads was there."""
+    """A consumer that started before its inputs were there."""
 
 
 def look(trace: ss.Trace, plan: ss.Schedule) -> int:
-    """Prove of a trace that every operator starts when what it reads has ended, and has come to its device.
+    """Prove of a trace that every operator starts when its inputs have ended, and have come to its device.
 
     Returns
     -------
@@ -505,7 +505,7 @@ def draw(graph: ss.OpGraph, cluster: ss.Cluster, execution: str, rng: Random) ->
             cut, chain, beside = cut + 1, {}, []
         where = rng.choice(names)
         group = rng.randrange(n_streams)
-        if beside:  # with what it reads from, or else in the next stage
+        if beside:  # with its producer, or else in the next stage
             where, group = beside[0].device, beside[0].group
         chain[op] = ss.Placement(op, where, group, cut, group)
         rows.append(chain[op])

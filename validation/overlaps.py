@@ -20,7 +20,7 @@ import numpy as np
 import simsched as ss
 from simsched.base.errors import SimschedError
 from simsched.base.io import dump_json, read_json, write_file
-from simsched.experiments.overlap import read_over
+from simsched.experiments.overlap import gain_of_step, read_over
 from simsched.experiments.overlap.results import HALVES, TOGETHER
 from simsched.experiments.overlap.trials import ERRORS
 from simsched.experiments.ranges import ranges
@@ -60,30 +60,32 @@ class Answer(NamedTuple):
 
 def cases() -> list[Case]:
     """Return all cases, those that are not asked among them."""
-    found: list[Case] = read_json(CASES)["cases"]
-    return found
+    every: list[Case] = read_json(CASES)["cases"]
+    return every
 
 
 def answer(case: Case) -> Answer:
     """Return the simulated gain of a case that is asked."""
     cluster = ss.Cluster.preset(case["gpu"], case["gpus"])
-    name, _, rows = case["graph"].partition(":rows=")
-    if name == "chunks":
+    kind, _, rows = case["graph"].partition(":rows=")
+    if kind == "chunks":
         return _of_chunks(case, int(rows), cluster)
     spec = case["graph"]
-    found = ss.overlap(from_spec(spec), cluster, halves=partial(load_kind, spec, microbatches=2))
-    asked = _ROWS.get(case["overlap"], case["overlap"])
-    row = next(row for row in found.rows if row.name == asked or row.name.startswith(f"{asked} .. "))
+    overlaps = ss.overlap(from_spec(spec), cluster, halves=partial(load_kind, spec, microbatches=2))
+    name = _ROWS.get(case["overlap"], case["overlap"])
+    row = next(row for row in overlaps.rows if row.name == name or row.name.startswith(f"{name} .. "))
     assert row.gain_low is not None
     assert row.gain_high is not None
-    of_step = _over_step(case, found.makespan_us, row.makespan_us)
+    of_step = _over_step(case, overlaps.makespan_us, row.makespan_us)
     return Answer(100 * row.gain, 100 * row.gain_low, 100 * row.gain_high, of_step)
 
 
 def _over_step(case: Case, without_us: float, with_us: float) -> float | None:
     """Return the saved time over the published step in per cent; None if the case has none."""
     step = case.get("step_us")
-    return None if step is None else 100 * (step / (step - without_us + with_us) - 1.0)
+    if step is None:
+        return None
+    return 100 * gain_of_step(without_us / with_us - 1.0, simulated=without_us, measured=step)
 
 
 def _of_chunks(case: Case, rows: int, cluster: ss.Cluster) -> Answer:
@@ -96,8 +98,9 @@ def _of_chunks(case: Case, rows: int, cluster: ss.Cluster) -> Answer:
         chunked, order, [cluster.devices[0].name], stream=order % 2, execution="events", scheduler="overlap"
     )
     without, beside = (ss.simulate(each, cluster).makespan for each in (plain, plan))
-    found, _ = ranges({"chunks": plan.lower(cluster)}, cluster, reference=plain.lower(cluster), errors=ERRORS)
-    low, high = found["chunks"].speedup_low or 0.0, found["chunks"].speedup_high or 0.0
+    ranged, _ = ranges({"chunks": plan.lower(cluster)}, cluster, reference=plain.lower(cluster), errors=ERRORS)
+    low = ranged["chunks"].speedup_low or 0.0
+    high = ranged["chunks"].speedup_high or 0.0
     of_step = _over_step(case, without, beside)
     return Answer(100 * (without / beside - 1.0), 100 * (low - 1.0), 100 * (high - 1.0), of_step)
 
@@ -107,8 +110,8 @@ def _product(rows: int, chunks: int) -> ss.OpGraph:
     step = Step(f"product of {rows} rows in {chunks}", Formats("fp8", "fp8", "fp8", "bf16"))
     part = -(-rows // chunks)
     for i in range(chunks):
-        made = step.linear(f"product{i}", [Tensor(None, 0.0)], part, _INNER, _COLUMNS)
-        step.collective(f"scatter{i}", Collective("reduce_scatter", made.nbytes, 8), [made])
+        output = step.linear(f"product{i}", [Tensor(None, 0.0)], part, _INNER, _COLUMNS)
+        step.collective(f"scatter{i}", Collective("reduce_scatter", output.nbytes, 8), [output])
     return step.graph()
 
 
@@ -125,7 +128,7 @@ def sections() -> Iterator[Section]:
     figures = [
         Figure(f"sign right where the gain is above {TELLING:g} %, part of {len(telling)}", fmean(right), least=0.8),
         Figure(f"mean absolute error in points, of {len(known)}", fmean(errors), most=4.0),
-        Figure(f"the same over the published step, of {len(of_steps)}", fmean(of_steps)),
+        Figure(f"the same over the published step, of {len(of_steps)}", fmean(of_steps), most=4.0),
         Figure(f"published gain inside the range, part of {len(known)}", fmean(held)),
     ]
     rows = [
@@ -154,7 +157,7 @@ def sections() -> Iterator[Section]:
         "why it differs",
     )
     yield Section("Cases that are asked", figures, columns, rows)
-    yield Section("Where they turn", [], ("case", *_TURN_COLUMNS), [_turn_row(each) for each in turns()])
+    yield Section("Where they turn", [], ("case", *_TURN_COLUMNS), [_turn_row(case) for case in turns()])
     reasons = Counter(case["left_out"] for case in cases() if "left_out" in case)
     left_out = [
         (case["left_out"], f"[{case['id']}]({case['address']})", case) for case in cases() if "left_out" in case
@@ -170,15 +173,15 @@ def sections() -> Iterator[Section]:
 
 def turns() -> list[Case]:
     """Return the thresholds that engines have."""
-    found: list[Case] = read_json(CASES)["turns"]
-    return found
+    thresholds: list[Case] = read_json(CASES)["turns"]
+    return thresholds
 
 
 def _turn_row(case: Case) -> tuple[str, ...]:
     """Return where an overlap begins or ends to pay, beside the threshold that an engine has."""
     spec = case["graph"]
     load = partial(load_kind, spec)
-    found = ss.overlap(
+    overlaps = ss.overlap(
         from_spec(spec),
         ss.Cluster.preset(case["gpu"], case["gpus"]),
         load=load,
@@ -186,7 +189,7 @@ def _turn_row(case: Case) -> tuple[str, ...]:
         over=read_over(case["over"]),
     )
     name = _ROWS.get(case["overlap"], case["overlap"])
-    turn = next(turn for turn in found.turns if turn.name == name)
+    turn = next(turn for turn in overlaps.turns if turn.name == name)
     where = " and ".join(f"{at:,.0f}" for at in turn.at)
     return (
         f"[{case['id']}]({case['address']})",
@@ -197,11 +200,11 @@ def _turn_row(case: Case) -> tuple[str, ...]:
     )
 
 
-def lines(found: Sequence[Section]) -> Iterator[str]:
+def lines(tables: Sequence[Section]) -> Iterator[str]:
     """Yield the tables in Markdown."""
-    for section in found:
+    for section in tables:
         text = [*section.lines()]
-        if not section.figures:  # no table of figures, only that of the cases
+        if not section.figures:  # a table of cases without figures
             start = next(i for i, line in enumerate(text) if line.startswith("| case"))
             text = [*text[:2], *text[start:]]
         yield from (*text, "")
@@ -214,14 +217,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="file for the figures and cases")
     options = parser.parse_args(arguments)
     try:
-        found = [*sections()]
-        text = "\n".join(lines(found))
+        tables = [*sections()]
+        text = "\n".join(lines(tables))
         print(text)
         if options.page:
             head, mark, _ = options.page.read_text().partition(PAGE_MARK)
             write_file(options.page, f"{head}{mark or PAGE_MARK}\n{text}")
         if options.json:
-            write_file(options.json, dump_json(documents(found)))
+            write_file(options.json, dump_json(documents(tables)))
     except SimschedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Published speedups and latencies beside those of the commands of the README: ``python -m validation.published``.
+"""Published speedups and latencies beside the README's commands: ``python -m validation.published``.
 
     python -m validation.published [--workers 2] [--json FILE]
 
@@ -87,7 +87,7 @@ class Row:
 
     @property
     def base(self) -> str | None:
-        """What speedups are over; None where there is no speedup."""
+        """Baseline of speedups; None where there is no speedup."""
         return next((name for name in BASES if name in self.schedulers), None)
 
     @property
@@ -129,7 +129,7 @@ def predicted(row: Row) -> tuple[list[Case], list[Case]]:
 
 
 def program(graph: ss.OpGraph, cluster: ss.Cluster, name: str) -> ss.Program:
-    """Return what a scheduler of the table launches on a cluster."""
+    """Return the launches of a scheduler of the table on a cluster."""
     scheduler, options = _OPTIONS.get(name, (name, {}))
     plan = ss.schedule(graph, cluster, scheduler, **options)
     return (plan.like(execution="graph") if name == "captured" else plan).lower(cluster)
@@ -180,7 +180,7 @@ def sections(latencies: Sequence[Case], speedups: Sequence[Case]) -> list[Sectio
 
 
 def _left_out(cases: Sequence[Case]) -> tuple[str, ...]:
-    """Return the mean error of each paper, and what is not in the table."""
+    """Return the mean error of each paper, and the gaps of the table."""
     papers = by(cases, lambda case: case.name.partition(",")[0])
     errors = [f"{paper} {number(mean_error(group))} ({number(bias(group))})" for paper, group in papers.items()]
     reasons: Mapping[str, str] = tomllib.loads(TABLE.read_text("utf-8"))["left_out"]

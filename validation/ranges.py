@@ -1,4 +1,4 @@
-"""How often 90 % ranges hold what was measured: published figures, and networks on an H100.
+"""How often 90 % ranges hold the measured value: published figures, and networks on an H100.
 
     python -m validation.ranges [--workers 2] [--log validation/ranges.json] [--figure docs/ranges.png]
 
@@ -49,7 +49,7 @@ COMMON: Final = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 
 
 class Subject(NamedTuple):
-    """Something that was measured, with what is simulated of it in all worlds.
+    """A measured case, with its simulated values in all worlds.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Subject(NamedTuple):
 
 
 def of_row(row: Row) -> list[Subject]:
-    """Return what a row of published numbers has."""
+    """Return the case of a row of published numbers."""
     graph = Graph(f"{row.network},batch={row.batch}").read()
     cluster = ss.Cluster.preset(row.gpu)
     programs = {name: program(graph, cluster, name) for name in row.schedulers}
@@ -103,7 +103,7 @@ def of_row(row: Row) -> list[Subject]:
 
 
 def of_network(job: tuple[Network, str]) -> list[Subject]:
-    """Return what a network on the H100 has, which is read from a GRAPH of the command line."""
+    """Return the case of a network on the H100, which is read from a GRAPH of the command line."""
     network, source = job
     graph = Graph(source, None, network.dtype).read()
     cluster = ss.Cluster.preset("h100")
@@ -172,7 +172,7 @@ def left_out(every: Sequence[Subject], choose: Callable[[np.ndarray], Errors]) -
 
 
 def judged(every: Sequence[Subject]) -> tuple[dict[str, Any], dict[str, list[Case]]]:
-    """Return what is said of the ranges, and by kind the cases with ranges that had no part in the choice."""
+    """Return the summary of the ranges, and by kind the cases with ranges that had no part in the choice."""
     ratios = [subject for subject in every if subject.kind in RATIOS]
     published = np.array([subject.kind == SPEEDUPS for subject in ratios])
     of_ratios = scored(ratios, [Errors(own, 0.0, gain, part) for own, gain, part in product(OWN, GAIN, SHORTFALL)])
@@ -218,7 +218,7 @@ def judged(every: Sequence[Subject]) -> tuple[dict[str, Any], dict[str, list[Cas
 
 
 def draw(drawn: Mapping[str, Sequence[Case]], told: Mapping[str, Any], path: str) -> None:
-    """Draw each range over what was simulated, from the lowest measured value on, and the measured values."""
+    """Draw each range relative to the simulated value, from the lowest measured value on, and the measured values."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 5.8), layout="constrained")
@@ -247,7 +247,7 @@ def draw(drawn: Mapping[str, Sequence[Case]], told: Mapping[str, Any], path: str
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Judge the ranges, print what is said of them, and keep it."""
+    """Judge the ranges, print the summary, and keep it."""
     given = options(__doc__, arguments, workers=2, log=None, figure=None)
     told, drawn = judged(subjects(given.workers))
     for name, row in told.items():

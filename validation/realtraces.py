@@ -46,7 +46,7 @@ from workloads.formats.kineto.traced import TracedProgram
 
 _PINNED: Final = "Memcpy HtoD (Pinned -> Device)"
 _LARGE: Final = 1 * MIB
-_BUSES: Final = {"3": "pcie3", "7": "pcie3", "8": "pcie4"}  # by compute capability, what is later: the last
+_BUSES: Final = {"3": "pcie3", "7": "pcie3", "8": "pcie4"}  # by compute capability; later ones have the last
 _LAST_BUS: Final = "pcie5"
 _COSTS: Final = {"call": "launch", "idle start": "launch_latency", "gap": "gap"}  # in the row, in `Device`
 _ONE_LAUNCH: Final = 4.0
@@ -93,7 +93,7 @@ def read_real_trace(path: Path) -> RealTrace:
 
 
 def replay_row(trace: RealTrace) -> Row:
-    """Return how far the replays of all steps are off, in per cent of what was measured."""
+    """Return the errors of the replays of all steps, in per cent of the measured values."""
     errors, starts, alone, shared = [], [], [], []
     for step in trace.steps:
         replay = replay_traced(step)
@@ -183,7 +183,7 @@ def copies(activities: Activities, *, alone: bool) -> Iterator[tuple[str, float,
         mine = mine.take(np.argsort(mine.start, kind="stable"))
         end = mine.start + mine.duration
         is_alone = np.ones(len(mine), bool)
-        is_alone[1:] = np.maximum.accumulate(end)[:-1] <= mine.start[1:]  # of what began before
+        is_alone[1:] = np.maximum.accumulate(end)[:-1] <= mine.start[1:]  # after the ends of all earlier ones
         is_alone[:-1] &= end[:-1] <= mine.start[1:]
         for row in np.flatnonzero(is_alone | (not alone)).tolist():
             kind, us = mine.kinds[int(mine.what[row])], float(mine.duration[row]) / 1e3
@@ -199,7 +199,7 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     FileError
         If there is no such folder, or nothing of the kind in it.
     FormatError
-        If a table is not what its suffix says, or no file is. A trace that cannot be read is among the files, with the
+        If a table does not fit its suffix, or no file does. A trace that cannot be read is among the files, with the
         reason.
     """
     if not folder.is_dir():
@@ -239,7 +239,7 @@ def read_folder(folder: Path) -> tuple[list[Row], list[dict[str, Any]]]:
 
 
 def tables(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows of the log as Markdown: a table for each question, our figures before what they are held against."""
+    """Return rows of the log as Markdown: a table for each question, our figures before their references."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(f"{row['asked'].partition(',')[0].capitalize()} ({row['unit']})", []).append(row)

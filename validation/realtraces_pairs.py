@@ -1,4 +1,4 @@
-"""Pairs of kernels that a real GPU ran: when the second one started, and what each of them cost the other.
+"""Pairs of kernels that a real GPU ran: the start of the second one, and the time that each of them cost the other.
 
 Where a table does not say what a kernel moves, nothing is assumed: it loads the issue slots by its warps and DRAM not
 at all. What a kernel takes alone is not in the tables of pairs either: the measured durations of both stand for it.
@@ -62,7 +62,7 @@ _CLASSES: Final = {
     "permute|embedding|index|gemv",
     "compute-bound": "gemm(?!v)|cutlass|xmma|wgrad|dgrad|fprop|conv",
 }
-"""What names of kernels of a class have in them, whatever the case; the first class that fits is theirs."""
+"""Parts of the names of kernels of a class, in any case; the first class that fits is theirs."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Row:
     Parameters
     ----------
     asked, of
-        What was asked, and of what.
+        The question, and its subject.
     cases
         Of how many steps, pairs, groups or operators.
     unit
@@ -93,7 +93,7 @@ class Row:
 
 
 def class_of(kernel: str) -> str:
-    """Return what a kernel is bound by, as far as its name tells.
+    """Return the resource that bounds a kernel, as far as its name shows it.
 
     >>> class_of("ampere_sgemm_32x128_tn"), class_of("vectorized_elementwise_kernel"), class_of("mine")
     ('compute-bound', 'memory-bound', 'unknown')
@@ -296,9 +296,10 @@ def fair_rows(pairs: Sequence[Pair]) -> Iterator[Row]:
 
     Notes
     -----
-    They overlap, so what each run says of its first kernel is too long by chance. A fair time alone is the least of the
-    first kernels of as many blocks, up to a quarter more. The second arrives when it was measured to start. Latency of
-    a kernel and spread of its blocks are fitted to every second pair by size, the span of both is asked of the others.
+    They overlap, so the first kernel's duration in each run is too long by chance. A fair time alone is the least time
+    of the first kernels of as many blocks, up to a quarter more. The second kernel arrives at its measured start.
+    Latency of a kernel and spread of its blocks are fitted to every second pair by size; the span of both is predicted
+    for the other pairs.
     """
     small = sorted((pair for pair in pairs if pair.kind == _SETS["cmp_cmp"]), key=lambda pair: pair.kernels[0].blocks)
     if len(small) < _FEWEST_SMALL:
@@ -378,7 +379,7 @@ def _shape(row: Record, grid: str, block: str, registers: str, shared_memory: st
 
 
 def slowdown_rows(groups: Sequence[Group]) -> Iterator[Row]:
-    """Yield a row for each class of kernels and what ran beside it, and one for the groups that repeat well.
+    """Yield a row for each class of kernels and the kernel beside it, and one for the groups that repeat well.
 
     Which of the two was issued first the tables do not say: ours is the geometric mean of both orders.
     """
@@ -408,7 +409,7 @@ def slowdown_rows(groups: Sequence[Group]) -> Iterator[Row]:
 
 
 def slowdown(group: Group, *, is_first: bool) -> float:
-    """Return by what a kernel is predicted to take longer that is issued before or after one that runs throughout."""
+    """Return the predicted growth of the time of a kernel that is issued before or after one that runs throughout."""
     ops = [
         _operator("other", _LASTING * group.solo, group.other, group.other_kind),
         _operator("mine", group.solo, group.kernel, group.kind),

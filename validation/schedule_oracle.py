@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from simsched.model.schedule import Placement
+from simsched.model.placement import Placement
 
 _LARGEST: Final = 2**31 - 1
 
@@ -27,7 +27,7 @@ def fault(
     execution: str,
     devices: Sequence[str] | None = None,
 ) -> str | None:
-    """Return what is wrong with a schedule in a few words, or None if it runs to its end and respects every edge.
+    """Return the fault of a schedule in a few words, or None if it runs to its end and respects every edge.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def fault(
 
     Notes
     -----
-    The rules are those of ``docs/model.md`` and of the docstring of `Schedule.check`:
+    The rules follow ``docs/model.md`` and the docstring of `Schedule.check`:
 
     - The host of a device (in a captured graph: one for all) issues in launch order.
     - With events, a consumer waits for every producer. On the same host that wait takes effect only if the producer
@@ -102,7 +102,7 @@ def _run(edges: Sequence[tuple[int, int]], rows: Rows, execution: str) -> str | 
 
     at: dict[object, int] = dict.fromkeys([*hosts, *streams], 0)
     issued, ended = set[int](), set[int]()
-    known = [0] * n  # what is sure to have ended before an operator starts, as bits
+    known = [0] * n  # operators that have surely ended before an operator starts, as bits
     known_to_host = dict.fromkeys(hosts, 0)
     moved = True
     while moved:

@@ -1,4 +1,4 @@
-"""How far the rules of sharing a device are from what was measured of it: pairs of a cycle-level simulator, and mixes.
+"""Errors of the rules of sharing a device, relative to measurements: pairs of a cycle-level simulator, and mixes.
 
     python -m validation.sharing
 
@@ -50,7 +50,7 @@ SIXTEENTH: Final = replace(
 
 
 def cycle_pair(pair: str, device: Device) -> float:
-    """Return the simulated time of a pair over that of the longer of its kernels alone."""
+    """Return the simulated time of a pair relative to the longer of its kernels alone."""
     ops = []
     for i, name in enumerate(pair.split("+")):
         blocks, threads = int(name[1:]), 128 if name[0] == "s" else 256

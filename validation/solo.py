@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
 
 def spec_of(name: str) -> Spec:
-    """Return what a name says."""
+    """Return the facts in a name."""
     family, dtype, sizes = name.split("/", 2)
     dtype, _, layout = dtype.partition("-")
     return Spec(name, family, dtype, layout, tuple(int(size) for size in re.findall(r"\d+", sizes)))

@@ -118,7 +118,7 @@ _NODES: Final[tuple[Any, ...]] = (
     {"a": 1},
 )
 _TOKEN: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\w+|.+\n')
-_MOST_BYTES: Final = 1 << 17  # of a spoiled document: what grows from step to step is cut
+_MOST_BYTES: Final = 1 << 17  # of a spoiled document: one that grows from step to step is cut
 _NO_NODES: Final[tuple[Any, ...]] = (ValueError, TypeError, AttributeError, RecursionError, DecodeError, ParseError)
 _CODECS: Final[Mapping[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]]] = {
     ".json": (json.loads, lambda value: json.dumps(value).encode()),
@@ -221,7 +221,7 @@ def spoilt_bytes(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
 
 @st.composite
 def spoilt(draw: st.DrawFn, seeds: Seeds) -> bytes:
-    """Return a valid document spoiled mostly once: what several steps break, the first check refuses."""
+    """Return a valid document spoiled mostly once: a document spoiled several times fails the first check."""
     (name, data), (_, other) = draw(st.sampled_from(seeds)), draw(st.sampled_from(seeds))
     codec = _CODECS.get(Path(name).suffix)
     for _ in range(draw(st.sampled_from((1, 1, 1, 2, 3)))):

@@ -1,4 +1,4 @@
-"""Who wins where: every scheduler on random DAGs and on four networks, and what `search` adds to the best of the rest.
+"""Winners by case: every scheduler on random DAGs and on four networks, and the gain of `search` over the best other.
 
     python -m validation.standings [--dags 30] [--evaluations 10000] [--workers 2] [--log validation/standings.json]
 
@@ -35,7 +35,7 @@ def cases(n_dags: int) -> tuple[str, ...]:
 
 
 def run(case: str, evaluations: int) -> dict[str, Any]:
-    """Return what every scheduler makes of a case: makespan and estimate in us, wall time in s, or why it refuses."""
+    """Return every scheduler's result for a case: makespan and estimate in us, wall time in s, or its refusal."""
     spec, _, where = case.partition(" on ")
     n, gpu = where.split()
     graph, cluster = workloads.from_spec(spec), ss.Cluster.preset(gpu, int(n))
@@ -65,7 +65,7 @@ def speedups(rows: Iterable[dict[str, Any]], name: str, key: str = "makespan") -
 
 
 def gain(row: dict[str, Any]) -> float:
-    """Return by what part of the best other makespan `search` is shorter."""
+    """Return by how much of the best other makespan `search` is shorter."""
     others = [found["makespan"] for name, found in row.items() if name != "search" and "makespan" in found]
     return float(1.0 - row["search"]["makespan"] / min(others))
 
@@ -95,7 +95,7 @@ def tables(done: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Run what is asked for on the command line."""
+    """Run the command line."""
     given = options(__doc__, dags=30, evaluations=10_000, workers=2, log="validation/standings.json")
     log = Path(given.log)
     kept: dict[str, Any] = read_json(str(log))["cases"] if log.exists() else {}

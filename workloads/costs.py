@@ -158,7 +158,10 @@ def with_bytes(works: Sequence[Work], reads: float, weights: float, writes: floa
     if not works:
         return ()
     total = sum(work.weights for work in works)
-    share = [work.weights / total for work in works] if total else [1.0, *[0.0] * (len(works) - 1)]
+    if total:
+        share = [work.weights / total for work in works]
+    else:
+        share = [1.0, *[0.0] * (len(works) - 1)]
     last = len(works) - 1
     return tuple(
         _copy_with_bytes(work, work.reads + reads * (i == 0), weights * part, work.writes + writes * (i == last))
@@ -188,7 +191,9 @@ def in_fp32(graph: OpGraph, dtype: object) -> OpGraph:
     A model that is fp32 because nothing else was said runs as PyTorch runs it: convolutions in tf32 where the device
     has it.
     """
-    return with_works(graph, lambda work: replace(work, tf32=False)) if dtype == "fp32" else graph
+    if dtype == "fp32":
+        return with_works(graph, lambda work: replace(work, tf32=False))
+    return graph
 
 
 def of_one_model(graph: OpGraph) -> OpGraph:
@@ -231,14 +236,18 @@ def pairwise_order(
             np.broadcast_to(np.float32(0), [sizes[index] for index in operand]),
             [letters[x] for x in operand],
         ]
-    method = "optimal" if len(operands) <= _MOST_ORDERED else "greedy"
+    if len(operands) <= _MOST_ORDERED:
+        method = "optimal"
+    else:
+        method = "greedy"
     steps = np.einsum_path(*arguments, [letters[x] for x in output], optimize=method)[0][1:]
     order: list[tuple[int, int]] = []
     n_left = len(operands)
     for step in steps:
         positions = sorted(step)
         while len(positions) > 1:  # several at once where that takes no more: two of them, and the result with the next
-            first, second = positions[0], positions[1]
+            first = positions[0]
+            second = positions[1]
             order.append((first, second))
             n_left -= 1
             positions = [x - 2 for x in positions[2:]] + [n_left - 1]
@@ -275,7 +284,9 @@ class Costs:
 
     def of(self, dtype: str) -> "Costs":
         """Return the rules for another number format."""
-        return self if dtype == self.dtype else Costs(dtype)
+        if dtype == self.dtype:
+            return self
+        return Costs(dtype)
 
     def conv(
         self,
@@ -447,8 +458,12 @@ class Costs:
             second, first = (left.pop(i) for i in sorted(pair, reverse=True))
             needed = {*output, *(index for operand in left for index in operand)}
             joined = tuple(dict.fromkeys((*first, *second)))
-            product = tuple(index for index in joined if index in needed) if left else tuple(output)
-            passed = float(prod(sizes[index] for index in product) * self.width) if left else 0.0
+            if left:
+                product = tuple(index for index in joined if index in needed)
+                passed = float(prod(sizes[index] for index in product) * self.width)
+            else:
+                product = tuple(output)
+                passed = 0.0
             inner = {index: sizes[index] for index in joined}
             works.append(replace(self.contraction(first, second, product, inner), writes=passed))
             left.append(product)
@@ -476,7 +491,10 @@ class Costs:
 
     def activation(self, kind: str, output: Sequence[int]) -> Work:
         """Return the work of one of `ACTIVATION_FLOPS`."""
-        rule = "activation" if kind in TRANSCENDENTAL else "map"
+        if kind in TRANSCENDENTAL:
+            rule = "activation"
+        else:
+            rule = "map"
         return self.elementwise(output, flops=ACTIVATION_FLOPS[kind], rule=rule)
 
     def copy(self, output: Sequence[int], *, rule: str = "copy") -> Work:
@@ -502,7 +520,10 @@ class Costs:
 
     def rows(self, kind: str, n_rows: int, length: int, *, flops: float | None = None, n_weights: int = 0) -> Work:
         """Return the work of something computed along rows, one of `ROW_FLOPS`, or with so many `flops` in all."""
-        total = float(n_rows * length * ROW_FLOPS[kind]) if flops is None else flops
+        if flops is None:
+            total = float(n_rows * length * ROW_FLOPS[kind])
+        else:
+            total = flops
         rule = _ROW_RULES.get(kind, "layer_norm")
         return Work(
             "rows", rule, flops=total, weights=float(n_weights * self.width), rows=n_rows, columns=max(1, length)
@@ -555,7 +576,8 @@ class Costs:
             Features of a head of queries and keys, and of values; by default the same.
         """
         scores = float(heads * queries * keys)
-        value_size = size if value_size is None else value_size
+        if value_size is None:
+            value_size = size
         return Work(
             "attention",
             flops=scores * (2.0 * (size + value_size) + ROW_FLOPS["softmax"]),

@@ -180,12 +180,14 @@ def _folded_chains(
     for name in rows.order:
         if name in unit_of or name not in rows.operators:
             continue
-        unit, last = rows.operators[name], name
+        unit = rows.operators[name]
+        last = name
         while unit.kind in _HEADS and len(readers[last]) == 1 and n_reads[readers[last][0]] == 1:
             follower = rows.operators[readers[last][0]]
             if not can_take_in(unit, follower):
                 break
-            unit, last = _fold(unit, follower), follower.name
+            unit = _fold(unit, follower)
+            last = follower.name
             unit_of[last] = name
         unit_of[name] = name
         units[name] = finished(unit)
@@ -216,7 +218,8 @@ def _with_bias(op: Operator) -> Operator:
 
 def _fold(unit: Operator, op: Operator) -> Operator:
     """Return a unit with one operator more in it."""
-    attributes, weights = dict(unit.attributes), 0.0
+    attributes = dict(unit.attributes)
+    weights = 0.0
     if op.kind in ACTIVATION_FLOPS:
         attributes["activation"] = op.kind
         weights = op.weight_nbytes
@@ -254,8 +257,11 @@ def _without_bias_kernel(op: Operator) -> Operator:
 
 def _bias_nbytes(unit: Operator) -> float:
     """Return the bytes of one value per channel, 0 if there is no such axis."""
-    shape, axis = unit.output_shape or (), _CHANNEL_AXIS.get(unit.kind, -1)
-    return float(shape[axis] * DTYPE_NBYTES[unit.dtype]) if -len(shape) <= axis < len(shape) else 0.0
+    shape = unit.output_shape or ()
+    axis = _CHANNEL_AXIS.get(unit.kind, -1)
+    if -len(shape) <= axis < len(shape):
+        return float(shape[axis] * DTYPE_NBYTES[unit.dtype])
+    return 0.0
 
 
 def _has_bias(unit: Operator) -> bool:

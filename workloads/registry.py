@@ -154,14 +154,21 @@ def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[s
     path, settings = split_path(kind)
     if path is None:
         name, settings = _split_name(kind)
-        name = f"random:{name}" if f"random:{name}" in WORKLOADS else name
-        make, hints = partial(load, name), _parameters(_function(name))
+        if f"random:{name}" in WORKLOADS:
+            name = f"random:{name}"
+        make = partial(load, name)
+        hints = _parameters(_function(name))
     else:
-        name, make, hints = kind, partial(read_graph, path), _parameters(reader_of(path))
+        name = kind
+        make = partial(read_graph, path)
+        hints = _parameters(reader_of(path))
     arguments = _read_settings(kind, path or name, settings, hints)
     for parameter, value in parameters.items():
         if parameter in hints:
-            arguments[parameter] = _parse(name, parameter, value, hints) if isinstance(value, str) else value
+            if isinstance(value, str):
+                arguments[parameter] = _parse(name, parameter, value, hints)
+            else:
+                arguments[parameter] = value
         elif parameter != _SEED:
             raise _unknown_parameter(name, parameter, hints)
     return make, arguments
@@ -249,7 +256,9 @@ def split_path(spec: str) -> tuple[str | None, list[str]]:
         if path.lower().endswith(SUFFIXES) or PYTHON.fullmatch(path):
             return path, parts[n:]
     first = "/dev/stdin" if parts[0] == "-" else parts[0]
-    return (first, parts[1:]) if is_stream(first) else (None, [])
+    if is_stream(first):
+        return (first, parts[1:])
+    return (None, [])
 
 
 def _split_name(spec: str) -> tuple[str, list[str]]:
@@ -307,7 +316,10 @@ def _unknown_parameter(name: str, parameter: str, hints: Mapping[str, Any]) -> G
 
 def _parse(name: str, parameter: str, text: str, hints: Mapping[str, Any]) -> Any:
     wanted = hints[parameter]
-    choices = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    if get_origin(wanted) in (Union, UnionType):
+        choices = get_args(wanted)
+    else:
+        choices = (wanted,)
     if NoneType in choices and text == "none":
         return None
     for choice in choices:
@@ -325,9 +337,13 @@ def _parse_as(wanted: Any, text: str) -> Any:
     """Return the value of a text, or None if it is not one of the wanted type."""
     if wanted is int:
         # Python refuses to read longer numbers, and nothing here needs them
-        return int(text) if _WHOLE.fullmatch(text) and len(text) <= _MOST_SHOWN else None
+        if _WHOLE.fullmatch(text) and len(text) <= _MOST_SHOWN:
+            return int(text)
+        return None
     if wanted is float:
-        return float(text) if _NUMBER.fullmatch(text) else None
+        if _NUMBER.fullmatch(text):
+            return float(text)
+        return None
     if wanted is str:
         return text or None
     if wanted is bool:
@@ -335,5 +351,7 @@ def _parse_as(wanted: Any, text: str) -> Any:
     if get_origin(wanted) is tuple:
         low, colon, high = text.partition(":")
         ends = (_parse_as(float, low), _parse_as(float, high))
-        return ends if colon and None not in ends else None
+        if colon and None not in ends:
+            return ends
+        return None
     return None

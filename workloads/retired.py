@@ -32,7 +32,10 @@ def refusing_retired(function: F) -> F:
 
     @wraps(function)
     def refusing(*args: Any, **options: Any) -> Any:
-        subject = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+        if function.__name__ == "__init__":
+            subject = type(args[0]).__name__
+        else:
+            subject = function.__name__
         refuse_retired(subject, options)
         return function(*args, **options)
 

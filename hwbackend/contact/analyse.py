@@ -10,9 +10,9 @@ import numpy as np
 
 from hwbackend.contact.campaign import campaign_device, campaign_rounds, is_campaign
 from hwbackend.contact.estimates import Drift, runs_of
-from hwbackend.contact.findings import Finding, findings
+from hwbackend.contact.findings import DoctorFinding, findings
 from hwbackend.contact.fitted import Fitted, figures, fit_contact, prior_of, rounds, subjects_of
-from hwbackend.contact.lines import Record, is_contact, missing, read_record
+from hwbackend.contact.lines import ContactRecord, is_contact, missing, read_record
 from hwbackend.contact.sections import SECTIONS, SIZES, all_items
 from hwbackend.contact.sections.solo import solo_operator
 from hwbackend.contact.store import Store
@@ -55,7 +55,7 @@ class Analysis:
     """
 
     title: str
-    doctor: tuple[Finding, ...] = ()
+    doctor: tuple[DoctorFinding, ...] = ()
     parameters: tuple[tuple[str, ...], ...] = ()
     rows: Mapping[str, Json] = field(default_factory=dict)
     beside: Mapping[str, Json] = field(default_factory=dict)
@@ -183,7 +183,7 @@ def _analyse_campaign(store: Store, kept: Mapping[str, Json], operators: int | N
     return Analysis(campaign_device(store), rows=rows, beside=kept, notes=tuple(notes))
 
 
-def _analyse_contact(record: Record, kept: Mapping[str, Json], operators: int | None) -> Analysis:
+def _analyse_contact(record: ContactRecord, kept: Mapping[str, Json], operators: int | None) -> Analysis:
     if not record.headers:
         raise FormatError("the contact has no header line: it was not written by `simsched contact run`")
     header = record.headers[0]
@@ -213,7 +213,7 @@ def _analyse_contact(record: Record, kept: Mapping[str, Json], operators: int | 
     return Analysis(title, doctor, parameters, rows, kept, (*notes, *_compiled_lines(record), *_reasons(record)))
 
 
-def _counts(record: Record, cluster: Cluster, size: str) -> dict[str, Json]:
+def _counts(record: ContactRecord, cluster: Cluster, size: str) -> dict[str, Json]:
     """Return how many items of each section were measured, and how many are wanted."""
     items = all_items(cluster, SIZES[size])
     return {
@@ -229,7 +229,7 @@ def _direct_rows(fitted: Fitted) -> list[tuple[str, ...]]:
     return [(name, f"{value:.4g}", _NONE, _NONE, "measured directly") for name, value in others.items()]
 
 
-def _fill(rows: dict[str, Json], record: Record, fitted: Fitted, operators: int | None) -> None:
+def _fill(rows: dict[str, Json], record: ContactRecord, fitted: Fitted, operators: int | None) -> None:
     """Add what was predicted to the rows of sections, and a row for each graph."""
     for section, beginnings in (("host", ("overhead/",)), ("saturation", ("solo/",)), ("copies", ("transfer/",))):
         errors = [abs(one.error) for one in fitted.calibration.residuals if one.name.startswith(beginnings)]
@@ -256,7 +256,7 @@ def _errors(errors: Sequence[float]) -> Json:
     return {"mean_error": mean(errors), "p90_error": float(np.quantile(errors, 0.9))}
 
 
-def solo_errors(record: Record, cluster: Cluster) -> list[float]:
+def solo_errors(record: ContactRecord, cluster: Cluster) -> list[float]:
     """Return the error of the roofline for each operator that was measured warm, as fractions.
 
     A warm operator takes what ten in a captured graph take longer than one, over nine.
@@ -275,7 +275,7 @@ def solo_errors(record: Record, cluster: Cluster) -> list[float]:
     return errors
 
 
-def _compiled_lines(record: Record) -> list[str]:
+def _compiled_lines(record: ContactRecord) -> list[str]:
     """Return a line for each network of the section on compilation."""
     lines = []
     for key, line in record.items.items():
@@ -285,7 +285,7 @@ def _compiled_lines(record: Record) -> list[str]:
     return lines
 
 
-def _reasons(record: Record) -> list[str]:
+def _reasons(record: ContactRecord) -> list[str]:
     """Return why items are missing, in a line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for key, reason in missing(record, list(record.failures)).items():

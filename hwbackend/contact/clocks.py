@@ -29,7 +29,7 @@ _PATIENCE: Final = 5.0  # s that nvidia-smi may take
 
 
 @dataclass(frozen=True)
-class State:
+class DeviceState:
     """The condition of a device, as its driver reports it.
 
     Parameters
@@ -67,7 +67,7 @@ def reasons_of(mask: int) -> tuple[str, ...]:
     return tuple(name for bit, name in _REASONS.items() if mask & bit)
 
 
-def state_of_gpu(index: int = 0) -> State | None:
+def state_of_gpu(index: int = 0) -> DeviceState | None:
     """Return the condition of a GPU; None where neither NVML nor nvidia-smi reports one."""
     try:
         nvml: Any = importlib.import_module("pynvml")
@@ -80,10 +80,10 @@ def state_of_gpu(index: int = 0) -> State | None:
         return None
 
 
-def _state_by_nvml(nvml: Any, index: int) -> State:
+def _state_by_nvml(nvml: Any, index: int) -> DeviceState:
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
     others = [one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(gpu) if one.pid != os.getpid()]
-    return State(
+    return DeviceState(
         float(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)),
         float(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
         reasons_of(int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))),
@@ -93,7 +93,7 @@ def _state_by_nvml(nvml: Any, index: int) -> State:
     )
 
 
-def _state_by_command(index: int) -> State | None:
+def _state_by_command(index: int) -> DeviceState | None:
     """Return the condition that nvidia-smi prints; fields that it does not know are None."""
     if shutil.which("nvidia-smi") is None:
         return None
@@ -107,7 +107,7 @@ def _state_by_command(index: int) -> State | None:
         return None
     sm_clock, memory_clock, mask, temperature, power = texts
     reasons = reasons_of(int(mask, 16)) if mask.startswith("0x") else ()
-    return State(_number(sm_clock), _number(memory_clock), reasons, _number(temperature), _number(power))
+    return DeviceState(_number(sm_clock), _number(memory_clock), reasons, _number(temperature), _number(power))
 
 
 def _number(text: str) -> float | None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from hwbackend.contact.analyse import Analysis, analyse
-from hwbackend.contact.findings import Finding, findings
+from hwbackend.contact.findings import DoctorFinding, findings
 from hwbackend.contact.fitted import prior_of
-from hwbackend.contact.lines import Record
+from hwbackend.contact.lines import ContactRecord
 from hwbackend.contact.run import run_contact
 from simsched.base.errors import BackendError, CalibrationError
 from simsched.base.io import dump_json, write_file
@@ -66,7 +66,7 @@ def measure(
     yield from doctor_lines(record)
 
 
-def doctor_lines(record: Record) -> Iterator[str]:
+def doctor_lines(record: ContactRecord) -> Iterator[str]:
     """Yield a line for each of the doctor's findings that is not ok."""
     try:
         cluster = prior_of(record)
@@ -78,7 +78,7 @@ def doctor_lines(record: Record) -> Iterator[str]:
             yield f"doctor: {_sentence(finding)}"
 
 
-def _sentence(finding: Finding) -> str:
+def _sentence(finding: DoctorFinding) -> str:
     meaning = f": {finding.meaning}" if finding.meaning else ""
     return f"{finding.verdict}, {finding.matter}: {finding.seen}{meaning}"
 

@@ -1,4 +1,4 @@
-"""`CudaDevice`: a GPU of NVIDIA as the device of a contact, through CuPy. Not run on a device yet."""
+"""`ContactGpu`: a GPU of NVIDIA as the device of a contact, through CuPy. Not run on a device yet."""
 
 import importlib
 import json
@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from hwbackend.contact.clocks import State, state_of_gpu
-from hwbackend.contact.device import BackendDevice, Block, Session, UnsupportedError
+from hwbackend.contact.clocks import DeviceState, state_of_gpu
+from hwbackend.contact.device import BackendDevice, Session, StampedBlock, UnsupportedError
 from simsched.base.errors import MissingDependencyError
 from simsched.model import Kernel, Schedule
 from simsched.model.backend import Backend
@@ -44,7 +44,7 @@ _PROPERTIES: Final = {
 """Limits of a `Device`, and their names in the properties of CUDA."""
 
 
-class CudaDevice(BackendDevice):
+class ContactGpu(BackendDevice):
     """The first GPU: schedules run on a backend, and kernels of the contact's own are launched by CuPy.
 
     Parameters
@@ -92,7 +92,7 @@ class CudaDevice(BackendDevice):
             "capability": f"{properties['major']}.{properties['minor']}",
         }
 
-    def state(self) -> State | None:
+    def state(self) -> DeviceState | None:
         """Return the condition of the GPU."""
         return state_of_gpu()
 
@@ -119,7 +119,7 @@ class CudaDevice(BackendDevice):
         """Wait for the end of all work."""
         self._cupy.cuda.runtime.deviceSynchronize()
 
-    def blocks(self, plan: Schedule) -> list[Block]:
+    def blocks(self, plan: Schedule) -> list[StampedBlock]:
         """Launch the probe for each operator, on a stream of its own, with the blocks and FLOP of its kernel."""
         launches = []
         for op in plan.graph.operators:
@@ -134,7 +134,7 @@ class CudaDevice(BackendDevice):
         tables = [stamps.get().astype(np.int64) for stamps, *_ in launches]
         zero = min(int(table[:, 0].min()) for table in tables)
         return [
-            Block(op, int(sm), (int(start) - zero) * _NS, (int(end) - zero) * _NS)
+            StampedBlock(op, int(sm), (int(start) - zero) * _NS, (int(end) - zero) * _NS)
             for op, table in enumerate(tables)
             for start, end, sm in table.tolist()
         ]
@@ -188,14 +188,14 @@ class CudaDevice(BackendDevice):
         name, size = _PRODUCT[dtype]
         a = self._cupy.ones((size, size), dtype=name)
         b = self._cupy.empty_like(a)
-        us = self._timed([lambda: self._cupy.matmul(a, a, out=b)])
-        return 2.0 * size**3 / us
+        us = self._time_chains([lambda: self._cupy.matmul(a, a, out=b)])
+        return float(2.0 * size**3 / us)
 
     def beside(self, first: str, second: str) -> tuple[float, float, float]:
         """Return us of ten kernels bound by a unit, of ten bound by another, and of both on two streams."""
         works = [self._bound_by(unit) for unit in (first, second)]
-        alone = [self._timed([work] * _ROW) for work in works]
-        return alone[0], alone[1], self._timed([works[0]] * _ROW, [works[1]] * _ROW)
+        alone = [self._time_chains([work] * _ROW) for work in works]
+        return alone[0], alone[1], self._time_chains([works[0]] * _ROW, [works[1]] * _ROW)
 
     def _bound_by(self, unit: str) -> Callable[[], object]:
         """Return a call that launches a kernel bound by a unit on the current stream; its memory is its own."""
@@ -212,7 +212,7 @@ class CudaDevice(BackendDevice):
         y = cupy.empty_like(x)
         return lambda: cupy.add(x, 1.0, out=y)
 
-    def _timed(self, *chains: Sequence[Callable[[], object]]) -> float:
+    def _time_chains(self, *chains: Sequence[Callable[[], object]]) -> float:
         """Return the median us of chains of calls, each on a stream of its own, from event to event."""
         cuda = self._cupy.cuda
         streams = [self.stream() for _ in chains]
@@ -234,10 +234,10 @@ class CudaDevice(BackendDevice):
             end.record(streams[0])
             end.synchronize()
             if turn > 1:  # two to warm up
-                times.append(cuda.get_elapsed_time(start, end) * 1e3)
+                times.append(float(cuda.get_elapsed_time(start, end)) * 1e3)
         return median(times)
 
-    def profiled(self, plan: Schedule) -> Session:
+    def profile_once(self, plan: Schedule) -> Session:
         """Run a schedule under the profiler of PyTorch, which is CUPTI; count kernels and ids of nodes.
 
         Raises
@@ -249,7 +249,7 @@ class CudaDevice(BackendDevice):
             profiler: Any = importlib.import_module("torch.profiler")
         except ImportError as error:
             raise UnsupportedError("a profiler session needs PyTorch: pip install torch") from error
-        names = {kernel for op in plan.graph.operators for kernel in (op.kind,)}
+        names = {op.kind for op in plan.graph.operators}  # kernels are named as the kinds that they compute
         with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as session:
             self.backend.replay(plan, repeats=1, warmup=0)
             self.synchronise()

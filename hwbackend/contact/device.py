@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from hwbackend.contact.clocks import State, state_of_gpu
+from hwbackend.contact.clocks import DeviceState, state_of_gpu
 from simsched.base.errors import BackendError
 from simsched.model import Cluster, Kernel, Schedule
 from simsched.model.backend import Backend
@@ -28,7 +28,7 @@ class Timing(NamedTuple):
     issue: tuple[float, ...] | None
 
 
-class Block(NamedTuple):
+class StampedBlock(NamedTuple):
     """A block of a kernel: the place of its operator in the graph, its SM, and us when it started and ended."""
 
     op: int
@@ -78,7 +78,7 @@ class ContactDevice(Protocol):
         """Return s since an arbitrary time."""
         ...
 
-    def state(self) -> State | None:
+    def state(self) -> DeviceState | None:
         """Return the condition of the device, None if no driver reports it."""
         ...
 
@@ -90,7 +90,7 @@ class ContactDevice(Protocol):
         """Run a schedule for `warm` s unmeasured, then `repeats` times measured, without a profiler where possible."""
         ...
 
-    def blocks(self, plan: Schedule) -> list[Block]:
+    def blocks(self, plan: Schedule) -> list[StampedBlock]:
         """Run a schedule of synthetic operators once; return its blocks in the order of their operators."""
         ...
 
@@ -121,7 +121,7 @@ class ContactDevice(Protocol):
         """Return us of two captured chains of kernels, each bound by a unit of `sharing.UNITS`: alone, and together."""
         ...
 
-    def profiled(self, plan: Schedule) -> Session:
+    def profile_once(self, plan: Schedule) -> Session:
         """Run a schedule once under the profiler."""
         ...
 
@@ -155,7 +155,7 @@ class BackendDevice:
         """Return s since an arbitrary time."""
         return time.monotonic()
 
-    def state(self) -> State | None:
+    def state(self) -> DeviceState | None:
         """Return the condition of the first GPU if the driver of NVIDIA reports one and the backend may be on it."""
         return None if self.name in ("synthetic", "recorded") else state_of_gpu()
 
@@ -175,7 +175,7 @@ class BackendDevice:
         self._facts = replay.environment
         return Timing(replay, None)
 
-    def blocks(self, plan: Schedule) -> list[Block]:  # noqa: ARG002
+    def blocks(self, plan: Schedule) -> list[StampedBlock]:  # noqa: ARG002
         """Refuse."""
         raise self._refusal("stamps of blocks")
 
@@ -203,7 +203,7 @@ class BackendDevice:
         """Refuse."""
         raise self._refusal("kernels bound by one unit")
 
-    def profiled(self, plan: Schedule) -> Session:  # noqa: ARG002
+    def profile_once(self, plan: Schedule) -> Session:  # noqa: ARG002
         """Refuse."""
         raise self._refusal("what a profiler sees")
 

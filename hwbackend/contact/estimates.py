@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from hwbackend.contact.lines import Record
+from hwbackend.contact.lines import ContactRecord
 from hwbackend.contact.sections.doctor import STREAMED
 from hwbackend.contact.sections.saturation import CHAINS
 from simsched.model import LAUNCH, RECORD, WAIT, Floats
@@ -36,7 +36,7 @@ class Drift:
     us: Floats
 
     @classmethod
-    def of(cls, record: Record) -> "Drift":
+    def of(cls, record: ContactRecord) -> "Drift":
         """Return the drift that the anchors of a contact show."""
         rows = sorted((float(line["at"]), float(line["anchor"])) for line in record.anchors)
         return cls(np.array([at for at, _ in rows]), np.array([us for _, us in rows]))
@@ -63,7 +63,7 @@ class Drift:
         return float(np.interp(at, self.at, self.us)) * self._line[0]
 
 
-def undrifted(run: Replay, factor: float) -> Replay:
+def without_drift(run: Replay, factor: float) -> Replay:
     """Return a run as it would have been without a drift that makes kernels take so many times as long.
 
     The part of a latency is scaled in which kernels run, or pause for less than a launch takes: these pauses are the
@@ -89,16 +89,16 @@ def busy_time(spans: Floats, *, pause: float = _PAUSE) -> float:
     return float(end.max() - start[0] - idle[idle > pause].sum())
 
 
-def runs_of(record: Record, drift: Drift, *prefixes: str) -> Iterator[tuple[str, Replay]]:
+def runs_of(record: ContactRecord, drift: Drift, *prefixes: str) -> Iterator[tuple[str, Replay]]:
     """Yield the runs of the items whose keys begin in some way, without drift, with the key of the item."""
     for key, line in record.items.items():
         if key.startswith(prefixes) and "profile" in line:
             factor = drift.factor(line["at"] + line["took"] / 2)
             for run in Profile.from_dict(line["profile"], key).runs:
-                yield key, undrifted(run, factor)
+                yield key, without_drift(run, factor)
 
 
-def direct_estimates(record: Record) -> dict[str, float]:
+def direct_estimates(record: ContactRecord) -> dict[str, float]:
     """Return the parameters that times say directly, by name; those that were not measured are left out.
 
     Names are fields of `Device`, and these: ``tick`` (us), ``ramp_start`` (part of the clock after a pause),
@@ -127,7 +127,7 @@ def direct_estimates(record: Record) -> dict[str, float]:
     return found | _copies(items)
 
 
-def _host_costs(record: Record) -> dict[str, float]:
+def _host_costs(record: ContactRecord) -> dict[str, float]:
     """Return `launch`, `record` and `wait`: least squares of the us in which the host issued programs."""
     rows, times = [], []
     for key in ("host/launch", "host/order"):
@@ -187,14 +187,14 @@ def warps_that_saturate(warps: Sequence[float], us: Sequence[float]) -> float:
     return float(np.median(counts[full] * alone / times[full]))
 
 
-def _interleave(record: Record) -> dict[str, float]:
+def _interleave(record: ContactRecord) -> dict[str, float]:
     """Return the part of the slots freed by a kernel that the next one took while it had blocks left."""
     rows = [line for key, line in record.items.items() if key.startswith("dispatch/full-") or key == "doctor/leftover"]
     freed = sum(int(line["freed"]) for line in rows)
     return {"interleave": sum(int(line["taken"]) for line in rows) / freed} if freed else {}
 
 
-def _bandwidth(record: Record, drift: Drift) -> float | None:
+def _bandwidth(record: ContactRecord, drift: Drift) -> float | None:
     """Return bytes per us: the slope of the time of kernels over the bytes that they stream."""
     rows = []
     for _, run in runs_of(record, drift, "doctor/bandwidth"):

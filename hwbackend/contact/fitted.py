@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from hwbackend.contact.estimates import Drift, direct_estimates, runs_of
-from hwbackend.contact.lines import Record
-from hwbackend.contact.measure import joined_runs, profile_of
+from hwbackend.contact.lines import ContactRecord
+from hwbackend.contact.measure import join_runs, profile_of
 from hwbackend.contact.sections.graphs import HELD_OUT, TRAINING
 from hwbackend.contact.sections.host import STAY, SWITCH
 from simsched.base.errors import CalibrationError, SimschedError
@@ -53,7 +53,7 @@ class Fitted:
         return {row.name: row.value for row in self.calibration.parameters if row.identified} | dict(self.direct)
 
 
-def prior_of(record: Record) -> Cluster:
+def prior_of(record: ContactRecord) -> Cluster:
     """Return the cluster on which a contact was measured, as its backend described it.
 
     Raises
@@ -62,6 +62,8 @@ def prior_of(record: Record) -> Cluster:
         If no schedule was measured.
     """
     for key, line in record.items.items():
+        if "cluster" in line:
+            return Cluster.from_dict(line["cluster"], key)
         if "profile" in line:
             cluster = Profile.from_dict(line["profile"], key).cluster
             assert cluster is not None, "every item of schedules has its cluster"
@@ -69,7 +71,7 @@ def prior_of(record: Record) -> Cluster:
     raise CalibrationError("the contact has no schedule that ran: run it again with more --seconds")
 
 
-def fit_contact(record: Record) -> Fitted:
+def fit_contact(record: ContactRecord) -> Fitted:
     """Fit a device to the lines of a contact.
 
     Parameters
@@ -87,12 +89,12 @@ def fit_contact(record: Record) -> Fitted:
     Costs of the host and the bandwidth are slopes of measured times. With these given, all other costs of issuing and
     ordering are fitted by `calibrate` to the section on them, twice: the second time the first fit is what is believed
     beforehand, so that the preset pulls no more. Then saturation and sharing are fitted to all runs, but for every
-    fourth pair of kernels, which is held out. `hop` is what a change of the stream costs beyond the fitted `gap`, by two
-    chains that were measured in turns.
+    fourth pair of kernels, which is held out. `hop` is what a change of the stream costs beyond the fitted `gap`, by
+    two chains that were measured in turns.
     """
     direct, drift = direct_estimates(record), Drift.of(record)
     cluster = prior_of(record)
-    given = {name: direct[name] for name in _DIRECT if name in direct}
+    given: dict[str, float] = {name: direct[name] for name in _DIRECT if name in direct}
     pairs = [run for _, run in runs_of(record, drift, "sharing/")]
     unseen = pairs[_EVERY - 1 :: _EVERY]
     seen = [run for i, run in enumerate(pairs) if i % _EVERY != _EVERY - 1]
@@ -154,13 +156,13 @@ def with_rows(calibration: Calibration, rows: Mapping[str, ParameterRow], prior:
     return replace(calibration, cluster=cluster, prior=prior, parameters=changed, microbenchmarked=changed)
 
 
-def subjects_of(record: Record, section: str) -> list[str]:
+def subjects_of(record: ContactRecord, section: str) -> list[str]:
     """Return the graphs of a section of which something was measured, in their order."""
     keys = (key for key in record.items if key.startswith(f"{section}/"))
     return list(dict.fromkeys(key.removeprefix(f"{section}/").rpartition("/")[0] for key in keys))
 
 
-def rounds(record: Record, fitted: Fitted, *, operators: int | None = None) -> Iterator[tuple[str, Round]]:
+def rounds(record: ContactRecord, fitted: Fitted, *, operators: int | None = None) -> Iterator[tuple[str, Round]]:
     """Yield the held-out schedules of each graph, measured and predicted, with the name of the graph.
 
     Parameters
@@ -175,7 +177,7 @@ def rounds(record: Record, fitted: Fitted, *, operators: int | None = None) -> I
         for subject in subjects_of(record, section):
             prefix = f"{section}/{subject}/"
             training, held_out = (
-                joined_runs([run for _, run in runs_of(record, drift, f"{prefix}{part}-")])
+                join_runs([run for _, run in runs_of(record, drift, f"{prefix}{part}-")])
                 for part in (TRAINING, HELD_OUT)
             )
             if training and (operators is None or len(training[0].program.graph) <= operators):

@@ -33,17 +33,17 @@ _PAUSE: Final = 0.02  # s between two looks at a lock
 
 
 @dataclass
-class Record:
+class ContactRecord:
     """What the lines of a contact say.
 
     Parameters
     ----------
     headers
-        Lines ``contact``, in the order of the runs.
+        ContactLines ``contact``, in the order of the runs.
     items
-        Lines ``key`` by key, in the order of the file.
+        ContactLines ``key`` by key, in the order of the file.
     failures
-        Lines ``failed``, by key; the last of them is the latest.
+        ContactLines ``failed``, by key; the last of them is the latest.
     begun
         How often each item was begun.
     anchors, sections
@@ -106,7 +106,7 @@ def lines_of(content: bytes, source: str) -> tuple[list[Json], int]:
     return rows, whole
 
 
-def read_record(folder: str | Path) -> Record:
+def read_record(folder: str | Path) -> ContactRecord:
     """Return what a folder holds.
 
     Raises
@@ -123,13 +123,13 @@ def read_record(folder: str | Path) -> Record:
             raise FormatError(f"{packed} is damaged: {error}") from error
     else:
         content = read_bytes(path)
-    record = Record()
+    record = ContactRecord()
     for line in lines_of(content, str(path))[0]:
         record.add(line)
     return record
 
 
-class Lines:
+class ContactLines:
     """The file of a contact, held by one process that appends to it; see `appending`."""
 
     def __init__(self, number: int, path: Path) -> None:
@@ -138,7 +138,7 @@ class Lines:
         rows, whole = lines_of(content, str(path))
         if whole < len(content):
             os.ftruncate(number, whole)  # the rest of a line whose writer was killed
-        self.record = Record()
+        self.record = ContactRecord()
         for row in rows:
             self.record.add(row)
 
@@ -159,7 +159,7 @@ class Lines:
 
 
 @contextmanager
-def appending(folder: str | Path, *, patience: float = 0.0) -> Iterator[Lines]:
+def appending(folder: str | Path, *, patience: float = 0.0) -> Iterator[ContactLines]:
     """Hold the file of a contact within a ``with`` block, so that no other process writes to it.
 
     Parameters
@@ -181,16 +181,16 @@ def appending(folder: str | Path, *, patience: float = 0.0) -> Iterator[Lines]:
         number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         until = time.monotonic() + patience
-        while not _locked(number):
+        while not _lock_file(number):
             if time.monotonic() > until:
                 raise BackendError(f"another contact writes to {path}: wait for its end, or choose another folder")
             time.sleep(_PAUSE)
-        yield Lines(number, path)
+        yield ContactLines(number, path)
     finally:
         os.close(number)
 
 
-def _locked(number: int) -> bool:
+def _lock_file(number: int) -> bool:
     """Lock an open file; return False if another process has locked it."""
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,6 +204,6 @@ def is_contact(folder: str | Path) -> bool:
     return any((Path(folder) / name).exists() for name in (NAME, f"{NAME}.gz"))
 
 
-def missing(record: Record, keys: Sequence[str]) -> dict[str, str]:
+def missing(record: ContactRecord, keys: Sequence[str]) -> dict[str, str]:
     """Return why items are missing, by key, in the order given."""
     return {key: record.reason(key) or "no time left" for key in keys if key not in record.items}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import ceil
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ WARM: Final = 0.02
 ANCHOR_EVERY: Final = 2.0
 """s between two measurements of the anchor."""
 _ROUNDS: Final = 3
+_TRIAL: Final = 3  # repeats that say how long one takes
 _FEWEST, _MOST = 5, 1200  # repeats of a schedule in all its rounds
 _ANCHOR_KERNELS: Final = 8
 _ANCHOR_REPEATS: Final = 100
@@ -63,17 +65,16 @@ def in_turns(device: ContactDevice, plans: Sequence[Schedule], seconds: float) -
                 continue
             try:
                 if turn == 0:
-                    once = device.run(plan, 1)
-                    counts[name] = _repeats(once.replay.median, seconds / len(plans))
+                    counts[name] = _repeats(device, plan, seconds / len(plans) / _ROUNDS)
                 timings.setdefault(name, []).append(device.run(plan, counts[name], warm=WARM))
             except Exception as error:  # one schedule must not cost the others
                 failed[name] = error
                 timings.pop(name, None)
     if not timings:
         raise next(iter(failed.values()))
-    replays = tuple(joined(name, turns) for name, turns in timings.items())
+    replays = tuple(join_turns(name, turns) for name, turns in timings.items())
     profile = profile_of(replays)
-    issue = {name: issued for name, turns in timings.items() if (issued := _issued(turns)) is not None}
+    issue = {name: issued for name, turns in timings.items() if (issued := _median_issue(turns)) is not None}
     found: Json = {"profile": profile.to_dict()}
     if issue:
         found["issue"] = issue
@@ -82,34 +83,42 @@ def in_turns(device: ContactDevice, plans: Sequence[Schedule], seconds: float) -
     return found
 
 
-def _repeats(us: float, seconds: float) -> int:
-    """Return how often a schedule of some us runs in each round, so that all rounds take some seconds."""
-    count = seconds * 1e6 / max(us, 1.0)
-    return int(-(-min(max(count, _FEWEST), _MOST) // _ROUNDS))
+def _repeats(device: ContactDevice, plan: Schedule, seconds: float) -> int:
+    """Return how often a schedule runs in a round of some seconds, after what a replay of it takes beside its runs."""
+    device.run(plan, 1)  # what is done once for a graph is done now
+    begun = device.seconds()
+    replay = device.run(plan, 1).replay
+    one = device.seconds() - begun
+    device.run(plan, _TRIAL)
+    several = device.seconds() - begun - one
+    each = max((several - one) / (_TRIAL - 1), replay.median * 1e-6, 1e-6)
+    count = (seconds - max(0.0, one - each)) / each
+    return ceil(min(max(count, _FEWEST / _ROUNDS), _MOST / _ROUNDS))
 
 
-def _issued(turns: Sequence[Timing]) -> float | None:
+def _median_issue(turns: Sequence[Timing]) -> float | None:
     times = [us for turn in turns if turn.issue is not None for us in turn.issue]
     return float(np.median(times)) if times else None
 
 
-def joined(name: str, turns: Sequence[Timing]) -> Replay:
+def join_turns(name: str, turns: Sequence[Timing]) -> Replay:
     """Return one replay of several of the same schedule: all latencies, and the mean of the times of kernels."""
     first = turns[0].replay
     latency = tuple(us for turn in turns for us in turn.replay.latency)
     spans = [spans_of(turn.replay.trace) for turn in turns]
     launches, copies = (np.mean([getattr(one, kind) for one in spans], axis=0) for kind in ("launches", "copies"))
     trace = measured_trace(first.program, first.cluster, launches, copies)
-    worst = max(turn.replay.max_relative_error for turn in turns)
+    errors = [turn.replay.max_relative_error for turn in turns]
+    worst = max((error for error in errors if error is not None), default=None)
     return replace(first, latency=latency, trace=trace, max_relative_error=worst, name=name)
 
 
-def joined_runs(runs: Sequence[Replay]) -> list[Replay]:
+def join_runs(runs: Sequence[Replay]) -> list[Replay]:
     """Return one replay for each name: of schedules that were measured in several turns."""
     turns: dict[str, list[Timing]] = {}
     for run in runs:
         turns.setdefault(run.name, []).append(Timing(run, None))
-    return [joined(name, same) for name, same in turns.items()]
+    return [join_turns(name, same) for name, same in turns.items()]
 
 
 def profile_of(replays: Sequence[Replay]) -> Profile:
@@ -143,7 +152,7 @@ def anchor(device: ContactDevice) -> Json:
     chain, launches = rows
     spans = spans_of(chain.replay.trace).launches
     found: Json = {"anchor": float(spans[:, 1].max() - spans[:, 0].min())}
-    if (issued := _issued([launches])) is not None:
+    if (issued := _median_issue([launches])) is not None:
         found["host"] = issued
     return found
 

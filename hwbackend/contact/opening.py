@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hwbackend.contact.cuda import CudaDevice
+from hwbackend.contact.cuda import ContactGpu
 from hwbackend.contact.device import FAKE, BackendDevice, ContactDevice
 from hwbackend.contact.fake import FakeDevice
 from hwbackend.registry import get
@@ -33,4 +33,4 @@ def open_device(name: str, options: Mapping[str, Any]) -> ContactDevice:
         except TypeError as error:
             raise BackendError(f"the fake device: {error}") from error
     backend = get(name, **options)
-    return CudaDevice(backend) if name in _BY_CUDA else BackendDevice(backend)
+    return ContactGpu(backend) if name in _BY_CUDA else BackendDevice(backend)

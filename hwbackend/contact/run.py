@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 from hwbackend.contact.device import FAKE
-from hwbackend.contact.lines import NAME, Json, Record, appending, read_record
+from hwbackend.contact.lines import NAME, ContactRecord, Json, appending, read_record
 from hwbackend.contact.sections import SECTIONS, SIZES
 from hwbackend.contact.worker import CUT, DONE, LOST, MOST_FAILURES, UNUSABLE
 from hwbackend.measuring.environment import environment
@@ -43,7 +43,7 @@ def run_contact(
     size: str = "full",
     patience: float = PATIENCE,
     tell: Tell = lambda _line: None,
-) -> Record:
+) -> ContactRecord:
     """Measure a device, and go on where an earlier run in the same folder stopped.
 
     Parameters
@@ -64,7 +64,7 @@ def run_contact(
 
     Returns
     -------
-    Record
+    ContactRecord
         What the folder holds in the end.
 
     Raises
@@ -92,7 +92,10 @@ def run_contact(
                     break
             record = read_record(folder)
             done, failed = (_count(rows, section) for rows in (record.items, _given_up(record)))
-            tell(f"{section}: {done} items, {failed} failed, {budget.used():.0f} s used" + " (cut)" * (status == CUT))
+            tell(
+                f"{section}: {done} items, {failed} failed, {budget.seconds_used():.0f} s used"
+                + " (cut)" * (status == CUT)
+            )
             if status == CUT:
                 break
     return read_record(folder)
@@ -102,7 +105,7 @@ def _count(keys: Any, section: str) -> int:
     return sum(key.startswith(f"{section}/") for key in keys)
 
 
-def _given_up(record: Record) -> list[str]:
+def _given_up(record: ContactRecord) -> list[str]:
     return [key for key in record.failures if key not in record.items]
 
 
@@ -114,11 +117,11 @@ class _Budget:
         self._started = time.monotonic()
         self._virtual = 0.0
 
-    def used(self) -> float:
+    def seconds_used(self) -> float:
         return self._virtual if self._is_virtual else time.monotonic() - self._started
 
     def left(self) -> float:
-        return self._seconds - self.used()
+        return self._seconds - self.seconds_used()
 
     def spend(self, virtual: float) -> None:
         self._virtual += virtual
@@ -162,7 +165,7 @@ def _prepare(folder: str | Path, backend: str, options: dict[str, Any], size: st
         return _latest(lines.record)
 
 
-def _latest(record: Record) -> float:
+def _latest(record: ContactRecord) -> float:
     """Return the s after the beginning of the contact at which its last line was written."""
     rows = [*record.items.values(), *record.anchors, *record.sections]
     rows += [line for lines in record.failures.values() for line in lines]
@@ -180,7 +183,7 @@ def _run_section(
     patience: float,
 ) -> int:
     """Measure a section in a process of its own; return its exit status, `LOST` if it had to be ended."""
-    before, at = read_record(folder), begun + budget.used()
+    before, at = read_record(folder), begun + budget.seconds_used()
     task = {
         "folder": str(folder),
         "section": section,
@@ -207,7 +210,7 @@ def _run_section(
     status = process.returncode
     if status in (DONE, CUT, LOST) and not hung:
         return status
-    guilty = _unfinished(before, after)
+    guilty = _last_unfinished(before, after)
     if guilty is not None:
         reason = f"it hung: no answer for {patience:.0f} s" if hung else f"{_SUDDEN} (status {status})"
         with appending(folder, patience=PATIENCE) as lines:
@@ -230,7 +233,7 @@ def _watch(process: "subprocess.Popen[bytes]", path: Path, patience: float) -> b
     return False
 
 
-def _unfinished(before: Record, after: Record) -> str | None:
+def _last_unfinished(before: ContactRecord, after: ContactRecord) -> str | None:
     """Return the item that a process began last and did not finish."""
     begun = [key for key, count in after.begun.items() if count > before.begun.get(key, 0)]
     for key in reversed(begun):
@@ -240,6 +243,6 @@ def _unfinished(before: Record, after: Record) -> str | None:
     return None
 
 
-def is_given_up(record: Record, key: str) -> bool:
+def is_given_up(record: ContactRecord, key: str) -> bool:
     """Return whether an item failed so often that it is not tried again."""
     return key not in record.items and len(record.failures.get(key, ())) >= MOST_FAILURES

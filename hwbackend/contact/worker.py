@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from hwbackend.contact.device import ContactDevice, UnsupportedError
-from hwbackend.contact.lines import Lines, appending
+from hwbackend.contact.lines import ContactLines, appending
 from hwbackend.contact.measure import ANCHOR_EVERY, anchor, settle
 from hwbackend.contact.opening import open_device
-from hwbackend.contact.sections import SECTIONS, SIZES, Bench, Item
+from hwbackend.contact.sections import SECTIONS, SIZES, Bench, ContactItem
 from simsched.base.errors import SimschedError
 
 DONE, UNUSABLE, CUT, LOST = 0, 2, 3, 75
@@ -80,7 +80,7 @@ def measure_section(
     else:
         offset = device.seconds() - (time.monotonic() - started) - begun
     with appending(folder, patience=_PATIENCE) as lines:
-        clock = _Clock(device, offset)
+        clock = _ContactClock(device, offset)
         bench = Bench(device, lines.record, SIZES[size])
         items = SECTIONS[section](device.cluster, bench.size)
         before = _state(device)
@@ -93,7 +93,7 @@ def measure_section(
     return status
 
 
-class _Clock:
+class _ContactClock:
     """Seconds since a contact began."""
 
     def __init__(self, device: ContactDevice, offset: float) -> None:
@@ -104,7 +104,7 @@ class _Clock:
         return round(self._device.seconds() - self._offset, 4)
 
 
-def pending(bench: Bench, items: list[Item]) -> list[Item]:
+def pending(bench: Bench, items: list[ContactItem]) -> list[ContactItem]:
     """Return the items that are missing, in their order, and last those that an earlier process began and left."""
     record = bench.record
     left = [
@@ -117,7 +117,9 @@ def pending(bench: Bench, items: list[Item]) -> list[Item]:
     return sorted(left, key=lambda item: item.key in record.begun and item.key not in record.failures)
 
 
-def _measure_items(bench: Bench, lines: Lines, items: list[Item], clock: _Clock, until: float) -> int:
+def _measure_items(
+    bench: Bench, lines: ContactLines, items: list[ContactItem], clock: _ContactClock, until: float
+) -> int:
     parent = os.getppid()
     for item in pending(bench, items):
         if os.getppid() != parent:
@@ -131,14 +133,14 @@ def _measure_items(bench: Bench, lines: Lines, items: list[Item], clock: _Clock,
     return DONE
 
 
-def _anchor(device: ContactDevice, lines: Lines, clock: _Clock) -> None:
+def _anchor(device: ContactDevice, lines: ContactLines, clock: _ContactClock) -> None:
     """Measure the anchor; a device that cannot goes without."""
     with suppress(UnsupportedError):
         lines.append(**anchor(device), at=clock.now())
     clock.anchored = clock.now()
 
 
-def _measure(bench: Bench, lines: Lines, item: Item, clock: _Clock) -> bool:
+def _measure(bench: Bench, lines: ContactLines, item: ContactItem, clock: _ContactClock) -> bool:
     """Measure an item; return whether the device still answers."""
     lines.append(begin=item.key)
     at = clock.now()

@@ -1,8 +1,7 @@
-"""The cupy backend: NVIDIA GPUs with kernels of our own, launched through CuPy."""
+"""The cupy backend: NVIDIA GPUs with synthetic kernels, launched through CuPy."""
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -12,10 +11,10 @@ from hwbackend.cuda.clocks import clock_offsets
 from hwbackend.cuda.devices import cluster_of
 from hwbackend.cuda.errors import cuda_errors, translated
 from hwbackend.cuda.interface import CudaApi, Function
-from hwbackend.cuda.operators import Numbers, Values, launched, with_kernels
+from hwbackend.cuda.operators import Numbers, Values, are_stand_ins, launched, with_kernels
 from hwbackend.cuda.run import Run
 from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
-from hwbackend.kernels.launches import KERNEL_NAMES, NVRTC_OPTIONS, Resources, kernel_source, parameters_of
+from hwbackend.kernels.launches import KERNEL_NAMES, NVRTC_OPTIONS, Resources, kernel_source
 from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from simsched.base.errors import BackendError, SimschedError
@@ -23,7 +22,6 @@ from simsched.model import Cluster, OpGraph, Program, Schedule
 from simsched.model.backend import prepared, require_counts
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import measured_trace
-from simsched.rewriting.draft import slices_of
 
 TOLERANCE: Final = 1e-3
 """Largest difference from sequential execution, over the largest value of the output: the same kernels ran."""
@@ -33,7 +31,11 @@ _COLD: Final = 2  # times the size of the L2 cache that is written before a cold
 
 
 class CupyBackend:
-    """NVIDIA GPUs with kernels of our own.
+    """NVIDIA GPUs with synthetic kernels.
+
+    Operators of networks are replaced by stand-ins: kernels of the same grid, block, registers, shared memory, bytes
+    and time, as recorded with the graph or as the libraries of the device would choose. The environment of a replay
+    says so. The torch backend runs real kernels.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ class CupyBackend:
         Above 1, one GPU acts as so many devices, with buffers of their own and real copies between them: to see
         that schedules for several devices work, not how fast they are.
     seed
-        Of the parameters of operators and the inputs of the network.
+        Seed of the parameters of operators.
     cold
         Whether the L2 cache is filled with other data before each timed run. By default it is left as the last run left
         it, as in a service that answers one request after the other.
@@ -113,6 +115,13 @@ class CupyBackend:
         return found
 
     @cached_property
+    def _resources(self) -> Mapping[str, Resources]:
+        """Resources of the kernels as compiled for the first GPU."""
+        return {
+            name: Resources(function.registers, function.shared_memory) for name, function in self._functions[0].items()
+        }
+
+    @cached_property
     def _peers(self) -> bool:
         """Whether every GPU can access the memory of the others; where one can, that is enabled."""
         gpus = range(len(self._found))
@@ -139,14 +148,10 @@ class CupyBackend:
     def realise(self, graph: OpGraph) -> OpGraph:
         """Return the graph as it is launched here; see `simsched.model.backend.Backend.realise`.
 
-        FLOP, bytes, blocks and threads are those of the kernels launched, registers and shared memory as compiled.
+        Every operator becomes synthetic; registers and shared memory are those of the compiled kernels.
         """
         if self._realised is None or (graph is not self._realised[0] and graph is not self._realised[1]):
-            resources = {
-                name: Resources(function.registers, function.shared_memory)
-                for name, function in self._functions[0].items()
-            }
-            self._realised = graph, with_kernels(graph, self._cluster, resources)
+            self._realised = graph, with_kernels(graph, self._cluster, self._resources)
         return self._realised[1]
 
     def microbenchmarks(self) -> Profile:
@@ -177,30 +182,16 @@ class CupyBackend:
                 offsets = clock_offsets(self._api, self._functions)  # anew: clocks drift apart
                 launches, copies = run.spans(min(repeats, _MOST_TRACED), offsets)
         trace = measured_trace(program, self._cluster, launches, copies)
-        said = environment(self.name, self._found[0].name, clocks=clocks, **conditions)
+        kernels = "stand-ins" if are_stand_ins(program.graph) else "synthetic"
+        said = environment(self.name, self._found[0].name, clocks=clocks, kernels=kernels, **conditions)
         name = schedule.scheduler if isinstance(schedule, Schedule) else None
         return Replay(tuple(latency), trace, said, error, name or "replay")
-
-    def outputs(self, graph: OpGraph) -> dict[str, tuple[list[Values], dict[tuple[int | None, str], Values], Values]]:
-        """Run the operators one after the other; return for each what it read, its parameters and what it wrote.
-
-        What it read has the shapes of its `input_shapes`, but for a synthetic operator. Parameters are found by part of
-        a unit, None for an operator of one part, and name. What it wrote is flat.
-
-        Raises
-        ------
-        BackendError
-            If an output is not finite, or a call of CUDA fails.
-        """
-        with cuda_errors(graph.name):
-            work = self._work_on(self.realise(graph))
-        return {name: work.computed(i) for i, name in enumerate(work.graph.names)}
 
     def _work_on(self, graph: OpGraph) -> "_Work":
         """Return what is kept of the last graph that ran."""
         if self._work is None or self._work.graph is not graph:
             self._work = None  # first free the memory that it holds
-            work = _Work(graph, self._cluster.devices[0].sms, self._seed)
+            work = _Work(graph, self._resources, self._seed)
             alone = Cluster(self._cluster.devices[:1])
             order = [work.number[name] for name in graph.order]
             sequential = Schedule.from_columns(graph, order, (alone.devices[0].name,), execution="events")
@@ -226,11 +217,11 @@ class CupyBackend:
 class _Work:
     """What is launched for a graph, the numbers it starts from, and its outputs in sequential execution."""
 
-    def __init__(self, graph: OpGraph, sms: int, seed: int) -> None:
+    def __init__(self, graph: OpGraph, resources: Mapping[str, Resources], seed: int) -> None:
         self.graph = graph
         self.number = {name: i for i, name in enumerate(graph.names)}
-        self.launched = launched(graph, sms)
-        self.numbers = Numbers(graph, self.launched, seed)
+        self.launched = launched(graph, resources)
+        self.numbers = Numbers(graph, seed)
         self.reference: dict[int, Values] = {}
 
     def keep(self, op: int, values: Values) -> None:
@@ -241,23 +232,6 @@ class _Work:
                 "its kernel is wrong, or the numbers of the network grow too large"
             )
         self.reference[op] = values
-
-    def computed(self, op: int) -> tuple[list[Values], dict[tuple[int | None, str], Values], Values]:
-        """Return what an operator read in sequential execution, its parameters and what it wrote."""
-        one, operator = self.launched[op], self.graph.operator(op)
-        reads = []
-        parts = slices_of(operator, len(one.sources))
-        for k, (source, shape, part) in enumerate(zip(one.sources, one.reads, parts, strict=True)):
-            values = self.numbers.input(op, k) if source is None else self.reference[source]
-            if part is not None:
-                axis, begin, end = part
-                values = values.reshape(shape).take(range(begin, end), axis)
-            wanted = operator.input_shapes[k] if k < len(operator.input_shapes) else shape
-            reads.append(values.ravel()[: prod(wanted)].reshape(wanted))
-        parameters = {
-            (p.part, p.name): self.numbers.parameter(op, p).reshape(p.shape) for p in parameters_of(one.launches)
-        }
-        return reads, parameters, self.reference[op]
 
     def largest_error(self, run: Run) -> float:
         """Return the largest difference of an output from that of sequential execution, over its largest value."""

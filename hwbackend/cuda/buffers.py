@@ -3,7 +3,6 @@
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -19,7 +18,6 @@ from hwbackend.kernels.arguments import (
     Output,
     Parameter,
     Scratch,
-    Shape,
     Stamps,
     StreamBuffer,
     Table,
@@ -81,19 +79,12 @@ class DeviceBuffers:
                 self.outputs.add((op, scratch), scratch.nbytes)
             for parameter in parameters_of(launches):
                 self.constants.add((op, parameter), parameter.nbytes)
-            for index, shape in self._inputs(op):
-                self.constants.add((op, Input(index)), FLOAT_NBYTES * prod(shape))
             for table in tables_of(launches):
                 self.constants.add((op, table), _WORD_NBYTES * len(table.entries))
             for launch in launches:
                 for argument in launch.arguments:
                     if isinstance(argument, StreamBuffer):
                         self.shared[argument.role].add(argument, STREAM_NBYTES)
-
-    def _inputs(self, op: int) -> list[tuple[int, Shape]]:
-        """Return number and shape of each input of the network that an operator reads."""
-        one = self._launched[op]
-        return [(i, one.reads[i]) for i, source in enumerate(one.sources) if source is None]
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -109,10 +100,8 @@ class DeviceBuffers:
 
     def _address(self, op: int, argument: Argument | int, stamps: int) -> int:
         match argument:
-            case Input(index, offset):
-                source = self._launched[op].sources[index]
-                base = self.constants[op, Input(index)] if source is None else self.outputs[source]
-                return base + FLOAT_NBYTES * offset
+            case Input(index):
+                return self.outputs[self._launched[op].sources[index]]
             case Output():
                 return self.outputs[op]
             case Scratch():
@@ -129,13 +118,11 @@ class DeviceBuffers:
                 return int(argument)
 
     def fill(self, numbers: Numbers, write: Callable[[int, Array], None]) -> None:
-        """Write parameters, inputs of the network and tables."""
+        """Write parameters and tables."""
         for op in self._home:
             launches = self._launched[op].launches
             for parameter in parameters_of(launches):
                 write(self.constants[op, parameter], numbers.parameter(op, parameter))
-            for index, _ in self._inputs(op):
-                write(self.constants[op, Input(index)], numbers.input(op, index))
             for table in tables_of(launches):
                 words = [self._address(op, entry, 0) for entry in table.entries]
                 write(self.constants[op, table], np.array(words, np.uint64))
@@ -238,7 +225,7 @@ class Buffers:
                 self._fill(device, shared, 0)
 
     def fill(self, numbers: Numbers) -> None:
-        """Write what does not change: parameters, inputs of the network, tables."""
+        """Write what does not change: parameters and tables."""
         for device, buffers in self.devices.items():
             self._api.set_device(self._physical[device])
             stream = self._streams[device]

@@ -2,77 +2,16 @@
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Sequence
 from queue import SimpleQueue
 from time import sleep
 from typing import Final
 
-import numpy as np
-
 from hwbackend.cuda.interface import Call
-from simsched.base.errors import BackendError
-from simsched.model.program import RECORD, SYNC, WAIT, Program
 
 _logger = logging.getLogger(__name__)
 
 _WAKE: Final = 30.0  # s that a host thread is waited for when it should end
-
-
-def thread_of_rows(program: Program) -> list[int]:
-    """Return the host thread of each instruction."""
-    lengths = np.diff(program.thread_ptr)
-    threads: list[int] = np.repeat(np.arange(len(lengths)), lengths).tolist()
-    return threads
-
-
-def crossing_events(program: Program) -> tuple[int, ...]:
-    """Return the events that one host thread records and another waits for."""
-    thread = np.array(thread_of_rows(program), np.int64)
-    recorder = np.full(program.n_events, -1, np.int64)
-    records = np.flatnonzero(program.action == RECORD)
-    recorder[program.argument[records]] = thread[records]
-    waits = np.flatnonzero((program.action == WAIT) | (program.action == SYNC))
-    events = program.argument[waits]
-    return tuple(np.unique(events[recorder[events] != thread[waits]]).tolist())
-
-
-def check_issue(program: Program) -> None:
-    """Refuse a program whose host threads would wait for each other, or for an event that nobody records.
-
-    Raises
-    ------
-    BackendError
-        Naming the event.
-
-    Notes
-    -----
-    CUDA takes a wait for an event that was never recorded as done, so host threads must wait for the record to be
-    issued; once it is, whatever it waits for has been issued before it, and devices cannot block each other. O(V + E).
-    """
-    bounds = program.thread_ptr.tolist()
-    at, ends = bounds[:-1], bounds[1:]
-    action, argument = program.action.tolist(), program.argument.tolist()
-    issued = [False] * program.n_events
-    waiting: dict[int, list[int]] = {}
-    ready = deque(range(len(at)))
-    while ready:
-        thread = ready.popleft()
-        while at[thread] < ends[thread]:
-            row = at[thread]
-            event = argument[row]
-            if action[row] in (WAIT, SYNC) and not issued[event]:
-                waiting.setdefault(event, []).append(thread)
-                break
-            if action[row] == RECORD:
-                issued[event] = True
-                ready.extend(waiting.pop(event, ()))
-            at[thread] += 1
-    if waiting:
-        event, threads = next(iter(waiting.items()))
-        raise BackendError(
-            f"{program.graph.name}: host thread {threads[0]} waits for event {event}, whose record is never issued"
-        )
 
 
 class Hosts:

@@ -1,156 +1,114 @@
-"""What the operators of a graph launch, what they read, and the numbers that they start from."""
+"""The launches of the operators of a graph, the tensors that they read, and the numbers that they start from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
-from typing import Final
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from hwbackend.kernels.arguments import Shape
-from hwbackend.kernels.launches import (
-    CudaLaunch,
-    Parameter,
-    Resources,
-    edges_of_inputs,
-    kernels_of,
-    launches_of,
-    output_size,
-)
+from hwbackend.kernels.launches import CudaLaunch, Parameter, Resources, launches_of, output_size
+from hwbackend.kernels.sources import variant_of
+from hwbackend.kernels.stand_ins import with_stand_ins
 from hwbackend.measuring.synth import SYNTH, realised
-from simsched.base.errors import BackendError
-from simsched.model import Cluster, Operator, OpGraph
+from simsched.model import Cluster, Kernel, Operator, OpGraph
 
 Values = npt.NDArray[np.float32]
-_INPUT: Final = "input"
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What one operator launches.
+    """The launches of one operator.
 
     Parameters
     ----------
     launches
         In order.
     sources
-        The operator that writes each tensor that it reads; None for an input of the network.
-    reads
-        Shapes of these tensors.
+        The operator that writes each tensor that it reads.
     size
         Elements of its output.
     """
 
     launches: tuple[CudaLaunch, ...]
-    sources: tuple[int | None, ...]
-    reads: tuple[Shape, ...]
+    sources: tuple[int, ...]
     size: int
 
 
 def with_kernels(graph: OpGraph, cluster: Cluster, resources: Mapping[str, Resources]) -> OpGraph:
-    """Return the graph as it is launched; `resources` are those of the compiled kernels.
+    """Return the graph as it is launched: every operator is synthetic, with the registers of a compiled kernel.
+
+    Parameters
+    ----------
+    resources
+        Resources of the compiled kernels, by name.
 
     Raises
     ------
     BackendError
-        If there is no kernel for an operator.
+        If a block of a kernel does not fit on the device.
     """
-    sms, operators = cluster.devices[0].sms, tuple(graph.operators)
-    number = {name: i for i, name in enumerate(graph.names)}
-
-    def found(op: Operator) -> Operator:
-        launches = _launched(graph, operators, number[op.name], sms).launches
-        made = replace(
-            op,
-            kernels=kernels_of(launches, resources),
-            flops=sum(launch.flops for launch in launches),
-            nbytes=sum(launch.nbytes for launch in launches),
-            dtype="fp32",
-        )
-        return op if made == op else made
-
-    graph = realised(graph, cluster, found)
+    graph = realised(with_stand_ins(graph, cluster.devices[0]), cluster)
     operators = tuple(graph.operators)
-    compiled = [_as_compiled(op, resources[SYNTH]) if op.kind == SYNTH else op for op in operators]
+    compiled = [_as_compiled(op, resources) for op in operators]
     if all(new is old for new, old in zip(compiled, operators, strict=True)):
         return graph
     return OpGraph(compiled, graph.edges, graph.name)
 
 
-def _as_compiled(op: Operator, resources: Resources) -> Operator:
-    """Return a synthetic operator whose kernels have the registers of the compiled one, and at least its own memory."""
-    kernels = tuple(
-        replace(
-            kernel,
-            registers=resources.registers,
-            shared_memory=max(kernel.shared_memory, resources.shared_memory),
-        )
-        for kernel in op.kernels
-    )
+def are_stand_ins(graph: OpGraph) -> bool:
+    """Return whether operators of a realised graph stand in for kernels that are not run."""
+    return any("hold" in op.attributes for op in graph.operators)
+
+
+def _as_compiled(op: Operator, resources: Mapping[str, Resources]) -> Operator:
+    """Return an operator whose kernels have the registers of the compiled ones, and at least their shared memory."""
+
+    def compiled(kernel: Kernel) -> Kernel:
+        needed = resources[variant_of(kernel, resources)]
+        shared_memory = max(kernel.shared_memory, needed.shared_memory)
+        return replace(kernel, registers=needed.registers, shared_memory=shared_memory)
+
+    if op.kind != SYNTH:
+        return op
+    kernels = tuple(map(compiled, op.kernels))
     return op if kernels == op.kernels else replace(op, kernels=kernels)
 
 
-def launched(graph: OpGraph, sms: int) -> tuple[Launched, ...]:
-    """Return what each operator of a realised graph launches."""
+def launched(graph: OpGraph, resources: Mapping[str, Resources]) -> tuple[Launched, ...]:
+    """Return the launches of each operator of a realised graph.
+
+    Raises
+    ------
+    BackendError
+        If an operator cannot be launched; the message names it.
+    """
     operators = tuple(graph.operators)
-    found = tuple(_launched(graph, operators, i, sms) for i in range(len(operators)))
-    for name, one, kernels in zip(graph.names, found, np.diff(graph.kernel_ptr).tolist(), strict=True):
-        if len(one.launches) != kernels:
-            raise BackendError(
-                f"operator {name!r} launches {len(one.launches)} kernels on this device, but the graph says {kernels}"
-            )
-    return found
-
-
-def _launched(graph: OpGraph, operators: Sequence[Operator], i: int, sms: int) -> Launched:
-    op = operators[i]
     ptr, edges = graph.incoming
-    producers: list[int] = graph.src[edges[ptr[i] : ptr[i + 1]]].tolist()
-    brought = [operators[p].output_shape or (output_size(operators[p]),) for p in producers]
-    given = edges_of_inputs(op, brought)
-    sources = tuple(None if e is None else producers[e] for e in given)
-    reads = tuple(op.input_shapes[k] if e is None else brought[e] for k, e in enumerate(given))
-    return Launched(launches_of(op, sms, reads), sources, reads, output_size(op))
+    result = []
+    for i, op in enumerate(operators):
+        sources: list[int] = graph.src[edges[ptr[i] : ptr[i + 1]]].tolist()
+        reads = [output_size(operators[source]) for source in sources]
+        result.append(Launched(launches_of(op, reads, resources), tuple(sources), output_size(op)))
+    return tuple(result)
 
 
 class Numbers:
-    """Parameters of operators and inputs of the network, drawn once: the same for a name and a seed.
+    """Parameters of operators, drawn once: the same for a name and a seed.
 
     Parameters
     ----------
-    graph, launched
+    graph
         The operators.
     seed
-        Of all that is drawn.
+        Seed of all that is drawn.
     """
 
-    def __init__(self, graph: OpGraph, launched: tuple[Launched, ...], seed: int) -> None:
-        self._graph, self._launched, self._seed = graph, launched, seed
-        self._drawn: dict[tuple[int, Parameter | int], Values] = {}
+    def __init__(self, graph: OpGraph, seed: int) -> None:
+        self._graph, self._seed = graph, seed
 
     def parameter(self, op: int, parameter: Parameter) -> Values:
-        """Return the values of a parameter, flat."""
-        key = op, parameter
-        if key not in self._drawn:
-            text = f"{parameter.name} {parameter.part}"
-            self._drawn[key] = self._normal(op, text, prod(parameter.shape), parameter.mean, parameter.spread)
-        return self._drawn[key]
-
-    def input(self, op: int, index: int) -> Values:
-        """Return the values of an input of the network, flat."""
-        key = op, index
-        if key not in self._drawn:
-            size = prod(self._launched[op].reads[index])
-            self._drawn[key] = self._normal(op, f"{_INPUT} {index}", size, 0.0, 1.0)
-        return self._drawn[key]
-
-    def _normal(self, op: int, text: str, size: int, mean: float, spread: float) -> Values:
-        if not spread:
-            return np.full(size, mean, np.float32)
-        key = crc32(f"{self._graph.names[op]} {text}".encode())
-        values = np.random.default_rng([self._seed, key]).standard_normal(size, np.float32)
-        values *= np.float32(spread)
-        values += np.float32(mean)
-        return values
+        """Return the value of a parameter, shape (1,)."""
+        key = crc32(f"{self._graph.names[op]} {parameter.name}".encode())
+        value = np.random.default_rng([self._seed, key]).standard_normal(1, np.float32)
+        return np.float32(parameter.mean) + np.float32(parameter.spread) * value

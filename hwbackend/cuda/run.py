@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from hwbackend.cuda.buffers import Buffers
 from hwbackend.cuda.errors import quietly
-from hwbackend.cuda.hosts import Hosts, check_issue
+from hwbackend.cuda.hosts import Hosts
 from hwbackend.cuda.interface import Call, CudaApi, Function
 from hwbackend.cuda.operators import Launched, Numbers, Values
-from hwbackend.cuda.streams import Lane, Streams
+from hwbackend.cuda.streams import Streams
+from hwbackend.executor.capture import issue_within
+from hwbackend.executor.lanes import Lane
 from simsched.base.errors import BackendError
 from simsched.base.signals import without_collector
 from simsched.model.program import COPY, LAUNCH, Program
@@ -62,7 +64,6 @@ class Run:
         functions: Mapping[int, Mapping[str, Function]],
         cold_nbytes: int = 0,
     ) -> None:
-        check_issue(program)
         self._api, self._program, self._physical = api, program, physical
         self._launched, self._numbers = launched, numbers
         self._functions = [functions[device] for device in physical]
@@ -108,20 +109,17 @@ class Run:
         """Return a graph of what the calls give to the streams."""
         api, streams = self._api, self._streams
         origin, others = streams.stream[self._origin], streams.lanes[1:]
-        fork = streams.event(self._origin[0], timing=False)
-        joins = [streams.event(lane[0], timing=False) for lane in others]
+        events = [streams.event(lane[0], timing=False) for lane in (self._origin, *others)]
+        lane_of = {streams.stream[lane]: lane for lane in others}
+
+        def body() -> None:
+            for call in calls:
+                call()
+
         self._on(self._origin)()
         api.begin_capture(origin)
         try:
-            api.record(fork, origin)
-            for lane in others:
-                api.wait(streams.stream[lane], fork)
-            for call in calls:
-                call()
-            for lane, join in zip(others, joins, strict=True):
-                self._on(lane)()
-                api.record(join, streams.stream[lane])
-                api.wait(origin, join)
+            issue_within(api, origin, list(lane_of), events, body, lambda stream: self._on(lane_of[stream])())
             self._on(self._origin)()
             return api.end_capture(origin)
         except BaseException:

@@ -10,12 +10,13 @@ import numpy as np
 
 from hwbackend.cuda.buffers import Buffers
 from hwbackend.cuda.errors import quietly
-from hwbackend.cuda.hosts import crossing_events, thread_of_rows
 from hwbackend.cuda.interface import Call, CudaApi, Function
 from hwbackend.cuda.operators import Launched
+from hwbackend.executor.issue import issue
+from hwbackend.executor.lanes import Lane, crossing_events, ends_of, lanes_of, threads_of
 from hwbackend.kernels.launches import CudaLaunch
 from simsched.base.errors import BackendError
-from simsched.model.program import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Program
+from simsched.model.program import COPY, LAUNCH, RECORD, Program
 
 STAMP: Final = "stamp"
 STAMP_SOURCE: Final = """
@@ -30,7 +31,6 @@ extern "C" __global__ void stamp(unsigned long long* word) {
 _DEFAULT_SHARED_MEMORY: Final = 48 * 1024
 _STAMP_THREADS: Final = 1
 _ONE: Final = (1, 1, 1)
-Lane = tuple[int, int]
 
 
 class Streams:
@@ -62,36 +62,27 @@ class Streams:
     """
 
     def __init__(self, api: CudaApi, program: Program, physical: Sequence[int]) -> None:
-        self._api, self._program, self._physical = api, program, physical
+        self.api, self.program, self.physical = api, program, physical
         self._stack = ExitStack()
-        rows = zip(program.action.tolist(), program.device.tolist(), program.stream.tolist(), strict=True)
-        found: dict[Lane, int | None] = {}
-        priority = program.priority[program.launches.op].tolist()
-        for (action, device, stream), argument in zip(rows, program.argument.tolist(), strict=True):
-            if stream < 0:
-                continue
-            lane = device, stream
-            least = found.setdefault(lane, None)
-            if action == LAUNCH:
-                found[lane] = priority[argument] if least is None else min(least, priority[argument])
-        self.lanes: tuple[Lane, ...] = tuple(found)
-        levels = sorted({level for level in found.values() if level is not None}, reverse=True)
-        self._priority = {lane: -levels.index(level) if level is not None else 0 for lane, level in found.items()}
-        self.ends = _ends(program)
+        urgent = lanes_of(program)
+        self.lanes: tuple[Lane, ...] = tuple(urgent)
+        levels = sorted({level for level in urgent.values() if level is not None}, reverse=True)
+        self._priority = {lane: -levels.index(level) if level is not None else 0 for lane, level in urgent.items()}
+        self.ends = ends_of(program)
         self.gates: Mapping[int, threading.Event] = {event: threading.Event() for event in crossing_events(program)}
         self.stream: dict[Lane, int] = {}
-        self._event: dict[int, int] = {}
+        self.events: dict[int, int] = {}
         self._allowed: dict[int, int] = {}  # bytes of shared memory that a launch of a function may ask for
 
     def __enter__(self) -> "Streams":
-        api, program = self._api, self._program
+        api, program = self.api, self.program
         try:
             for lane in self.lanes:
-                api.set_device(self._physical[lane[0]])
+                api.set_device(self.physical[lane[0]])
                 self.stream[lane] = stream = api.stream(self._priority[lane])
                 self._stack.callback(quietly, api.destroy_stream, stream)
             for row in np.flatnonzero(program.action == RECORD).tolist():
-                self._event[int(program.argument[row])] = self.event(int(program.device[row]), timing=False)
+                self.events[int(program.argument[row])] = self.event(int(program.device[row]), timing=False)
         except BaseException:
             self._stack.close()
             raise
@@ -102,9 +93,9 @@ class Streams:
 
     def event(self, device: int, timing: bool) -> int:
         """Make an event on a device, which is freed with the rest."""
-        self._api.set_device(self._physical[device])
-        event = self._api.event(timing)
-        self._stack.callback(quietly, self._api.destroy_event, event)
+        self.api.set_device(self.physical[device])
+        event = self.api.event(timing)
+        self._stack.callback(quietly, self.api.destroy_event, event)
         return event
 
     def calls(
@@ -124,42 +115,11 @@ class Streams:
         traced
             Whether kernels write stamps, and kernels that do are launched around each copy.
         """
-        api, program = self._api, self._program
-        lists: list[list[Call]] = [[] for _ in range(len(program.thread_ptr) - 1)]
-        current = [-1] * len(lists)
-        undrained: dict[int, dict[Lane, None]] = {}
-        columns = (program.action, program.device, program.stream, program.argument)
-        for thread, action, device, number, argument in zip(
-            thread_of_rows(program), *(column.tolist() for column in columns), strict=True
-        ):
-            calls, lane = lists[thread], (device, number)
-            physical = self._physical[device]
-            if current[thread] != physical:
-                current[thread] = physical
-                calls.append(partial(api.set_device, physical))
-            if action == LAUNCH:
-                calls.append(self._launch(buffers, launched, functions[device], lane, argument, traced))
-                undrained.setdefault(device, {})[lane] = None
-            elif action == RECORD:
-                calls.append(partial(api.record, self._event[argument], self.stream[lane]))
-                if argument in self.gates:
-                    calls.append(self.gates[argument].set)
-            elif action in (WAIT, SYNC):
-                if argument in self.gates:
-                    calls.append(self.gates[argument].wait)
-                event = self._event[argument]
-                calls.append(
-                    partial(api.wait, self.stream[lane], event)
-                    if action == WAIT
-                    else partial(api.synchronize_event, event)
-                )
-            elif action == COPY:
-                calls += self._copy(buffers, functions[device], lane, argument, traced)
-            else:  # streams that were idle since the last barrier are drained
-                calls += [partial(api.synchronize_stream, self.stream[lane]) for lane in undrained.pop(device, {})]
-        return lists
+        lists = _Lists(self, buffers, launched, functions, traced=traced)
+        issue(self.program, threads_of(self.program), lists)
+        return lists.calls
 
-    def _launch(
+    def launch_call(
         self,
         buffers: Buffers,
         launched: Sequence[Launched],
@@ -168,14 +128,15 @@ class Streams:
         row: int,
         traced: bool,
     ) -> Call:
-        program, here = self._program, buffers.devices[lane[0]]
+        """Return the call that launches a row of the program's launches."""
+        program, here = self.program, buffers.devices[lane[0]]
         op = int(program.launches.op[row])
         launch = launched[op].launches[int(program.launches.kernel[row])]
         stamps = here.stamps[LAUNCH, row] if traced else 0
         arguments = [here.address(op, argument, stamps) for argument in launch.arguments]
         function = functions[launch.kernel]
         self._allow(function, launch, lane[0], program.graph.names[op])
-        return self._api.launcher(
+        return self.api.launcher(
             function, launch.grid, launch.block, launch.shared_memory, self.stream[lane], arguments
         )
 
@@ -183,25 +144,26 @@ class Streams:
         least = _DEFAULT_SHARED_MEMORY - function.shared_memory
         if launch.shared_memory <= self._allowed.get(function.handle, least):
             return  # what was allowed to an earlier launch must stay so
-        self._api.set_device(self._physical[device])
+        self.api.set_device(self.physical[device])
         try:
-            self._api.allow_shared_memory(function, launch.shared_memory)
+            self.api.allow_shared_memory(function, launch.shared_memory)
         except RuntimeError as error:
             raise BackendError(
                 f"operator {name!r}: {launch.shared_memory} bytes of shared memory are more than a block can have here"
             ) from error
         self._allowed[function.handle] = launch.shared_memory
 
-    def _copy(
+    def copy_calls(
         self, buffers: Buffers, functions: Mapping[str, Function], lane: Lane, row: int, traced: bool
     ) -> list[Call]:
-        api, device, stream = self._api, lane[0], self.stream[lane]
-        op, target = int(self._program.copies.op[row]), int(self._program.copies.device[row])
+        """Return the calls of a row of the program's copies."""
+        api, device, stream = self.api, lane[0], self.stream[lane]
+        op, target = int(self.program.copies.op[row]), int(self.program.copies.device[row])
         here, there = buffers.devices[device], buffers.devices[target]
         moved = [(there.outputs[op], here.outputs[op], buffers.copied[row])]
         if buffers.padded[row]:
             moved.insert(0, (there.padding["padding"], here.padding["padding"], buffers.padded[row]))
-        ends = self._physical[target], self._physical[device]
+        ends = self.physical[target], self.physical[device]
         calls: list[Call] = []
         for to, source, nbytes in moved:
             if ends[0] == ends[1]:
@@ -215,48 +177,78 @@ class Streams:
 
     def stamp(self, functions: Mapping[str, Function], lane: Lane, word: int) -> Call:
         """Return the call that launches a kernel which writes the time."""
-        return self._api.launcher(
+        return self.api.launcher(
             functions[STAMP], _ONE, (_STAMP_THREADS, 1, 1), 0, self.stream[lane], [np.uint64(word)]
         )
 
 
-def _ends(program: Program) -> dict[Lane, int]:
-    """Return the streams that `Streams.ends` names, each with its host thread.
+class _Lists:
+    """A driver that writes the calls of each host thread, which are made later and at the same time.
 
-    What ends last is on a stream behind whose last work nothing waits that has work after it. Events behind the others
-    would only cost time: a host that is behind the device records them when all has run. Where several host threads
-    name one stream, which no lowered schedule does, all streams are taken. O(V + E), and the streams for each barrier.
+    A thread that waits for an event of another is held at a gate until that record is issued; barriers and host syncs
+    are calls that block.
     """
-    lanes: list[Lane] = list(zip(program.device.tolist(), program.stream.tolist(), strict=True))
-    rows = list(zip(program.action.tolist(), lanes, thread_of_rows(program), program.argument.tolist(), strict=True))
-    work: dict[Lane, int] = {}  # row of the last launch or copy of a stream
-    busy: dict[int, int] = {}  # likewise of a host thread
-    recorded: dict[int, int] = {}
-    for row, (action, lane, thread, argument) in enumerate(rows):
-        if action in (LAUNCH, COPY):
-            work[lane] = busy[thread] = row
-        elif action == RECORD:
-            recorded[argument] = row
-    last_named = {lane: thread for _, lane, thread, _ in rows}
-    shared = any(last_named[lane] != thread for _, lane, thread, _ in rows if lane[1] >= 0)
 
-    waited_for: set[Lane] = set()
-    for row, (action, lane, thread, argument) in enumerate(rows):
-        if shared or (work.get(lane, -1) if action == WAIT else busy.get(thread, -1)) < row:
-            continue
-        if action in (WAIT, SYNC):
-            before = recorded[argument]
-            if work.get(lanes[before], before) < before:
-                waited_for.add(lanes[before])
-        elif action == BARRIER:
-            waited_for.update(
-                other
-                for other, last in work.items()
-                if last < row and rows[last][:3:2] == (LAUNCH, thread) and other[0] == lane[0]
-            )
+    def __init__(
+        self,
+        streams: Streams,
+        buffers: Buffers,
+        launched: Sequence[Launched],
+        functions: Sequence[Mapping[str, Function]],
+        *,
+        traced: bool,
+    ) -> None:
+        self.thread = 0
+        n_threads = len(streams.program.thread_ptr) - 1
+        self.calls: list[list[Call]] = [[] for _ in range(n_threads)]
+        self._current = [-1] * n_threads
+        self._streams, self._api = streams, streams.api
+        self._buffers, self._launched, self._functions, self._traced = buffers, launched, functions, traced
 
-    found: dict[Lane, int] = {}
-    for _, lane, thread, _ in reversed(rows):
-        if lane in work and lane not in waited_for:
-            found.setdefault(lane, thread)
-    return found
+    def launch(self, row: int, device: int, stream: int) -> None:
+        self._add(
+            device,
+            self._streams.launch_call(
+                self._buffers, self._launched, self._functions[device], (device, stream), row, self._traced
+            ),
+        )
+
+    def record(self, event: int, device: int, stream: int) -> None:
+        streams = self._streams
+        self._add(device, partial(self._api.record, streams.events[event], streams.stream[device, stream]))
+        if event in streams.gates:
+            self._add(device, streams.gates[event].set)
+
+    def wait(self, event: int, device: int, stream: int) -> None:
+        streams = self._streams
+        self._hold(event, device)
+        self._add(device, partial(self._api.wait, streams.stream[device, stream], streams.events[event]))
+
+    def copy(self, row: int, device: int, stream: int) -> None:
+        functions = self._functions[device]
+        for call in self._streams.copy_calls(self._buffers, functions, (device, stream), row, self._traced):
+            self._add(device, call)
+
+    def drained(self, device: int, lanes: Sequence[Lane]) -> bool:
+        for lane in lanes:
+            self._add(device, partial(self._api.synchronize_stream, self._streams.stream[lane]))
+        return True
+
+    def passed(self, event: int) -> bool:
+        self._hold(event, None)
+        self._add(None, partial(self._api.synchronize_event, self._streams.events[event]))
+        return True
+
+    def _hold(self, event: int, device: int | None) -> None:
+        if event in self._streams.gates:
+            self._add(device, self._streams.gates[event].wait)
+
+    def _add(self, device: int | None, call: Call) -> None:
+        """Add a call for the GPU of a device; None for a call that concerns whichever is current."""
+        calls = self.calls[self.thread]
+        if device is not None:
+            physical = self._streams.physical[device]
+            if self._current[self.thread] != physical:
+                self._current[self.thread] = physical
+                calls.append(partial(self._api.set_device, physical))
+        calls.append(call)

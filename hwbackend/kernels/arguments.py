@@ -8,15 +8,14 @@ from typing import Final, TypeVar
 import numpy as np
 
 FLOAT_NBYTES: Final = 4
-Shape = tuple[int, ...]
+Size = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The tensor that read `index` brings, from element `offset` on."""
+    """The tensor that edge `index` brings."""
 
     index: int
-    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +33,24 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A tensor that belongs to the operator and is filled once; equal ones are the same tensor.
+    """A number of the operator, float32, that is written once; equal ones are the same number.
 
     Parameters
     ----------
     name
-        "weight", "bias", "scale", "shift", "table", "constant" or "ticket".
-    shape
-        Dense, row-major, float32.
+        Name of the number.
     mean, spread
-        Values to draw from a normal distribution so that the outputs of a deep network neither vanish nor
-        overflow; spread 0 means that the kernel wants exactly `mean` (0 is all bits zero).
-    part
-        Number of the part of a unit that it belongs to, None for an operator of one part.
+        Mean and deviation of the normal distribution that it is drawn from.
     """
 
     name: str
-    shape: Shape
     mean: float = 0.0
     spread: float = 1.0
-    part: int | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor."""
-        return FLOAT_NBYTES * prod(self.shape)
+        """Bytes of the number."""
+        return FLOAT_NBYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +80,7 @@ class Table:
     entries: tuple[Address | int, ...]
 
 
-Argument = Address | Table | StreamBuffer | Stamps | BlockStamps | np.int32 | np.float32 | None
-Size = tuple[int, int, int]
+Argument = Address | Table | StreamBuffer | Stamps | BlockStamps | np.int32 | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +94,11 @@ class CudaLaunch:
     grid, block
         Blocks of the grid and threads of a block along x, y and z.
     shared_memory
-        Bytes of dynamic shared memory, besides what the kernel has of its own.
+        Bytes of dynamic shared memory, besides the kernel's static shared memory.
     arguments
         In the order of the kernel's parameters.
     flops, nbytes
-        FLOP, and bytes moved if each element of inputs, parameters and output is moved once.
+        FLOP, and bytes that are read and written.
     """
 
     kernel: str
@@ -134,20 +125,20 @@ T = TypeVar("T", Scratch, Parameter, Table)
 
 def parameters_of(launches: Iterable[CudaLaunch]) -> tuple[Parameter, ...]:
     """Return the parameters in the arguments of launches, each once, in order."""
-    return _found(launches, Parameter)
+    return _distinct(launches, Parameter)
 
 
 def scratch_of(launches: Iterable[CudaLaunch]) -> tuple[Scratch, ...]:
     """Return the scratch buffers in the arguments of launches, each once, in order."""
-    return _found(launches, Scratch)
+    return _distinct(launches, Scratch)
 
 
 def tables_of(launches: Iterable[CudaLaunch]) -> tuple[Table, ...]:
     """Return the tables in the arguments of launches, each once, in order."""
-    return _found(launches, Table)
+    return _distinct(launches, Table)
 
 
-def _found(launches: Iterable[CudaLaunch], wanted: type[T]) -> tuple[T, ...]:
+def _distinct(launches: Iterable[CudaLaunch], wanted: type[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(argument for argument in _addressed(launches) if isinstance(argument, wanted)))
 
 

@@ -1,18 +1,18 @@
-"""The CUDA kernels: their source, how it is compiled, and what each takes of a processor."""
+"""The CUDA kernels: their source, how to compile it, and the resources that each takes of a processor."""
 
 from collections.abc import Mapping
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-NVRTC_OPTIONS: Final = ("--std=c++17",)
-"""What `kernel_source` wants to be compiled with, besides the architecture."""
+from simsched.model.graph import Kernel
 
-_SOURCES: Final = ("synth.cu", "products.cu", "rows.cu")
+NVRTC_OPTIONS: Final = ("--std=c++17",)
+"""Options for the compiler of `kernel_source`, besides the architecture."""
 
 
 class Resources(NamedTuple):
-    """What a kernel takes of an SM: registers of a thread, and bytes of shared memory of its own for a block."""
+    """Registers of a thread, and bytes of static shared memory of a block."""
 
     registers: int
     shared_memory: int
@@ -20,34 +20,35 @@ class Resources(NamedTuple):
 
 KERNEL_RESOURCES: Final[Mapping[str, Resources]] = MappingProxyType(
     {
-        "affine": Resources(22, 0),
-        "combine": Resources(32, 0),
-        "concat": Resources(24, 0),
-        "gather": Resources(28, 0),
-        "embed": Resources(24, 0),
-        "conv_128x128": Resources(128, 16896),
-        "conv_64x64": Resources(63, 8704),
-        "conv_32x32": Resources(63, 4608),
-        "depthwise": Resources(34, 0),
-        "linear_128x128": Resources(128, 16896),
-        "linear_64x64": Resources(63, 8704),
-        "linear_32x32": Resources(63, 4608),
-        "linear_few": Resources(24, 0),
-        "matmul_128x128": Resources(128, 16896),
-        "matmul_64x64": Resources(63, 8704),
-        "matmul_32x32": Resources(64, 4608),
-        "reduce": Resources(20, 0),
-        "pool": Resources(34, 0),
-        "softmax": Resources(25, 128),
-        "normalize": Resources(26, 128),
         "synth": Resources(32, 4),
+        "synth_64": Resources(59, 4),
+        "synth_128": Resources(128, 4),
+        "synth_168": Resources(168, 4),
+        "synth_255": Resources(252, 4),
     }
 )
-"""Read from the binary that NVRTC 12.9 makes for sm_90. A device's own are those that its driver tells."""
+"""Resources in the binary of NVRTC 12.9 for sm_90. The driver of a device reports the device's own."""
+
+MOST_THREADS: Final[Mapping[str, int]] = MappingProxyType(
+    {"synth": 1024, "synth_64": 1024, "synth_128": 512, "synth_168": 384, "synth_255": 256}
+)
+"""Threads that a block of each kernel may have, as its launch bounds say."""
 
 KERNEL_NAMES: Final = tuple(KERNEL_RESOURCES)
 
 
 def kernel_source() -> str:
     """Return the CUDA C++ source of all kernels."""
-    return "\n".join(files("hwbackend.kernels").joinpath(name).read_text(encoding="utf-8") for name in _SOURCES)
+    return files("hwbackend.kernels").joinpath("synth.cu").read_text(encoding="utf-8")
+
+
+def variant_of(kernel: Kernel, resources: Mapping[str, Resources] = KERNEL_RESOURCES) -> str:
+    """Return the name of the compiled kernel with the fewest registers that are at least those of `kernel`.
+
+    Where no compiled kernel that may have as many threads has so many registers, it is the one with the most.
+    """
+    fitting = [name for name in KERNEL_NAMES if MOST_THREADS[name] >= kernel.threads]
+    enough = [name for name in fitting if resources[name].registers >= kernel.registers]
+    if enough:
+        return min(enough, key=lambda name: resources[name].registers)
+    return max(fitting, key=lambda name: resources[name].registers)

@@ -1,13 +1,17 @@
-// What all kernels share, and those that go over a tensor element by element.
+// Kernels of a chosen size. They differ in the registers that a thread holds, and compute the same.
 //
-// Tensors are dense, row-major float32 of at most 2^30 elements. Every kernel ends with `stamps`, two 64-bit words or
-// null: the first is lowered to the time at which the first block began, the second raised to that at which the last
-// one ended, so a span is measured without events, inside of a captured graph too. Comparisons are such that NaN
-// stays NaN.
+// A thread does 8 * iterations FLOP, in 1, 2 or 4 chains of FMAs that do not depend on each other. A block moves `words`
+// times 16 bytes from `source` and as many to `sink`, both of `n_words`. Blocks take turns around these buffers, whichever
+// kernel they belong to, so the words read have long left the cache. A block lasts `hold` ns at least.
+//
+// `reads` holds an address and a number of elements for each input. `stamps` are two words or null: the first is lowered
+// to the time at which the first block began, the second raised to the time at which the last block ended. `block_stamps`
+// are three words for each block, or null: begin, end, number of the SM.
 
 typedef unsigned long long Word;
 
-#ifndef EMULATED
+__device__ Word cursor;
+
 __device__ __forceinline__ Word nanoseconds() {
     Word time;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
@@ -19,129 +23,90 @@ __device__ __forceinline__ unsigned processor() {
     asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
     return number;
 }
-#endif
 
-__device__ __forceinline__ void begin(Word* stamps) {
-    if (stamps && threadIdx.x == 0) atomicMin(stamps, nanoseconds());
+__device__ __forceinline__ int wrapped(int position, int n) { return position < n ? position : position % n; }
+
+// Four FMAs an iteration: each of CHAINS values gets 4 / CHAINS of them, one after the other.
+template <int CHAINS>
+__device__ __forceinline__ void computed(float (&value)[4], int iterations) {
+#pragma unroll 4
+    for (int i = 0; i < iterations; i++) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) value[k % CHAINS] = fmaf(value[k % CHAINS], 0.999f, 0.001f);
+    }
 }
 
-__device__ __forceinline__ void finish(Word* stamps) {
-    if (!stamps) return;
+// HELD numbers stay in registers from the first statement to the last.
+template <int HELD>
+__device__ __forceinline__ void block(const Word* __restrict__ reads, int n_reads, const float* __restrict__ constant,
+                                      float* y, int size, int iterations, int chains, int words,
+                                      const float4* __restrict__ source, float4* sink, int n_words, int hold,
+                                      Word* stamps, Word* block_stamps) {
+    __shared__ int start;
+    Word begun = nanoseconds();
+    if (stamps && threadIdx.x == 0) atomicMin(stamps, begun);
+    float held[HELD + 1];
+#pragma unroll
+    for (int k = 0; k < HELD; k++) asm volatile("add.f32 %0, %1, %2;" : "=f"(held[k]) : "f"(constant[0]), "f"(1.0f * k));
+    if (words) {
+        if (threadIdx.x == 0) start = (int)(atomicAdd(&cursor, (Word)words) % n_words);
+        __syncthreads();
+    }
+    int step = blockDim.x, word = threadIdx.x, at = words ? wrapped(start + word, n_words) : 0;
+    int rounds = words > 2 * step ? (words + 2 * step - 1) / (2 * step) : 1, some = iterations / rounds;
+    float value[4];
+    for (int k = 0; k < 4; k++) value[k] = constant[0] + threadIdx.x + k;
+    for (int round = 1; round <= rounds; round++, word += 2 * step) {
+        int after = wrapped(at + step, n_words);
+        float4 first, second;
+        if (word < words) first = source[at];
+        if (word + step < words) second = source[after];
+        int n = round < rounds ? some : iterations - (rounds - 1) * some;  // while the words are on their way
+        if (chains == 1) computed<1>(value, n);
+        else if (chains == 2) computed<2>(value, n);
+        else computed<4>(value, n);
+        if (word < words) sink[at] = first;
+        if (word + step < words) sink[after] = second;
+        at = wrapped(after + step, n_words);
+    }
+    // the last blocks write the output, since blocks begin in order
+    int writers = gridDim.x < (unsigned)size ? gridDim.x : size, writer = blockIdx.x - (gridDim.x - writers);
+    int each = (size + writers - 1) / writers;
+    if (writer >= 0) {
+        for (int i = writer * each + threadIdx.x; i < size && i < (writer + 1) * each; i += blockDim.x) {
+            float sum = 0.0f;
+            for (int k = 0; k < n_reads; k++)
+                sum += reinterpret_cast<const float*>(reads[2 * k])[i % (int)reads[2 * k + 1]];
+            y[i] = n_reads ? constant[0] + 0.5f / n_reads * sum : constant[0];
+        }
+    }
+    while (hold && nanoseconds() - begun < (Word)hold) {}
+#pragma unroll
+    for (int k = 0; k < HELD; k++) asm volatile("add.f32 %0, %0, %1;" : "+f"(value[0]) : "f"(held[k]));
+    if (value[0] + value[1] + value[2] + value[3] < -3e38f) sink[0].x = value[0];  // never, but the compiler cannot know
+    if (!stamps && !block_stamps) return;
     __syncthreads();  // the block ends with its last thread
-    if (threadIdx.x == 0) atomicMax(stamps + 1, nanoseconds());
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Activations, by number: `hwbackend.cuda_steps.ACTIVATIONS` lists them in this order.
-
-__device__ __forceinline__ float limited(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
-
-__device__ __forceinline__ float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-__device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
-
-__device__ inline float activated(float x, int activation) {
-    switch (activation) {
-        case 1: return x < 0.0f ? 0.0f : x;                                                // relu
-        case 2: return limited(x, 0.0f, 6.0f);                                             // relu6
-        case 3: return x < 0.0f ? 0.01f * x : x;                                           // leaky_relu
-        case 4: return x < 0.0f ? 0.25f * x : x;                                           // prelu
-        case 5: return limited(x / 6.0f + 0.5f, 0.0f, 1.0f);                               // hard_sigmoid
-        case 6: return logistic(x);                                                        // sigmoid
-        case 7: return tanhf(x);                                                           // tanh
-        case 8: return x * logistic(x);                                                    // silu
-        case 9: return x * limited(x / 6.0f + 0.5f, 0.0f, 1.0f);                           // hard_swish
-        case 10: return x < 0.0f ? expm1f(x) : x;                                          // elu
-        case 11: return 1.05070099f * (x < 0.0f ? 1.67326324f * expm1f(x) : x);            // selu
-        case 12: return softplus(x);                                                       // softplus
-        case 13: return x * tanhf(softplus(x));                                            // mish
-        case 14: return 0.5f * x * (1.0f + tanhf(0.797884561f * (x + 0.044715f * x * x * x)));  // gelu
-        case 15: return x * x;                                                             // square
-        default: return x;
+    if (threadIdx.x) return;
+    Word end = nanoseconds();
+    if (stamps) atomicMax(stamps + 1, end);
+    if (block_stamps) {
+        block_stamps[3 * blockIdx.x] = begun;
+        block_stamps[3 * blockIdx.x + 1] = end;
+        block_stamps[3 * blockIdx.x + 2] = processor();
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Elementwise: a block goes over blockDim.x * items elements, neighbouring threads over neighbouring elements.
-
-#define FOR_EACH_ELEMENT(i, n, items)                                                                                 \
-    for (int base_ = blockIdx.x * blockDim.x * (items), i = base_ + threadIdx.x, end_ =                               \
-             (n) - base_ < (int)blockDim.x * (items) ? (n) : base_ + (int)blockDim.x * (items);                       \
-         i < end_; i += blockDim.x)
-
-// y = f(times * x * scale[c] + shift[c]), c being the channel; without scale and shift if they are null.
-extern "C" __global__ void affine(const float* __restrict__ x, const float* __restrict__ scale,
-                                  const float* __restrict__ shift, float* __restrict__ y, int n, int items,
-                                  int channels, int inner, float times, int activation, Word* stamps) {
-    begin(stamps);
-    FOR_EACH_ELEMENT(i, n, items) {
-        float value = times * x[i];
-        if (scale || shift) {
-            int c = i / inner % channels;
-            if (scale) value *= scale[c];
-            if (shift) value += shift[c];
-        }
-        y[i] = activated(value, activation);
+#define KERNEL(name, threads, held)                                                                                    \
+    extern "C" __global__ void __launch_bounds__(threads)                                                              \
+        name(const Word* __restrict__ reads, int n_reads, const float* __restrict__ constant, float* y, int size,      \
+             int iterations, int chains, int words, const float4* __restrict__ source, float4* sink, int n_words,      \
+             int hold, Word* stamps, Word* block_stamps) {                                                             \
+        block<held>(reads, n_reads, constant, y, size, iterations, chains, words, source, sink, n_words, hold, stamps, \
+                    block_stamps);                                                                                     \
     }
-    finish(stamps);
-}
 
-// y = f(x0 + x1 + ...), f(x0 * x1 * ...) or f(x0 - x1 - ...); `reads` holds the addresses of the inputs.
-extern "C" __global__ void combine(const Word* __restrict__ reads, int n_reads, float* __restrict__ y, int n, int items,
-                                   int operation, int activation, Word* stamps) {
-    begin(stamps);
-    FOR_EACH_ELEMENT(i, n, items) {
-        float value = reinterpret_cast<const float*>(reads[0])[i];
-        for (int k = 1; k < n_reads; k++) {
-            float other = reinterpret_cast<const float*>(reads[k])[i];
-            value = operation == 0 ? value + other : operation == 1 ? value * other : value - other;
-        }
-        y[i] = activated(value, activation);
-    }
-    finish(stamps);
-}
-
-// Inputs behind each other along an axis. For each input `reads` holds its address, the first block that copies it, the
-// length of a row of it (the axis and those behind it) and where that begins in a row of the output.
-extern "C" __global__ void concat(const Word* __restrict__ reads, int n_reads, float* __restrict__ y, int outer,
-                                  int width, int items, int activation, Word* stamps) {
-    begin(stamps);
-    int k = n_reads - 1;
-    while (k && blockIdx.x < reads[4 * k + 1]) k--;
-    const float* x = reinterpret_cast<const float*>(reads[4 * k]);
-    int block = blockIdx.x - (int)reads[4 * k + 1], length = (int)reads[4 * k + 2], start = (int)reads[4 * k + 3];
-    int first = block * blockDim.x * items, n = outer * length;
-    for (int j = 0, i = first + threadIdx.x; j < items && i < n; j++, i += blockDim.x)
-        y[i / length * width + start + i % length] = activated(x[i], activation);
-    finish(stamps);
-}
-
-// A tensor of six axes, element by element from where `start` and the strides lead: a part cut out, an axis repeated
-// (stride 0).
-extern "C" __global__ void gather(const float* __restrict__ x, float* __restrict__ y, int n, int items, int start,
-                                  int n1, int n2, int n3, int n4, int n5, int s0, int s1, int s2, int s3, int s4,
-                                  int s5, int activation, Word* stamps) {
-    begin(stamps);
-    FOR_EACH_ELEMENT(i, n, items) {
-        int rest = i, at = start + rest % n5 * s5;
-        rest /= n5, at += rest % n4 * s4;
-        rest /= n4, at += rest % n3 * s3;
-        rest /= n3, at += rest % n2 * s2;
-        rest /= n2, at += rest % n1 * s1;
-        y[i] = activated(x[at + rest / n1 * s0], activation);
-    }
-    finish(stamps);
-}
-
-// Rows of a table, by indices that are numbers.
-extern "C" __global__ void embed(const float* __restrict__ x, const float* __restrict__ table, float* __restrict__ y,
-                                 int n, int items, int rows, int features, int activation, Word* stamps) {
-    begin(stamps);
-    FOR_EACH_ELEMENT(i, n, items) {
-        float number = x[i / features], position = floorf(fabsf(number) * 1024.0f);
-        unsigned row = position < 4e9f ? (unsigned)position % rows : 0;
-        float found = number == number ? table[(long long)row * features + i % features] : number;
-        y[i] = activated(found, activation);
-    }
-    finish(stamps);
-}
+KERNEL(synth, 1024, 0)
+KERNEL(synth_64, 1024, 24)
+KERNEL(synth_128, 512, 88)
+KERNEL(synth_168, 384, 128)
+KERNEL(synth_255, 256, 215)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
+from hwbackend.executor.feeds import feeds_of
 from hwbackend.torch.devices import cpu_cluster, require_torch
 from hwbackend.torch.effects import changes_what_stays, require_pure
 from hwbackend.torch.hosts import CpuHost, CudaHost, TorchCuda, capture_errors
 from hwbackend.torch.nodes import NodeRunner, Traced, nodes_of, traced
-from hwbackend.torch.program import feeds_of
 from simsched.base.errors import BackendError, ScheduleError
 from simsched.model import Cluster, Program, Schedule
 

@@ -2,8 +2,9 @@
 
 An operator is called when its first launch is issued; it launches what PyTorch launches for it, and the launches behind
 the first only stand for more of that. On CUDA the graph is realised with the kernels that PyTorch was seen to launch.
-Outputs are tensors that PyTorch allocates: they, the weights and the inputs are kept while a program runs, a captured
-graph has them in memory of its own. TF32 and the trying out of algorithms are off, deterministic algorithms are chosen.
+Outputs are tensors that PyTorch allocates: they are kept while a program runs, a captured graph has them in memory of
+its own. Weights and inputs are made once for a graph, and kept until another graph runs. TF32 and the trying out of
+algorithms are off, deterministic algorithms are chosen.
 
 On a CPU one thread runs the operators in the order in which the program issues them. Events and barriers cannot matter
 there, so they are proved to order everything that is read before anything runs (as they are on CUDA).
@@ -24,12 +25,13 @@ import numpy as np
 from hwbackend.measuring import profiling
 from hwbackend.measuring.environment import environment
 from hwbackend.measuring.synth import SYNTH, realised
-from hwbackend.torch.devices import cpu_cluster, cuda_cluster, driver, line, pinned, require_torch
+from hwbackend.torch.devices import clock, cpu_cluster, cuda_cluster, driver, line, pinned, require_torch
 from hwbackend.torch.hosts import CpuHost, CudaHost, TorchCuda, capture_errors, issue_order
 from hwbackend.torch.operators import VIEWS, Place
 from hwbackend.torch.pieces import Parameters, drawn_parameters
 from hwbackend.torch.traces import kernels_measured, launch_spans, read_counts, spans_measured
 from hwbackend.torch.values import Values
+from hwbackend.torch.weights import Weights
 from simsched.base.errors import BackendError, FormatError, SimschedError
 from simsched.model import Floats, Operator, OpGraph, Program, Schedule
 from simsched.model.backend import prepared, require_counts
@@ -103,6 +105,7 @@ class TorchBackend:
         self._api = None if device == "cpu" else TorchCuda(torch)
         self.cluster = cpu_cluster(count) if device == "cpu" else cuda_cluster(torch, count)
         self._kept: dict[int, tuple[OpGraph, OpGraph]] = {}
+        self._weights: Weights | None = None
 
     def realise(self, graph: OpGraph) -> OpGraph:
         """Return the graph as PyTorch runs it; see `Backend.realise`.
@@ -154,7 +157,7 @@ class TorchBackend:
 
     def _measure(self, program: Program, repeats: int, warmup: int) -> tuple[list[float], Floats, Floats, float, str]:
         """Return latencies, spans of launches and copies, the largest error, and how spans were measured."""
-        values = Values(self._torch, program, self._places, self._parameters)
+        values = Values(self._torch, program, self._places, self._weights_of(program.graph))
         measure = self._on_cpu if self._api is None else self._on_cuda
         return measure(program, values, repeats, warmup)
 
@@ -190,6 +193,13 @@ class TorchBackend:
         launches, copies, how = self._spans(program, values, host if is_graph else None)
         return latency[warmup:], launches, copies, error, how
 
+    def _weights_of(self, graph: OpGraph) -> Weights:
+        """Return the weights of a graph; those of the last graph are kept."""
+        if self._weights is None or self._weights.graph is not graph:
+            self._weights = None  # first free the memory that they hold
+            self._weights = Weights(graph, self._places, self._parameters)
+        return self._weights
+
     def _host(self, program: Program, values: Values, **options: bool) -> CudaHost:
         assert self._api is not None
         return CudaHost(self._api, program, values.compute, values.move, **options)
@@ -200,8 +210,10 @@ class TorchBackend:
         try:
             if captured is None:
                 return *spans_measured(self._torch, _each(values, marked), program), "profiler"
-            counts = read_counts(self._torch, _each(values, marked), program)
-            nodes = [mark for mark in issue_order(program) for _ in range(counts[mark])]
+            weights = self._weights_of(program.graph)
+            if weights.counts is None:  # a graph has one device, so that the counts are the same for every schedule
+                weights.counts = read_counts(self._torch, _each(values, marked), program)
+            nodes = [mark for mark in issue_order(program) for _ in range(weights.counts[mark])]
             values.reset()
             _capture(captured, program)
             return *spans_measured(self._torch, captured.run, program, nodes), "profiler"
@@ -225,7 +237,7 @@ class TorchBackend:
         return OpGraph(kept, graph.edges, graph.name)
 
     def _profiled(self, program: Program) -> OpGraph:
-        values = Values(self._torch, program, self._places, self._parameters)
+        values = Values(self._torch, program, self._places, self._weights_of(program.graph))
         run = _each(values, self._host(program, values, marked=True))
         run()
         try:
@@ -242,13 +254,16 @@ class TorchBackend:
             with pinned(torch, one_thread=self._api is None), torch.inference_mode():
                 yield
         except SimschedError:
+            self._weights = None
             raise
         except (torch.cuda.OutOfMemoryError, MemoryError) as error:
+            self._weights = None
             traceback.clear_frames(error.__traceback__)  # what they hold is the memory
             raise BackendError(
                 f"{what}: out of memory: {line(error)}; use a smaller batch, or fewer operators at a time"
             ) from None
         except RuntimeError as error:
+            self._weights = None
             traceback.clear_frames(error.__traceback__)
             raise BackendError(f"{what}: PyTorch failed: {line(error)}") from None
         finally:
@@ -264,7 +279,7 @@ class TorchBackend:
             return environment(self.name, "one core of the CPU", **more)
         more["runtime"] = str(torch.version.cuda)
         more["cudnn"] = str(torch.backends.cudnn.version())
-        return environment(self.name, torch.cuda.get_device_name(0), **more, **driver())
+        return environment(self.name, torch.cuda.get_device_name(0), **more, **driver(), **clock(torch))
 
 
 def _checked(values: Values, run: Callable[[], object]) -> float:

@@ -3,8 +3,9 @@
 import logging
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from simsched.base.errors import MissingDependencyError
@@ -114,14 +115,22 @@ def cuda_cluster(torch: Any, count: int) -> Cluster:
     return replace(Cluster.preset(preset, count), devices=tuple(devices))
 
 
+@cache
 def driver() -> dict[str, str]:
-    """Return the driver's version and the clocks of the first GPU, where nvidia-smi tells."""
-    words = ["nvidia-smi", "-i", "0", "--query-gpu=driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
+    """Return the driver's version, where nvidia-smi tells; it is asked once in a process."""
+    words = ["nvidia-smi", "-i", "0", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         text = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    return dict(zip(("driver", "clock", "memory_clock"), (part.strip() for part in text.split(",")), strict=False))
+    return {"driver": text.strip()}
+
+
+def clock(torch: Any) -> dict[str, str]:
+    """Return the SM clock of the first GPU now, where PyTorch can ask NVML (with ``nvidia-ml-py``)."""
+    with suppress(ImportError, RuntimeError):
+        return {"clock": f"{torch.cuda.clock_rate(0)} MHz"}
+    return {}
 
 
 def line(error: BaseException) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from hwbackend.executor.capture import issue_within
+from hwbackend.executor.issue import issue
+from hwbackend.executor.lanes import Lane, first_rows, lanes_of, threads_of
 from hwbackend.torch.devices import line
-from hwbackend.torch.program import first_rows, issue, threads_of
 from simsched.base.errors import BackendError, SimschedError
-from simsched.model import COPY, LAUNCH, WAIT, Floats, Program
-
-Stream = tuple[int, int]
-"""Device and number of a stream."""
+from simsched.model import COPY, LAUNCH, Floats, Program
 
 
 class CpuHost:
@@ -63,7 +62,7 @@ class CpuHost:
         self._move(row)
         self.copies[row] = start, self._now()
 
-    def drained(self, _device: int, /) -> bool:
+    def drained(self, _device: int, _lanes: Sequence[Lane], /) -> bool:
         """Say yes: all that was issued has been done."""
         return True
 
@@ -179,10 +178,7 @@ class CudaHost:
         self._marked = marked
         self._first = first_rows(program)
         self._events = [api.event() for _ in range(program.n_events)]
-        self._streams = _streams(api, program)
-        launched = program.action == LAUNCH
-        places = zip(program.device[launched].tolist(), program.stream[launched].tolist(), strict=True)
-        self._compute_streams = {key: self._streams[key] for key in dict.fromkeys(places)}
+        self._streams = {lane: api.stream(lane[0], urgent or 0) for lane, urgent in lanes_of(program).items()}
         copied = bool((program.action == COPY).any())
         self._landings = {d: api.stream(d, 0) for d in range(len(program.devices) if copied else 0)}
         self._used = sorted({device for device, _ in self._streams})
@@ -225,14 +221,8 @@ class CudaHost:
 
     def issue_within(self, stream: Any) -> None:
         """Issue the program behind what a stream has to do; what the stream does then comes behind the program."""
-        api, side = self._api, [*self._streams.values(), *self._landings.values()]
-        api.record(self._joins[0], stream)
-        for other in side:
-            api.wait(other, self._joins[0])
-        self.issue()
-        for other, event in zip(side, self._joins[1:], strict=True):
-            api.record(event, other)
-            api.wait(stream, event)
+        side = [*self._streams.values(), *self._landings.values()]
+        issue_within(self._api, stream, side, self._joins, self.issue)
 
     def launch_graph(self) -> None:
         """Launch the graph on the current stream; it was captured."""
@@ -298,9 +288,9 @@ class CudaHost:
         ):
             self._move(row)
 
-    def drained(self, device: int) -> bool:
-        """Say whether the compute streams of a device have nothing left to do."""
-        return all(self._api.is_done(stream) for (on, _), stream in self._compute_streams.items() if on == device)
+    def drained(self, _device: int, lanes: Sequence[Lane]) -> bool:
+        """Say whether streams have nothing left to do."""
+        return all(self._api.is_done(self._streams[lane]) for lane in lanes)
 
     def passed(self, event: int) -> bool:
         """Say whether an event has run."""
@@ -344,16 +334,3 @@ def issue_order(program: Program) -> Sequence[str]:
         elif action == COPY:
             found.append(copy_mark(argument))
     return found
-
-
-def _streams(api: TorchCuda, program: Program) -> dict[Stream, Any]:
-    """Return a stream for each that the program uses, with the most urgent priority of the operators on it."""
-    priority: dict[Stream, int] = {}
-    columns = (program.action, program.device, program.stream, program.argument)
-    for action, device, stream, argument in zip(*(column.tolist() for column in columns), strict=True):
-        if action > max(COPY, WAIT):
-            continue
-        wanted = int(program.priority[program.launches.op[argument]]) if action == LAUNCH else 0
-        known = priority.get((device, stream))
-        priority[device, stream] = wanted if known is None else min(known, wanted)
-    return {(device, stream): api.stream(device, found) for (device, stream), found in priority.items()}

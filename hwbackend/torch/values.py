@@ -5,10 +5,12 @@ from functools import partial
 from math import prod
 from typing import Any, Final
 
+from hwbackend.executor.feeds import Feed, feeds_of, n_copied, sequential_feeds
+from hwbackend.executor.lanes import devices_of
 from hwbackend.measuring.synth import SYNTH
-from hwbackend.torch.operators import Place, call_of, output_shape
-from hwbackend.torch.pieces import Parameters, Shape, drawn, drawn_parameters, fitted
-from hwbackend.torch.program import Feed, devices_of, feeds_of, n_copied, sequential_feeds
+from hwbackend.torch.operators import Place, output_shape
+from hwbackend.torch.pieces import Shape, fitted
+from hwbackend.torch.weights import Weights
 from simsched.base.errors import BackendError
 from simsched.model import Operator, Program
 
@@ -24,11 +26,11 @@ class Values:
     torch
         PyTorch.
     program
-        Its operators get their weights and inputs now, and its copies the memory that they land in.
+        Its copies get the memory that they land in now.
     places
         Devices of PyTorch, by number of the device.
-    parameters
-        Makes the weights.
+    weights
+        Weights and inputs of the operators of its graph.
 
     Raises
     ------
@@ -36,9 +38,7 @@ class Values:
         If an operator cannot be computed, or may run before what it reads is there.
     """
 
-    def __init__(
-        self, torch: Any, program: Program, places: Sequence[Place], parameters: Parameters = drawn_parameters
-    ) -> None:
+    def __init__(self, torch: Any, program: Program, places: Sequence[Place], weights: Weights) -> None:
         graph = program.graph
         self._torch, self._program, self._places = torch, program, places
         self._operators = list(graph.operators)
@@ -48,13 +48,9 @@ class Values:
         self._slots = [_slots(op, row) for op, row in zip(self._operators, self._feeds, strict=True)]
         self._inputs: list[list[Any]] = []
         self._calls = []
-        for i, op in enumerate(self._operators):
-            place = places[self._device[i]]
-            self._calls.append(call_of(op, float(graph.output_nbytes[i]), place, parameters))
-            given = [
-                place.tensor(drawn(f"input {shape} {k}", shape), op.dtype) if slot < 0 else None
-                for k, (slot, shape) in enumerate(zip(self._slots[i], op.input_shapes, strict=False))
-            ]
+        for i, device in enumerate(self._device):
+            self._calls.append(weights.call(i, device))
+            given = [weights.input(i, k, device) if slot < 0 else None for k, slot in enumerate(self._slots[i])]
             self._inputs.append(given)
         whole = dict.fromkeys(
             feed.copy

@@ -38,7 +38,7 @@ def overlap(
     is_read = graph.traced is not None or graph.shape is not None
     load = None if is_read else partial(load_kind, graph.spec)
     halves = partial(load_kind, graph.spec, microbatches=2) if takes(graph.spec, "microbatches") else None
-    found = ss.overlap(
+    overlaps = ss.overlap(
         graph.read(),
         target.read(graph),
         execution=execution,
@@ -48,4 +48,4 @@ def overlap(
         measured_us=measured,
         partition=partition,
     )
-    result.tell(found, files=[("picture", plot, found.plot)], name="overlaps")
+    result.tell(overlaps, files=[("picture", plot, overlaps.plot)], name="overlaps")

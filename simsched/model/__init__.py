@@ -5,9 +5,10 @@ from simsched.model.costmodel import CostModel, Target, default_cost, operator_t
 from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Collective, Edge, Kernel, Meeting, Operator, OpGraph, Work
 from simsched.model.graph.columns import Floats, Indices, Ints
 from simsched.model.partition import Partition
+from simsched.model.placement import Placement
 from simsched.model.program import BARRIER, COPY, EXECUTIONS, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.model.rewriting import Rewriting, RewrittenPart, Step
-from simsched.model.schedule import Placement, Schedule
+from simsched.model.schedule import Schedule
 
 __all__ = [
     "BARRIER",

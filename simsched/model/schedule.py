@@ -18,37 +18,12 @@ from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
 from simsched.model.graph.groups import together_on
 from simsched.model.partition import Partition, require_partitions
+from simsched.model.placement import Placement
 from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
 from simsched.model.rewriting import Rewriting
 
 _NUMBERS: Final = ("stream", "stage", "group", "priority")
 _LARGEST: Final = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Placement(Checked):
-    """An operator on a stream of a device.
-
-    Parameters
-    ----------
-    op, device
-        Names of the operator and the device.
-    stream
-        Stream of the device, 0 or more.
-    stage, group
-        For execution in stages: the device's stages run one after the other, the groups of a
-        stage side by side, each group on a stream of its own.
-    priority
-        Stream priority as in CUDA: the lower number is served first.
-    """
-
-    SUBJECT, ERROR = "placement of {0.op!r}", ScheduleError
-    op: str
-    device: str = "gpu0"
-    stream: int = 0
-    stage: int = 0
-    group: int = 0
-    priority: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,7 +342,8 @@ class Schedule(Columnar, Document):
         device follow each other in launch order, the groups of a stage have streams of their own
         and do not depend on each other; with ``"graph"``, the one capturing thread records no
         wait before its record; and no cycle leads through dependencies, streams, stages,
-        barriers and host threads (one per device), so that nothing waits for ever.
+        barriers, host threads (one per device) and collectives, so that nothing waits for ever. Whether
+        ranks wait for each other for want of hardware queues or of room for their blocks, a simulation says.
 
         Returns
         -------
@@ -426,7 +402,7 @@ class Schedule(Columnar, Document):
         on = bare(cluster)
         if self._lowered is not None and self._lowered[0] is on and self._lowered[1] == options:
             return self._lowered[2]
-        _prove(self, on, one_thread=threads == "one")
+        _prove(self, on, one_thread=threads == "one", blocking=transfers == "blocking")
         device = np.array([on.index.get(name, -1) for name in self.devices], np.int32)[self.device]
         lowering = Lowering(self.graph, on, self.execution, **options)
         program = lowering.program(self.op, device, self.stream, self.stage, self.priority)
@@ -483,8 +459,16 @@ def _by_operator(ops: Indices, column: Indices) -> Indices:
     return found
 
 
-def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = False) -> None:
-    """See `Schedule.check`; `one_thread`: whether one host thread launches everything."""
+def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = False, blocking: bool = False) -> None:
+    """See `Schedule.check`.
+
+    Parameters
+    ----------
+    one_thread
+        Whether one host thread launches everything.
+    blocking
+        Whether hosts wait for what they send and receive.
+    """
     for name in schedule.devices_used:
         if cluster is not None and name not in cluster.index:
             at = int(np.argmax(schedule.device == schedule.devices.index(name)))
@@ -509,7 +493,8 @@ def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = Fa
     if late.any():
         edge = graph.edge(int(np.argmax(late)))
         _refuse(schedule, graph.index[edge.dst], f"it is launched before {edge.src!r}, which it reads from")
-    _check_waits(schedule, device)
+    one_thread = one_thread or schedule.execution == "graph"
+    _check_waits(schedule, device, one_thread=one_thread, blocking=blocking and bool(meets))
 
 
 def _refuse(schedule: Schedule, op: int, reason: str) -> NoReturn:
@@ -545,21 +530,29 @@ def _check_stages(schedule: Schedule) -> None:
         _refuse(schedule, v[e], f"it reads from {names[u[e]]!r}, which is in another group of the same stage")
 
 
-def _check_waits(schedule: Schedule, device: Indices) -> None:
-    """Look for a cycle through launches (by host thread), ends (by stream), edges and barriers.
+def _check_waits(schedule: Schedule, device: Indices, *, one_thread: bool, blocking: bool) -> None:
+    """Look for a cycle through launches (by host thread), ends (by stream), edges, barriers and collectives.
 
     Vertex i is the launch of operator i and n + i its end. The host of a device issues in order;
-    a wait for another device is issued after the record that it waits for.
+    a wait for another device is issued after the record that it waits for. A host that is `blocking` goes on once what
+    it sends is there, and launches once what is read from another device is.
     """
     graph, n = schedule.graph, len(schedule)
     pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
     across = device[graph.src] != device[graph.dst]
     pairs.append((graph.src[across], graph.dst[across]))
-    for keys, offset in (((schedule.device,), 0), ((schedule.stream, schedule.device), n)):
+    host = np.zeros_like(schedule.device) if one_thread else schedule.device
+    for keys, offset in (((host,), 0), ((schedule.stream, schedule.device), n)):
         order = np.lexsort((np.arange(n), *keys))
         same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
         ops = schedule.op[order] + offset
         pairs.append((ops[:-1][same], ops[1:][same]))
+    if blocking:
+        launched, following = pairs[-2]  # by host thread
+        sends = np.isin(launched, graph.src[across])
+        pairs.append(
+            (np.append(launched[sends], graph.src[across]) + n, np.append(following[sends], graph.dst[across]))
+        )
     top = 2 * n
     if schedule.execution == "stages":
         pairs.append(_barrier_pairs(schedule, n))

@@ -281,7 +281,7 @@ def baked(plan: Schedule, cluster: Cluster, cost: CostModel | None) -> Schedule:
     It takes as long without the cost model as with it.
 
     >>> from simsched.model.graph import Operator, OpGraph
-    >>> from simsched.model.schedule import Placement
+    >>> from simsched.model.placement import Placement
     >>> plan = Schedule(OpGraph([Operator("a")]), [Placement("a")])
     >>> baked(plan, Cluster.preset("a100"), lambda op, device: 7.0).graph["a"].time
     7.0

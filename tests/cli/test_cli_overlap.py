@@ -80,5 +80,5 @@ def test_models_are_listed(said):
 def test_every_gpu_does_the_same(said):
     """A step of four GPUs is neither split over more of them nor copied to them."""
     found = json.loads(said("advise llm:config.json,tp=4 --gpu h100 --gpus 4 --schedulers lios --json"))
-    assert found["assumed"]["ranks"] == "4 GPUs do the same, one of them is simulated"
+    assert found["assumed"]["ranks"] == "4 that run this graph, each on a GPU of its own; one is simulated"
     assert not [row["name"] for row in found["rows"] if "GPUs" in row["name"]]

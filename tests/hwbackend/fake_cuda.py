@@ -16,6 +16,7 @@ import numpy as np
 
 from hwbackend.cuda.backend import CupyBackend
 from hwbackend.cuda.interface import CudaApi, CudaDevice, Function
+from hwbackend.kernels.sources import KERNEL_NAMES, KERNEL_RESOURCES
 from hwbackend.torch.hosts import CudaHost
 from simsched.base.units import MIB
 
@@ -420,7 +421,7 @@ class FakeCuda:
         for name in names:
             handle = self._handle()
             self._functions[handle] = name, self._device()
-            found[name] = Function(name, handle, 40 + len(name), 16)
+            found[name] = Function(name, handle, COMPILED.get(name, 16), 16)
         return found
 
     def allow_shared_memory(self, function, nbytes):
@@ -525,7 +526,7 @@ def synth(memory, arguments, start, end):
         n = int(entries[2 * k + 1])
         total += memory.floats(entries[2 * k], n)[np.arange(size) % n]
     memory.floats(y, size)[:] = offset + (np.float32(0.5 / n_reads) * total if n_reads else 0)
-    memory.stamp(arguments[10], start, end)
+    memory.stamp(arguments[12], start, end)
 
 
 def stamp(memory, arguments, start, end):
@@ -533,8 +534,9 @@ def stamp(memory, arguments, start, end):
     memory.words(arguments[0], 1)[0] = end
 
 
-KERNELS = {"synth": synth, "stamp": stamp}
+KERNELS = {**dict.fromkeys(KERNEL_NAMES, synth), "stamp": stamp}
 PLACES = {"one": (1, 1), "two": (2, 1), "virtual": (1, 2)}  # GPUs, and virtual devices of each
+COMPILED = {name: resources.registers + 8 for name, resources in KERNEL_RESOURCES.items()}  # as another compiler would
 USED = []  # by backends of the test that runs
 
 

@@ -191,6 +191,17 @@ def test_ranks_on_one_device_are_refused():
     )
 
 
+def test_a_host_that_waits_for_what_it_sends_cannot_launch_the_other_rank():
+    """One thread launches r, which sends its result to gpu1, and waits for r; s, the other rank, comes later."""
+    ops = [*ranks(["r", "s"]), *made("x=1").operators]
+    plan = ss.Schedule(ss.OpGraph(ops, [ss.Edge("r", "x", 10.0)]), placements("r@0 s@1 x/1@1"))
+    cluster = hand_made(2, link=LINK)
+    assert ss.simulate(plan.lower(cluster, threads="one"), cluster).makespan == pytest.approx(15.1)
+    assert ss.simulate(plan.lower(cluster, transfers="blocking"), cluster).makespan == pytest.approx(15.1)
+    with pytest.raises(ss.SimschedError, match="can never finish: "):
+        plan.lower(cluster, threads="one", transfers="blocking")
+
+
 def test_ranks_that_read_from_each_other_are_refused():
     graph = ss.OpGraph(ranks(["r", "s"]), [ss.Edge("r", "s")])
     with pytest.raises(ss.SimschedError, match="can never finish"):

@@ -5,7 +5,7 @@ from hand_made import grid, hand_made, simulate
 from small import made, placements
 
 import simsched as ss
-from hwbackend.synthetic_backend import SyntheticBackend
+from hwbackend.synthetic.backend import SyntheticBackend
 
 ENGINES = pytest.mark.parametrize("engine", ["reference", "compiled"])
 

@@ -51,7 +51,7 @@ class Figure:
     Parameters
     ----------
     name
-        What was measured, in words.
+        The measured quantity, in words.
     value
         The figure; None where nothing could be computed.
     least, most

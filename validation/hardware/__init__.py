@@ -1,1 +1,1 @@
-"""Measurements on a machine with a GPU, and what the simulator makes of them: see README.md in this folder."""
+"""Measurements on a machine with a GPU, and their comparison with the simulator: see README.md in this folder."""

@@ -1,4 +1,4 @@
-"""What measurements say: ``python -m validation.hardware.analyse FOLDER [--recalibrate] [--json FILE]``.
+"""Results of measurements: ``python -m validation.hardware.analyse FOLDER [--recalibrate] [--json FILE]``.
 
 Calibrates the simulator from the training schedules of a folder, predicts its held-out schedules and compares. No GPU
 is needed and none is asked for. Ends with 1 if an error is a quarter above that in the folder's ``summary.json``, which
@@ -45,16 +45,16 @@ _COLUMNS: Final = (
 _PAIRED: Final = ("sequential_us", "parallel_us")
 _BOUNDED: Final = ("mean_error", "p90_error", "regret")
 _LEAST_BOUND: Final = 0.005
-_MARGIN: Final = 1.25  # bound over what was found, so that a fit may change a little
+_MARGIN: Final = 1.25  # bound relative to the result, so that a fit may change a little
 
 
 def calibrations(store: Store, wanted: Mapping[str, Sequence[str]] | None = None) -> Fitted:
-    """Return what the training schedules of a folder teach, by backend and graph.
+    """Return the lessons of a folder's training schedules, by backend and graph.
 
     Parameters
     ----------
     store
-        What was measured.
+        The measurements.
     wanted
         Which graphs of which backends; None stands for all.
 
@@ -84,12 +84,12 @@ def calibrations(store: Store, wanted: Mapping[str, Sequence[str]] | None = None
 
 
 def summarise(store: Store, fitted: Fitted, *, again: bool = False) -> Json:
-    """Return accuracy by backend and graph, and what the other measurements say, as JSON values.
+    """Return accuracy by backend and graph, and the results of the other measurements, as JSON values.
 
     Parameters
     ----------
     store
-        What was measured.
+        The measurements.
     fitted
         Predicts its held-out schedules, by backend and graph.
     again
@@ -183,9 +183,9 @@ def _pairs(store: Store, prefix: str) -> list[Json]:
 
 
 def exceeded(found: Json, kept: Json) -> list[str]:
-    """Return a line for each error that is more than a quarter above that of the same graph in a summary kept before.
+    """Return a line for each error that is more than a quarter above the error of the same graph in an earlier summary.
 
-    What is predicted within half a per cent is not worse than before: better than that is luck.
+    An error within half a per cent is not worse than before: a smaller one is luck.
     """
     lines = []
     for name, backend in found["accuracy"].items():
@@ -238,7 +238,7 @@ def _number(value: float | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for on the command line; return the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument(

@@ -40,9 +40,9 @@ class Campaign:
     Parameters
     ----------
     store
-        What was measured.
+        The measurements.
     sections
-        What is to be, most important first.
+        Items to measure, most important first.
     seconds
         After which no item is begun any more.
     check
@@ -66,7 +66,7 @@ class Campaign:
     _seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Measure what is missing while there is time.
+        """Measure the missing items while there is time.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Campaign:
         reason = "the process ended while it was measured"
         row: dict[str, Any] = {"attempts": self._attempts(key) + 1, "reason": reason}
         self._skipped[key] = row
-        self.store.save_header()  # before it begins: what kills the process must not kill every other one
+        self.store.save_header()  # before it begins: an item that kills the process must not kill every other one
         if self.watched:
             faulthandler.dump_traceback_later(min(_STUCK, left + _GRACE), exit=True)
         try:
@@ -144,7 +144,7 @@ class Campaign:
 
 
 def opened(names: Sequence[str], tell: Tell, *, alike: bool = False) -> list[tuple[Backend, dict[str, str]]]:
-    """Return the backends that can be used and what they say of the environment; the first one must be among them.
+    """Return the usable backends and their descriptions of the environment; the first one must be among them.
 
     Parameters
     ----------
@@ -180,12 +180,12 @@ def opened(names: Sequence[str], tell: Tell, *, alike: bool = False) -> list[tup
 
 
 def prepare(store: Store, environments: dict[str, dict[str, str]], plan: str) -> None:
-    """Write where and what is measured; measurements of several devices are never mixed.
+    """Write the place and the plan of the measurement; measurements of several devices are never mixed.
 
     Raises
     ------
     FormatError
-        If the folder holds those of another device or plan.
+        If the folder holds another device's measurements or plan.
     """
     header = store.header
     if header.setdefault("plan", plan) != plan:
@@ -202,7 +202,7 @@ def prepare(store: Store, environments: dict[str, dict[str, str]], plan: str) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for on the command line; return the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--backend", action="append", help="by default cupy, and torch where it can be used")

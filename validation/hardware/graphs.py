@@ -1,4 +1,4 @@
-"""What the measurement campaign runs: networks and parts of them, random DAGs, single kernels, pairs of kernels."""
+"""Graphs of the measurement campaign: networks and parts of them, random DAGs, single kernels, pairs of kernels."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ def part(graph: OpGraph, names: Iterable[str], name: str = "graph") -> OpGraph:
 def workload(name: str, batch: int) -> OpGraph:
     """Return a workload of the campaign: a spec, or ``spec/block`` for one block of it.
 
-    What a block reads from others becomes an input of the network.
+    A tensor that a block reads from others becomes an input of the network.
     """
     spec, _, label = name.partition("/")
     graph = workloads.from_spec(spec, batch=batch)
@@ -38,7 +38,7 @@ RANDOM: Final = tuple(f"random:layered,n_ops=30,n_layers=6,n_edges=60,time=20:20
 
 
 def subjects() -> dict[str, tuple[str, int]]:
-    """Return what is profiled, most important first: its name, then the workload and the batch."""
+    """Return the graphs to profile, most important first: name, workload and batch."""
     one, many = ({f"{name}@{batch}": (name, batch) for name in NETWORKS} for batch in (1, 16))
     return one | {name: (name, 1) for name in RANDOM} | many
 

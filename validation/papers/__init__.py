@@ -1,1 +1,1 @@
-"""What the papers claim, and what comes out here: `python -m validation.papers`."""
+"""Claims of the papers, and their values here: `python -m validation.papers`."""

@@ -21,7 +21,7 @@ from validation.papers.hios import columns
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is asked for on the command line; return the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--only", choices=claims.PAPERS, action="append", help="the claims of one paper; can be repeated"
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def section(every: Sequence[claims.Claim], outcomes: Mapping[str, claims.Outcome]) -> str:
-    """Return what the page has of the claims: a summary, a table per paper, and HIOS's figures side by side."""
+    """Return the page of the claims: a summary, a table per paper, and HIOS's figures side by side."""
     parts = [f"{len(every)} claims: {_counts(every, outcomes)}.", claims.tables(every, outcomes), columns(outcomes)]
     return "\n\n".join(parts).strip()
 

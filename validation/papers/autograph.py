@@ -1,12 +1,12 @@
 """AutoGraph's claims: AAAI 2023, doi:10.1609/aaai.v37i9.26343; measured on an RTX 2080 Ti at batch 1 (BERT 16).
 
-What stands for the columns of its Table 2, each simulated once:
+Schedules for the columns of its Table 2, each simulated once:
 
 - *Nimble*: its streams and waits by its paper, captured, over single operators with normalisations folded into
   convolutions and chains of elementwise operators made one, as Nimble does before it assigns streams.
 - *TASO+Nimble*: the same graph, rewritten by the sum of the times alone (``objective="sum"``), on Nimble's streams. The
-  rules are ours: those of TASO's that AutoGraph needs.
-- *Ours*: what the paper calls so; the same graph, rewritten by the mixed critical path cost.
+  rules are ours: the rules of TASO that AutoGraph needs.
+- *Ours*: the paper's name of it; the same graph, rewritten by the mixed critical path cost.
 - *IOS*: units of IOS in stages launched by the host, as its own engine runs them, and the classifier, which its units
   leave out, behind them.
 """
@@ -49,7 +49,7 @@ SLOW_GROUP_US: Final = 1e3 * (7.708 - 2.144) / (16 * 32)
 
 
 class Searched(NamedTuple):
-    """What a search came to: makespan in ms, and the numbers of groups of convolutions that have several."""
+    """Result of a search: makespan in ms, and the numbers of groups of convolutions that have several."""
 
     ms: float
     groups: tuple[int, ...]
@@ -74,7 +74,7 @@ def _nimble(name: str, cost: CostModel | None = None) -> float:
 
 @cache
 def searched(name: str, run: Run) -> Mapping[str, Searched]:
-    """Return what each search makes of a network, several at a time."""
+    """Return the result of each search for a network, several at a time."""
     columns = list(_OBJECTIVES)
     return dict(zip(columns, each(partial(_search, name, quick=run.quick), columns, run.workers), strict=True))
 
@@ -142,12 +142,12 @@ def _columns(name: str) -> tuple[str, ...]:
 
 
 def _ratios(column: str, base: str, names: Iterable[str] = NETWORKS) -> Callable[[Run], Values]:
-    """Return what measures latencies over those of another column."""
+    """Return the function that measures latencies relative to another column."""
     return lambda run: {name: latency(name, column, run) / latency(name, base, run) for name in names}
 
 
 def _best_launcher(run: Run) -> Values:
-    """Return the latency of the better of IOS and Nimble over that of the rewritten network."""
+    """Return the latency of the better of IOS and Nimble relative to the rewritten network's."""
     best = {name: min(latency(name, column, run) for column in _columns(name)[:-2]) for name in NETWORKS}
     return {name: ms / latency(name, OURS, run) for name, ms in best.items()}
 

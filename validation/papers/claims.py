@@ -1,9 +1,9 @@
 """Claims of papers: rows of one table a paper, and when our values agree with the published ones.
 
-A table is a TOML file beside this one, named after its paper; a row has a key of its own, and what `Claim` says. What
-``[defaults]`` holds goes for every row that says nothing else. Published values are numbers or quotients of two, as in
-``one: 4.62; other: 6.51/4.62``; a value alone has no name, and ``as KEY`` stands for those of another row. Our values
-are those of the function that the paper's module has under the row's key in its mapping ``MEASURES``. Rules were fixed
+A table is a TOML file beside this one, named after its paper; a row has a unique key and the fields of `Claim`. The
+table ``[defaults]`` has the fields that rows leave out. Published values are numbers or quotients of two, as in
+``one: 4.62; other: 6.51/4.62``; a value alone has no name, and ``as KEY`` copies the values of another row. Our values
+come from the function that the paper's module has under the row's key in its mapping ``MEASURES``. Rules were fixed
 before anything was run.
 """
 
@@ -34,7 +34,7 @@ PAPERS: Final[Mapping[str, str]] = {
 """Titles of the papers by the names of their tables and modules."""
 
 Values = Mapping[str, float]
-"""What is compared, by name: one number as ``{"": x}``, or a number per network, scheduler or point."""
+"""Compared values, by name: one number as ``{"": x}``, or a number per network, scheduler or point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ Measures = Mapping[str, Callable[[Run], Values]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper says, and how we look whether it is so.
+    """A statement of a paper, and the way to check it.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Claim:
         assert (self.measure is None) == bool(self.missing), f"{self.key}: a claim is measured, or says why not"
 
     def verdict(self, ours: Values | None) -> str:
-        """Return "reproduced", "differs: ...", or what is missing."""
+        """Return "reproduced", "differs: ...", or the missing part."""
         if ours is None:
             return self.missing
         agrees = agree(self.rule, self.published, ours)
@@ -118,7 +118,7 @@ def agree(rule: str, published: Values, ours: Values) -> bool:
         ``"from 1 to 2"``: each of ours is, both ends included, whatever was published exactly;
         ``"same order, but for ties within 2 %"``: of two published ones so near either may be first.
     published, ours
-        What is compared; ours may have more names.
+        Values to compare; ours may have more names.
     """
     if found := re.fullmatch(r"from (\S+) to (\S+)", rule):
         low, high = map(float, found.groups())
@@ -177,13 +177,13 @@ def _value(text: str) -> tuple[str, float]:
 # Outcomes: kept in a JSON file, printed as Markdown tables
 
 DEVIATION: Final = "± "
-"""What the name of a standard deviation begins with; that of its mean follows."""
+"""Prefix of the name of a standard deviation; the name of its mean follows."""
 COLUMNS: Final = ("where", "claim", "published (how read)", "ours", "agrees if", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a claim came to.
+    """The outcome of a claim.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def measure(claim: Claim, run: Run) -> Outcome:
 
 
 def tables(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> str:
-    """Return a Markdown table per paper: every claim, its outcome, and what the verdict is."""
+    """Return a Markdown table per paper: every claim, its outcome, and the meaning of the verdict."""
     parts = []
     for paper in dict.fromkeys(claim.paper for claim in claims):
         rows = (_cells(claim, outcomes.get(claim.key)) for claim in claims if claim.paper == paper)
@@ -262,7 +262,7 @@ def verdicts(claims: Sequence[Claim], outcomes: Mapping[str, Outcome]) -> dict[s
 
 
 def put_between(text: str, name: str, part: str) -> str:
-    """Return a text with what stands between two comments of a name replaced.
+    """Return a text with the part between two comments of a name replaced.
 
     Raises
     ------

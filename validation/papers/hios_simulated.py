@@ -36,7 +36,7 @@ class Setting(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """What is swept, how tables call a place on the axis, where values were collected, and where else they are read."""
+    """Swept parameter, the name of a place on the axis in tables, and the places of collected and of read values."""
 
     axis: str
     title: str
@@ -115,24 +115,24 @@ def _at_places(
 
 
 def speedups(number: int, scheduler: str) -> Callable[[Run], dict[str, float]]:
-    """Return what measures the mean speedup of a scheduler at each place on the axis of a figure, by that place."""
+    """Return the function that measures the mean speedup of a scheduler at each place on the axis of a figure."""
     return _at_places(number, lambda found: mean(found[scheduler]), "estimate_speedup")
 
 
 def over(number: int, other: str) -> Callable[[Run], dict[str, float]]:
-    """Return what measures the mean over instances of another's makespan over HIOS-LP's, place by place."""
+    """Return the function that measures the mean of another's makespan relative to HIOS-LP's, place by place."""
     return _at_places(
         number, lambda found: mean(theirs / ours for theirs, ours in zip(found[other], found["hios-lp"], strict=True))
     )
 
 
 def stages_gain(number: int, kind: str) -> Callable[[Run], dict[str, float]]:
-    """Return what measures by how many % Algorithm 2 shortens a mapping's makespans on average, place by place."""
+    """Return the function that measures by how many % Algorithm 2 shortens a mapping's makespans on average."""
     return _at_places(number, lambda found: 100.0 * (1.0 - sum(found[f"hios-{kind}"]) / sum(found[f"inter-{kind}"])))
 
 
 def latencies(number: int, scheduler: str) -> Callable[[Run], dict[str, float]]:
-    """Return what measures the mean estimated makespan of a scheduler in ms, place by place."""
+    """Return the function that measures the mean estimated makespan of a scheduler in ms, place by place."""
     return _at_places(number, lambda found: mean(found[scheduler]) / MS)
 
 
@@ -142,7 +142,7 @@ def baselines(run: Run) -> Values:
 
 
 def extremes(measure: Callable[[Run], Values]) -> Callable[[Run], Values]:
-    """Return what measures values with the least and the most of them."""
+    """Return the function that measures values with the least and the most of them."""
 
     def measured(run: Run) -> Values:
         found = measure(run)

@@ -30,7 +30,7 @@ NETWORKS: Final = {
 }
 """Title of each."""
 ALL: Final = ("sequential", "greedy", "merge", "parallel", "both")
-"""What Fig. 6 and 14 compare: two baselines, and IOS with three sets of stages."""
+"""Series of Fig. 6 and 14: two baselines, and IOS with three sets of stages."""
 _LARGE: Final = ("randwire", "nasnet_a_large")
 _MOST_STREAMS: Final = 10  # contexts of the engine, and so the most ready operators that a greedy stage takes
 
@@ -89,7 +89,7 @@ def speedup(name: str, gpu: str, how: str, batch: int = 1, quick: bool = False) 
 def stages_of(schedule: ss.Schedule, original: ss.OpGraph) -> list[tuple[list[list[str]], bool]]:
     """Return the stages of a schedule by operators of the graph it was made for: groups, and whether they are merged.
 
-    What reads a part of a merged operator stands for itself in the graph that was made; it belongs to the merging.
+    A reader of a part of a merged operator is itself in the new graph; it belongs to the merging.
     """
     rewritten = schedule.graph is not original
     stages: dict[int, dict[int, list[str]]] = {}
@@ -288,7 +288,7 @@ def _table_3_devices(_run: Run) -> Values:
 def _model(title: str, channels: int, convolutions: str) -> ss.OpGraph:
     """Return 3x3 convolutions of images of 15 x 15, each a name, what it reads and multiples of the channels; joined.
 
-    The last of `convolutions` names what joins which of the others.
+    The last of `convolutions` names the operator that joins the others.
     """
     net = Network(title)
     made = {"x": net.input(1, channels, 15, 15)}

@@ -1,6 +1,6 @@
 """LIOS's claims: IEEE Transactions on Services Computing, 2024, doi:10.1109/TSC.2023.3345952; measured on an RTX 3080.
 
-Times are those of the preset "rtx3080", batch 1, eight streams, networks by IOS's units. What rand1, rand2 and rand
+Times belong to the preset "rtx3080", batch 1, eight streams, networks by IOS's units. What rand1, rand2 and rand
 choose at random (the operator, the stream, both) is our reading: the text was not at hand.
 """
 
@@ -39,7 +39,7 @@ def example() -> ss.OpGraph:
 
 
 def _table_3(_run: Run) -> Values:
-    """Return what the table says of the whole and of v6."""
+    """Return the table's values for the whole and for v6."""
     cluster = ss.Cluster.preset(GPU).without_overheads()
     trace = ss.simulate(ss.schedule(example(), cluster, "lios", streams=3), cluster)
     one = ss.simulate(ss.schedule(example(), cluster, "sequential"), cluster).makespan
@@ -108,14 +108,14 @@ def _draws(run: Run) -> range:
 
 
 def _behind(ablation: str, run: Run) -> Values:
-    """Return the mean makespan of draws of an ablation over that of LIOS."""
+    """Return the mean makespan of draws of an ablation relative to LIOS's."""
     return _each(
         lambda name: fmean(_makespan(name, ablation, rng=seed) for seed in _draws(run)) / _makespan(name, "lios")
     )
 
 
 def _scatter(run: Run) -> Values:
-    """Return the standard deviation of makespans of random draws over that of LIOS, each run with jitter."""
+    """Return the standard deviation of makespans of random draws relative to LIOS's, each run with jitter."""
     cluster = ss.Cluster.preset(GPU)
 
     def deviation(*runs: tuple[ss.Schedule, int, int]) -> float:
@@ -132,7 +132,7 @@ def _scatter(run: Run) -> Values:
 
 @cache
 def _search_ratios(run: Run) -> Values:
-    """Return the time of IOS's search over that of LIOS, with stages simulated or by a formula."""
+    """Return the time of IOS's search relative to LIOS's, with stages simulated or by a formula."""
     found, times = {}, 1 if run.quick else 3
     for name in NETWORKS:
         lios = _seconds(name, "lios", 3 if run.quick else 15)
@@ -142,7 +142,7 @@ def _search_ratios(run: Run) -> Values:
 
 
 def _seconds(name: str, scheduler: str, times: int, **options: Any) -> float:
-    """Return the median wall time of scheduling a network, in s; what is compiled is compiled before."""
+    """Return the median wall time of scheduling a network, in s, without compilation."""
     cluster = ss.Cluster.preset(GPU)
     _plan(_SMALL, scheduler, cluster, **options)
     return median(repeat(lambda: _plan(name, scheduler, cluster, **options), number=1, repeat=times))

@@ -1,4 +1,4 @@
-"""Nimble's claims: NeurIPS 2020, arXiv:2012.02732, its released code, and what a user measured with it."""
+"""Nimble's claims: NeurIPS 2020, arXiv:2012.02732, its released code, and measurements of a user."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache

@@ -10,11 +10,11 @@ How their frameworks are stood for:
 - *Nimble*: the released code's streams and waits, in topological order, captured. Nimble's other steps (kernel
   selection, folded normalisations, fused elementwise operators) are left out: both schedulers get the same operators.
 - *Opara*: the journal's text; *conference*: the version of 2023, whose rule for streams and single queue differ.
-- *PyTorch*: one operator after the other, launched by the host at the preset's cost of a launch. That is less than what
-  eager PyTorch spends on an operator, so it stands for the ordering alone.
+- *PyTorch*: one operator after the other, launched by the host at the preset's cost of a launch. Eager PyTorch spends
+  more on an operator, so this column shows the ordering alone.
 
-SM efficiency is that of NVIDIA's profilers: the part of the SMs that hold at least one warp, averaged over the run,
-which is `Trace.sm_efficiency`. (`Trace.sm_utilization` is of issue slots.)
+SM efficiency is defined as in NVIDIA's profilers: the part of the SMs that hold at least one warp, averaged over the
+run, which is `Trace.sm_efficiency`. (`Trace.sm_utilization` is of issue slots.)
 """
 
 import timeit
@@ -59,7 +59,7 @@ _SIZES: Final = (1000, 2000, 4000, 8000)
 
 
 class Ran(NamedTuple):
-    """What a simulated run came to.
+    """The result of a simulated run.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def network(name: str, batch: int = 1) -> ss.OpGraph:
 
 
 def planned(graph: ss.OpGraph, cluster: ss.Cluster, framework: str) -> ss.Schedule:
-    """Return what stands for a framework."""
+    """Return the schedule of a framework."""
     scheduler, options = _SCHEDULED[framework]
     plan = ss.schedule(graph, cluster, scheduler, **options)
     return plan.like(execution="graph") if framework == GRAPH else plan
@@ -88,7 +88,7 @@ def planned(graph: ss.OpGraph, cluster: ss.Cluster, framework: str) -> ss.Schedu
 
 @cache
 def ran(name: str, framework: str, *, gpu: str | None = None, batch: int = 1) -> Ran:
-    """Return what a network comes to under a framework; by default on the GPU on which the paper measured it."""
+    """Return the result of a network under a framework; by default on the GPU on which the paper measured it."""
     gpu = gpu or NETWORKS[name][1]
     cluster = ss.Cluster.preset(gpu)
     trace = ss.simulate(planned(network(name, batch), cluster, framework), cluster)
@@ -129,7 +129,7 @@ def what_if(
 def _by_batch(
     name: str, batches: Iterable[int], over: str, framework: str = OPARA, gpu: str = _TURING
 ) -> Callable[[Run], Values]:
-    """Return what measures a speedup at each batch."""
+    """Return the function that measures a speedup at each batch."""
     return lambda _run: {f"batch {b}": speedup(name, over, framework, gpu=gpu, batch=b) for b in batches}
 
 
@@ -298,7 +298,7 @@ def _allocation_ms(graph: ss.OpGraph, run: Run, streams: str) -> tuple[float, fl
     order, repeats = graph.order_index.tolist(), 1 if run.quick else 7
 
     def shortest(call: Callable[[], object]) -> float:
-        call()  # what the graph keeps once made is made
+        call()  # the graph is made once and kept
         return min(timeit.repeat(call, number=1, repeat=repeats)) * SECOND / MS
 
     opara = shortest(lambda: allocate_streams(graph, order, "journal"))

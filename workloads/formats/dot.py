@@ -295,7 +295,9 @@ def _attribute_list(row: dict[str, Any]) -> str:
         for key, value in row.items()
         if (key, value) not in (("kind", "op"), ("nbytes", 0.0))
     ]
-    return f" [{', '.join(written)}]" if written else ""
+    if written:
+        return f" [{', '.join(written)}]"
+    return ""
 
 
 def _values(source: str, owner: str, row: Attributes, keys: frozenset[str]) -> dict[str, Any]:
@@ -353,7 +355,9 @@ class _Reader:
             self._at = self._end
             self._fail("cannot be read from here on (text with other characters stands in quotes)")
         kind = match.lastgroup or "end"
-        self._value, self._at, self._end = match[kind], match.start(kind), match.end()
+        self._value = match[kind]
+        self._at = match.start(kind)
+        self._end = match.end()
         self._kind = self._value if kind == "mark" else kind
         if kind == "name" and self._value.lower() in _KEYWORDS:
             self._kind = self._value.lower()
@@ -381,13 +385,16 @@ class _Reader:
         self._next()
 
     def _identifier(self) -> str:
-        return "the end" if self._kind == "end" else shown(self._value)
+        if self._kind == "end":
+            return "the end"
+        return shown(self._value)
 
     def _id(self, what: str) -> str:
         """Take an identifier, and strings joined to it by ``+``."""
         if self._kind not in _IDS:
             self._fail(f"expected {what}, not {self._identifier()} (a keyword as a name stands in quotes)")
-        parts, joins = [self._value], self._kind == "quoted"
+        parts = [self._value]
+        joins = self._kind == "quoted"
         self._next()
         while joins and self._kind == "+":
             self._next()
@@ -429,18 +436,28 @@ class _Reader:
 
     def _chain(self, scope: _Scope) -> None:
         """Read a node or a subgraph, and all that arrows lead to from there; or an attribute of the graph."""
-        name = self._id("a node") if self._kind in _IDS else None
+        if self._kind in _IDS:
+            name = self._id("a node")
+        else:
+            name = None
         if name is not None and self._kind == "=":
             self._next()
             self.attributes[name] = self._id("a value")
             return
-        ends, last = [], self._subgraph(scope) if name is None else self._node(scope, name)
+        ends = []
+        if name is None:
+            last = self._subgraph(scope)
+        else:
+            last = self._node(scope, name)
         while self._kind == "->":
             ends.append(tuple(last))  # a subgraph of that name may get more members
             self._next()
             if self._kind not in _ENDS:
                 self._fail(f"expected a node or a subgraph after '->', not {self._identifier()}")
-            last = self._node(scope, self._id("a node")) if self._kind in _IDS else self._subgraph(scope)
+            if self._kind in _IDS:
+                last = self._node(scope, self._id("a node"))
+            else:
+                last = self._subgraph(scope)
         if self._kind == "--":
             self._fail("'--' is an edge without direction; write '->'")
         if ends:
@@ -463,7 +480,8 @@ class _Reader:
 
     def _subgraph(self, scope: _Scope) -> Iterable[str]:
         """Read a subgraph; return its members, and those that it has had under its name."""
-        inner, members = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1), dict[str, None]()
+        inner = _Scope(dict(scope.node), dict(scope.edge), depth=scope.depth + 1)
+        members = dict[str, None]()
         if self._kind == "subgraph":
             self._next()
             if self._kind != "{":
@@ -502,11 +520,15 @@ class _Reader:
         while self._kind == "[":
             while (pair := _PAIR.match(self._text, self._end)) is not None:
                 if self._keeps(pair["key"], of_graph):
-                    attributes[pair["key"]] = pair["quoted"] if pair["value"] is None else pair["value"]
+                    if pair["value"] is None:
+                        attributes[pair["key"]] = pair["quoted"]
+                    else:
+                        attributes[pair["key"]] = pair["value"]
                 self._end = pair.end()
             self._next()
             while self._kind != "]":
-                key, value = self._id("an attribute or ']'"), "true"
+                key = self._id("an attribute or ']'")
+                value = "true"
                 if self._kind == "=":
                     self._next()
                     value = self._id("a value")

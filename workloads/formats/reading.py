@@ -18,7 +18,9 @@ def real(text: str) -> float | None:
     >>> real("1.5e3"), real(".5"), real("1_000"), real("nan")
     (1500.0, 0.5, None, None)
     """
-    return float(text) if _REAL.fullmatch(text) else None
+    if _REAL.fullmatch(text):
+        return float(text)
+    return None
 
 
 def whole(text: str) -> int | None:
@@ -27,7 +29,9 @@ def whole(text: str) -> int | None:
     >>> whole("12"), whole("-12"), whole("1.0")
     (12, None, None)
     """
-    return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else None
+    if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return None
 
 
 def build(source: str, make: Callable[..., T], *values: Any, **fields: Any) -> T:
@@ -65,7 +69,9 @@ class Lines:
     def take(self, what: str) -> list[str]:
         """Return the fields of the next line."""
         fields = next(self._rows, None)
-        return self.fail(f"the file ends where {what} should stand") if fields is None else fields
+        if fields is None:
+            return self.fail(f"the file ends where {what} should stand")
+        return fields
 
     def last(self) -> None:
         """Refuse a line more."""

@@ -201,7 +201,10 @@ def read_graph(
 def _read(
     path: str | os.PathLike[str], format: str | None, shapes: Any, options: Mapping[str, Any], *, graph: bool
 ) -> "Document":
-    name = _checked_name(format) if format is not None else format_of(path)
+    if format is not None:
+        name = _checked_name(format)
+    else:
+        name = format_of(path)
     function = _reader(FORMATS[name], graph)
     settings = dict(options) | ({"shapes": shapes} if shapes else {})
     names = [key for key in signature(function).parameters if key != "path"]
@@ -240,7 +243,10 @@ def write(subject: "Document", path: str | os.PathLike[str], format: str | None 
     GraphError, FileError
         If the subject cannot be expressed in it, or the file not be written.
     """
-    name = _by_suffix(path) if format is None else _checked_name(format)
+    if format is None:
+        name = _by_suffix(path)
+    else:
+        name = _checked_name(format)
     entry = FORMATS[name]
     if entry.write is None:
         writable = ", ".join(key for key, other in FORMATS.items() if other.write is not None)

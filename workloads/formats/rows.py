@@ -87,8 +87,13 @@ def read_rows(path: Rows, cluster: Cluster | str = "") -> Profile:
     >>> read_rows([*alone, *both], "v100").runs[0]
     Replay('pair/rows', 1 repeats, median 61.8 us)
     """
-    source = str(path) if isinstance(path, str | os.PathLike) else "rows"
-    lines = _lines(path, source) if isinstance(path, str | os.PathLike) else list(path)
+    lines: Iterable[Mapping[str, Any]]
+    if isinstance(path, str | os.PathLike):
+        source = str(path)
+        lines = _lines(path, source)
+    else:
+        source = "rows"
+        lines = path
     rows = [_row(row, f"{source}: row {i}") for i, row in enumerate(lines, 1)]
     if not rows:
         raise FormatError(f"{source}: there are no rows")
@@ -136,7 +141,9 @@ def _value(key: str, given: Any) -> Any:
         number = float(given)
     except (TypeError, ValueError, OverflowError):
         return given
-    return int(number) if type(_Row._field_defaults.get(key)) is int and number.is_integer() else number
+    if type(_Row._field_defaults.get(key)) is int and number.is_integer():
+        return int(number)
+    return number
 
 
 def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Replay:
@@ -161,7 +168,10 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
     names = [f"{ALONE if is_pair and i in alone else row.kernel}{i}" for i, row in enumerate(rows)]
     operators = [build(source, _operator, name, row) for name, row in zip(names, rows, strict=True)]
     edges = [Edge(names[a], names[b]) for one, after in pairwise(members) for a in one for b in after]
-    name = f"{_PAIR}{run.removeprefix(_PAIR)}" if is_pair else run
+    if is_pair:
+        name = f"{_PAIR}{run.removeprefix(_PAIR)}"
+    else:
+        name = run
     graph = build(source, OpGraph, operators, edges, name)
     plan = build(
         source,
@@ -180,14 +190,17 @@ def _replay(run: str, rows: Sequence[_Row], cluster: Cluster, source: str) -> Re
 
 
 def _operator(name: str, row: _Row) -> Operator:
-    kernels = (Kernel(row.blocks, row.threads, row.registers, row.shared_memory),) if row.blocks else ()
+    kernels: tuple[Kernel, ...] = ()
+    if row.blocks:
+        kernels = (Kernel(row.blocks, row.threads, row.registers, row.shared_memory),)
     time = row.end_us - row.begin_us
     return Operator(name, kind=row.kernel, time=time, flops=row.flops, nbytes=row.nbytes, kernels=kernels)
 
 
 def _with_issue_times(program: Program, issued: Sequence[float]) -> Program:
     """Return the program with calls that end at these times in us, or with the one before, and take no more time."""
-    lead, now = np.zeros(len(program)), 0.0
+    lead = np.zeros(len(program))
+    now = 0.0
     for i in np.flatnonzero(program.action == LAUNCH).tolist():
         lead[i] = np.fmax(0.0, issued[program.argument[i]] - now)  # 0 if it is not known
         now += lead[i]

@@ -1,6 +1,7 @@
 """Graphs in the format of the Standard Task Graph Set."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,17 +80,25 @@ def parse_stg(
     table = _rows(lines, int(head[0]), with_processors=len(head) == 2)
 
     with np.errstate(over="ignore", invalid="ignore"):  # the graph refuses values that are not finite, and names them
-        times, costs = np.array(table.times, np.float64) * time_unit, np.array(table.costs, np.float64) * time_unit
-    src, dst = np.array(table.src, np.int64), np.array(table.dst, np.int64)
-    names = Numbered("T", len(times)) if table.first == 0 else tuple(f"T{i + table.first}" for i in range(len(times)))
+        times = np.array(table.times, np.float64) * time_unit
+        costs = np.array(table.costs, np.float64) * time_unit
+    src = np.array(table.src, np.int64)
+    dst = np.array(table.dst, np.int64)
+    names: Sequence[str] = Numbered("T", len(times))
+    if table.first != 0:
+        names = tuple(f"T{i + table.first}" for i in range(len(times)))
     if table.dummies and not keep_dummies:
         busy = [i for i in table.dummies if times[i] != 0.0]
         if busy:
             raise FormatError(f"{source}: {names[busy[0]]} takes time, so it is no dummy to be left out; keep_dummies")
-        begin, end = len(table.dummies) - 1, len(times) - 1
+        begin = len(table.dummies) - 1
+        end = len(times) - 1
         inside = (src >= begin) & (src < end) & (dst >= begin) & (dst < end)
-        names, times = names[begin:end], times[begin:end]
-        src, dst, costs = src[inside] - begin, dst[inside] - begin, costs[inside]
+        names = names[begin:end]
+        times = times[begin:end]
+        src = src[inside] - begin
+        dst = dst[inside] - begin
+        costs = costs[inside]
     return build(source, OpGraph.from_columns, names, src, dst, name=name, time=times, edge_transfer=costs)
 
 

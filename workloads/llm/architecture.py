@@ -61,7 +61,7 @@ class Experts:
     Parameters
     ----------
     number, chosen
-        Routed experts of a layer, and those of a token.
+        Number of routed experts of a layer, and number chosen per token.
     ffn, shared_ffn
         Inner features of a routed expert, and of all shared ones together; 0 if there are none.
     """
@@ -195,8 +195,8 @@ def architecture(source: str, document: Any) -> Architecture:
     config = _Config(source, document)
     model_type = config.get("model_type")
     if model_type not in MODEL_TYPES:
-        known = ", ".join(MODEL_TYPES)
-        raise FormatError(f"{source}: model_type {shown(model_type)} is not known; known are: {known}")
+        types = ", ".join(MODEL_TYPES)
+        raise FormatError(f"{source}: model_type {shown(model_type)} is not known; known are: {types}")
     layers = config.count("num_hidden_layers", most=_MOST_LAYERS)
     hidden = config.count("hidden_size")
     heads = config.count("num_attention_heads")
@@ -244,7 +244,7 @@ def _normed(config: _Config, model_type: str) -> str:
 
 
 def _dense_ffn(config: _Config, model_type: str) -> int:
-    """Return the inner features of a dense layer; Llama 4 has another key for those of dense layers."""
+    """Return the inner features of a dense layer, for which Llama 4 has another key."""
     if model_type.startswith("llama4"):
         return config.count("intermediate_size_mlp", config.count("intermediate_size"))
     return config.count("intermediate_size")

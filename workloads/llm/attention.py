@@ -115,11 +115,11 @@ def _positions(step: Step, model: Architecture, x: Tensor, rows: int, heads: int
         written = query + 2.0 * cached
         return [step.moving("rope", "rope", parts, n, reads=query + 2 * key, writes=written, flops=6.0 * n)]
     n = turned["q_rope"]
-    asked = step.moving("q_rope", "rope", parts[:1], n, reads=query, writes=query, flops=6.0 * n)
+    q_turned = step.moving("q_rope", "rope", parts[:1], n, reads=query, writes=query, flops=6.0 * n)
     n = turned["k_rope"]
-    known = step.moving("k_rope", "rope", parts[1:2], n, reads=key, writes=cached, flops=6.0 * n)
-    value = step.moving("v_cache", "copy", parts[2:], n, reads=key, writes=cached)
-    return [asked, known, value]
+    k_turned = step.moving("k_rope", "rope", parts[1:2], n, reads=key, writes=cached, flops=6.0 * n)
+    v_stored = step.moving("v_cache", "copy", parts[2:], n, reads=key, writes=cached)
+    return [q_turned, k_turned, v_stored]
 
 
 def _divided(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Work:
@@ -130,14 +130,14 @@ def _divided(work: Work, sequences: Sequences, kv_heads: int, group: int) -> Wor
 
 
 def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Latent, x: Tensor, *, shares: int) -> Tensor:
-    """Add latent attention: few tokens ask the compressed keys themselves, many have them made into heads first."""
+    """Add latent attention: few tokens ask the compressed keys themselves, many have them expanded into heads first."""
     rows = sequences.rows
     heads = model.heads // shares
     size = latent.plain + latent.rotated
     stored = latent.rank + latent.rotated
     width = step.width
     if latent.query_rank is None:
-        asked = step.linear("q_proj", [x], rows, model.hidden, heads * size)
+        query = step.linear("q_proj", [x], rows, model.hidden, heads * size)
         compressed = step.linear("kv_a", [x], rows, model.hidden, stored)
         query_input = x
     else:
@@ -145,14 +145,14 @@ def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Laten
         compressed = both._replace(nbytes=float(rows * stored * width))
         part = both._replace(nbytes=float(rows * latent.query_rank * width))
         query_input = step.norm("q_a_norm", [part], rows, latent.query_rank)
-        asked = step.linear("q_b", [query_input], rows, latent.query_rank, heads * size)
-    known = step.norm("kv_a_norm", [compressed], rows, latent.rank)
+        query = step.linear("q_b", [query_input], rows, latent.query_rank, heads * size)
+    cached = step.norm("kv_a_norm", [compressed], rows, latent.rank)
     turned = rows * (heads + 1) * latent.rotated
     written = float(turned * width) + rows * stored * STORED_NBYTES[step.formats.cache]
     position = step.moving(
         "rope",
         "rope",
-        [asked, known],
+        [query, cached],
         turned,
         reads=float((turned + rows * latent.rank) * width),
         writes=written,
@@ -164,19 +164,19 @@ def _latent(step: Step, sequences: Sequences, model: Architecture, latent: Laten
         most = model.indexer.kept
         after.append(_index(step, sequences, model, model.indexer, x, query_input))
     if sequences.tokens > _FEW_TOKENS:
-        context = _of_heads(step, sequences, latent, heads, after, asked, known, most)
+        context = _of_heads(step, sequences, latent, heads, after, query, cached, most)
     else:
-        context = _absorbed(step, sequences, latent, heads, after, asked, most)
+        context = _absorbed(step, sequences, latent, heads, after, query, most)
     return step.linear("o_proj", [context], rows, heads * latent.value, model.hidden)
 
 
 def _absorbed(
-    step: Step, sequences: Sequences, latent: Latent, heads: int, after: list[Tensor], asked: Tensor, most: int | None
+    step: Step, sequences: Sequences, latent: Latent, heads: int, after: list[Tensor], query: Tensor, most: int | None
 ) -> Tensor:
     """Add attention of few tokens to the compressed keys of the cache, which all heads share."""
     rows = sequences.rows
     stored = latent.rank + latent.rotated
-    query = step.stacked("absorb_k", [asked], heads, rows, latent.plain, latent.rank)
+    absorbed = step.stacked("absorb_k", [query], heads, rows, latent.plain, latent.rank)
     keys = sequences.keys(most)
     work = step.costs.attention(sequences.number * heads, sequences.tokens, keys, stored, latent.rank)
     pairs = sequences.number * heads * sequences.pairs(most)
@@ -186,7 +186,7 @@ def _absorbed(
         writes=float(rows * heads * latent.rank * step.width),
         flops=float(pairs * (2 * (stored + latent.rank) + ROW_FLOPS["softmax"])),
     )
-    context = step.add("attention", "attention", work, [query, *after])
+    context = step.add("attention", "attention", work, [absorbed, *after])
     return step.stacked("absorb_v", [context], heads, rows, latent.rank, latent.value)
 
 
@@ -196,24 +196,24 @@ def _of_heads(
     latent: Latent,
     heads: int,
     after: list[Tensor],
-    asked: Tensor,
-    known: Tensor,
+    query: Tensor,
+    cached: Tensor,
     most: int | None,
 ) -> Tensor:
-    """Add attention of many tokens: compressed keys and values become those of heads first."""
+    """Add attention of many tokens: compressed keys and values are first expanded to heads."""
     size = latent.plain + latent.rotated
     n_keys = sequences.number * sequences.context
-    made = step.linear("kv_b", [known], n_keys, latent.rank, heads * (latent.plain + latent.value))
+    expanded = step.linear("kv_b", [cached], n_keys, latent.rank, heads * (latent.plain + latent.value))
     keys = sequences.keys(most)
     work = step.costs.attention(sequences.number * heads, sequences.tokens, keys, size, latent.value)
     pairs = sequences.number * heads * sequences.pairs(most)
     work = replace(
         work,
-        reads=asked.nbytes + made.nbytes + n_keys * latent.rotated * step.width,
+        reads=query.nbytes + expanded.nbytes + n_keys * latent.rotated * step.width,
         writes=float(sequences.rows * heads * latent.value * step.width),
         flops=float(pairs * (2 * (size + latent.value) + ROW_FLOPS["softmax"])),
     )
-    return step.add("attention", "attention", work, [asked, made, *after])
+    return step.add("attention", "attention", work, [query, expanded, *after])
 
 
 def _index(

@@ -9,7 +9,7 @@ from workloads.llm.architecture import Experts
 from workloads.llm.step import ENGINE, STORED_NBYTES, Step, Tensor
 
 _ROUTER_FLOPS: Final = 5.0
-"""FLOP for each score of a router: those of a softmax."""
+"""FLOP for each score of a router, the same as of a softmax."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,12 +62,12 @@ def llm(
         Leave out those after so many; None for all.
     dtype
         Number format in which products compute: fp32, fp16, bf16 or fp8 (activations between them are in bf16 then);
-        by default that of the config.
+        by default the config's.
     weights
         Number format in which weights of products are stored: fp16, bf16, fp8 or fp4; by default `dtype`, or as the
         config is quantised.
     cache
-        Number format of keys and values: fp16, bf16 or fp8; by default that of activations.
+        Number format of keys and values: fp16, bf16 or fp8; by default the same as of activations.
     microbatches
         Make as many steps, each of a part of the batch, that do not depend on each other.
     qkv
@@ -88,7 +88,7 @@ def llm(
 
     Notes
     -----
-    Operators are those of vLLM and TensorRT-LLM: the sum of residuals is part of the norm after it, SiLU and the
+    Operators follow vLLM and TensorRT-LLM: the sum of residuals is part of the norm after it, SiLU and the
     product with the gate are one kernel, rotation writes the cache, and the quantisation of activations is part of
     the kernel before. Tokens reach as many experts as expected if each draws evenly, and experts that are reached have
     as many tokens each; real routers are less even. Where a sequence has up to 16 new tokens, latent attention asks

@@ -31,7 +31,7 @@ class Formats:
     products
         In which products compute.
     weights, expert_weights
-        In which their weights, and those of routed experts, are stored.
+        Number formats in which their weights, and the weights of routed experts, are stored.
     cache
         Of keys and values in the cache.
     """
@@ -95,9 +95,9 @@ class Step:
         Parameters
         ----------
         dtype
-            In which it computes; that of activations unless given.
+            Number format in which it computes; by default the activations'.
         kept
-            Bytes of its parameters on the device; those of the work unless given.
+            Bytes of its parameters on the device; by default the work's.
         """
         full = f"{self.block}.{name}" if self.block else name
         operator = Operator(
@@ -115,10 +115,13 @@ class Step:
         return Tensor(full, work.writes)
 
     def _append(self, operator: Operator, xs: Sequence[Tensor]) -> None:
+        """Add an operator with one edge from each producer of the tensors that it reads."""
         self._operators.append(operator)
+        nbytes: dict[str, float] = {}
         for x in xs:
             if x.producer is not None:
-                self._edges.append(Edge(x.producer, operator.name, nbytes=x.nbytes))
+                nbytes[x.producer] = nbytes.get(x.producer, 0.0) + x.nbytes
+        self._edges += [Edge(producer, operator.name, nbytes=n) for producer, n in nbytes.items()]
 
     def linear(
         self,
@@ -137,7 +140,7 @@ class Step:
         Parameters
         ----------
         stored
-            Number format of the weights; that of the step's weights unless given.
+            Number format of the weights; by default the step's.
         bias
             Whether the end of the kernel adds a value for each column.
         plain
@@ -180,8 +183,8 @@ class Step:
             writes=n_tensors * passed,
             flops=float(rows * features * (ROW_FLOPS[kind] + adds)),
         )
-        made = self.add(name, kind, work, xs)
-        return made._replace(nbytes=passed)
+        output = self.add(name, kind, work, xs)
+        return output._replace(nbytes=passed)
 
     def gated(self, name: str, x: Tensor, rows: int, features: int) -> Tensor:
         """Add SiLU of one half of each row times the other half, of so many features each."""

@@ -8,7 +8,9 @@ from workloads.declared import workload
 from workloads.models.network import Network, Tensor
 from workloads.models.transformer import attention, feed_forward, residual
 
-_VOCABULARY, _POSITIONS, _TYPES = 30522, 512, 2
+_VOCABULARY = 30522
+_POSITIONS = 512
+_TYPES = 2
 
 
 @workload(Network)

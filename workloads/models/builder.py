@@ -131,7 +131,10 @@ class Builder:
         weight_nbytes
             Bytes of the parameters that it keeps; by default the work's.
         """
-        works: tuple[Work, ...] = () if work is None else (work,)
+        if work is None:
+            works: tuple[Work, ...] = ()
+        else:
+            works = (work,)
         weights = sum(part.weights for part in works)
         if not is_counted:
             width = self.costs.width
@@ -141,7 +144,10 @@ class Builder:
                 raise GraphError(f"{name}: cannot read from within unit {x.producer}, only its last output")
         unit = self._open or _Unit(name, kind)
         inputs = tuple(unit.reads(x) for x in xs)
-        parameter_nbytes = weights if weight_nbytes is None else weight_nbytes
+        if weight_nbytes is None:
+            parameter_nbytes = weights
+        else:
+            parameter_nbytes = weight_nbytes
         unit.parts.append(_Part(kind, inputs, works, parameter_nbytes, shape, attributes or {}))
         if unit is self._open:
             return Tensor(unit.name, shape, len(unit.parts) - 1)
@@ -154,11 +160,15 @@ class Builder:
 
     def _close(self, unit: _Unit) -> None:
         """Add the operator that a unit's parts make."""
-        parts, width = unit.parts, self.costs.width
+        parts = unit.parts
+        width = self.costs.width
         self._output[unit.name] = len(parts) - 1
         works = tuple(work for part in parts for work in part.works)
         first = parts[0]
-        attributes = first.attributes if len(parts) == 1 else {"parts": [part.description() for part in parts]}
+        if len(parts) == 1:
+            attributes = first.attributes
+        else:
+            attributes = {"parts": [part.description() for part in parts]}
         self._operators.append(
             Operator(
                 unit.name,

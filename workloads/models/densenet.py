@@ -82,7 +82,10 @@ def _dense_block(net: Network, block: str, x: Tensor, layers: int) -> Tensor:
 
 def _layer(net: Network, name: str, features: list[Tensor]) -> Tensor:
     lone = net.by_units and len(features) == 1
-    x = features[0] if lone else net.concat(f"{name}.concat", features)
+    if lone:
+        x = features[0]
+    else:
+        x = net.concat(f"{name}.concat", features)
     with net.unit(f"{name}.conv1", "sequential"):
         x = net.activation(f"{name}.relu", net.batch_norm(f"{name}.norm", x))
         x = net.conv(f"{name}.conv1", x, _BOTTLENECK, 1, norm=True)

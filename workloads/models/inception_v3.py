@@ -99,7 +99,9 @@ def _block_b(net: Network, block: str, x: Tensor) -> Tensor:
 def _block_c(net: Network, block: str, x: Tensor, channels: int) -> Tensor:
     """Add a block whose 7x7 windows are split into 1x7 and 7x1 (17 x 17 pixels)."""
     net.block = block
-    row, column, c = (1, 7), (7, 1), channels
+    row = (1, 7)
+    column = (7, 1)
+    c = channels
     one = _chain(net, f"{block}.branch1x1", x, (192, 1))
     seven = _chain(net, f"{block}.branch7x7", x, (c, 1), (c, row), (192, column))
     double = _chain(net, f"{block}.branch7x7dbl", x, (c, 1), (c, column), (c, row), (c, column), (192, row))
@@ -127,8 +129,11 @@ def _block_e(net: Network, block: str, x: Tensor) -> Tensor:
 
 def _fork(net: Network, name: str, x: Tensor) -> tuple[Tensor, ...]:
     """Add a 1x3 and a 3x1 convolution, and the concatenation that reads them, unless the block has one."""
-    row, column = _chain(net, f"{name}a", x, (384, (1, 3))), _chain(net, f"{name}b", x, (384, (3, 1)))
-    return (row, column) if net.by_units else (net.concat(f"{name}.concat", [row, column]),)
+    row = _chain(net, f"{name}a", x, (384, (1, 3)))
+    column = _chain(net, f"{name}b", x, (384, (3, 1)))
+    if net.by_units:
+        return (row, column)
+    return (net.concat(f"{name}.concat", [row, column]),)
 
 
 def _pool_branch(net: Network, block: str, x: Tensor, channels: int) -> Tensor:

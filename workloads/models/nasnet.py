@@ -105,7 +105,8 @@ def _nasnet(
     image = net.images(batch, 3, image_size, least=SMALLEST_IMAGE)
     net.block = "stem"
     stem = net.conv("stem.conv", image, stem_filters, 3, stride=2, activation=None, norm=True)
-    before, x = stem, _first_stem_cell(net, stem, filters // 4, published)
+    before = stem
+    x = _first_stem_cell(net, stem, filters // 4, published)
     before, x = x, _second_stem_cell(net, x, before, filters // 2, published)
     n_cells = 0
     for scale in (1, 2, 4):
@@ -144,7 +145,10 @@ def _normal_cell(
     squeeze = partial(_halve, join=net.concat) if is_first else _squeeze
     left = squeeze(net, f"{name}.left", before, width)
     right = _squeeze(net, f"{name}.right", x, width)
-    second = right if is_first and not published else left
+    if is_first and not published:
+        second = right
+    else:
+        second = left
     c0 = [_branch(net, f"{name}.0l", right, 5, width), _branch(net, f"{name}.0r", left, 3, width)]
     c1 = [_branch(net, f"{name}.1l", left, 5, width), _branch(net, f"{name}.1r", second, 3, width)]
     c2 = [_pool(net, f"{name}.2l", right, "avg", 1), left]

@@ -98,7 +98,8 @@ class Network(Builder):
         """Add a convolution with its bias, if `bias`, or batch normalisation, and its activation if any."""
         self._need_rank(name, x, 4)
         n, channels, _, _ = x.shape
-        out_channels, groups = whole(name, "out_channels", out_channels), whole(name, "groups", groups)
+        out_channels = whole(name, "out_channels", out_channels)
+        groups = whole(name, "groups", groups)
         if channels % groups or out_channels % groups:
             raise GraphError(f"{name}: groups = {groups} does not divide {channels} channels into {out_channels}")
         window, step, margin = _sliding(name, kernel, stride, padding)
@@ -123,7 +124,8 @@ class Network(Builder):
 
     def separable(self, name: str, x: Tensor, out_channels: int, kernel: int, *, stride: int = 1) -> Tensor:
         """Add a depthwise and a 1x1 convolution with batch normalisation, without activation."""
-        channels, padding = x.shape[1], kernel // 2
+        channels = x.shape[1]
+        padding = kernel // 2
         x = self.conv(
             f"{name}.depth",
             x,
@@ -181,7 +183,8 @@ class Network(Builder):
     def global_pool(self, name: str, x: Tensor, pool: str = "avg") -> Tensor:
         """Add the average, or the maximum ("max"), of each channel: a pool whose window covers the whole image."""
         self._need_rank(name, x, 4)
-        window, shape = x.shape[2:], (*x.shape[:2], 1, 1)
+        window = x.shape[2:]
+        shape = (*x.shape[:2], 1, 1)
         attributes = {"pool": f"global_{pool}", "kernel": window, "stride": (1, 1), "padding": (0, 0)}
         return self.add_operator(name, "pool", [x], shape, self.costs.global_pool(shape, window), attributes)
 
@@ -319,7 +322,9 @@ class Network(Builder):
         x = self.add_operator(name, kind, xs, shape, work, attributes)
         if norm:
             x = self.batch_norm(f"{name}.norm", x)
-        return x if activation is None else self.activation(f"{name}.{activation}", x, activation)
+        if activation is None:
+            return x
+        return self.activation(f"{name}.{activation}", x, activation)
 
     def _need_rank(self, name: str, x: Tensor, rank: int) -> None:
         if len(x.shape) != rank:

@@ -101,7 +101,10 @@ def randwire(
     """
     if channels % 2:
         raise GraphError(f"randwire: channels must be even, not {channels}")
-    wirings = draw_wirings(seed) if graphs is None else read_wirings(graphs)
+    if graphs is None:
+        wirings = draw_wirings(seed)
+    else:
+        wirings = read_wirings(graphs)
     net.block = "stem"
     x = net.conv(
         "stem.conv",
@@ -124,7 +127,10 @@ def randwire(
 
 def draw_wirings(seed: int | None = None) -> list[Wiring]:
     """Return Watts-Strogatz wirings for the four stages of `randwire`."""
-    rng = None if seed is None else np.random.default_rng(whole("randwire", "seed", seed, least=0))
+    if seed is None:
+        rng = None
+    else:
+        rng = np.random.default_rng(whole("randwire", "seed", seed, least=0))
     wirings = []
     for n_ops, own_seed in zip(_STAGE_SIZES, _USUAL_SEEDS, strict=True):
         drawn = random_watts_strogatz(n_ops, neighbours=4, rewiring=0.75, rng=own_seed if rng is None else rng)
@@ -136,7 +142,8 @@ def read_wirings(path: str) -> list[Wiring]:
     """Return the wirings that a JSON file holds; see `randwire`."""
     stages = read(_Wirings, read_json(path), path).stages
     for i, stage in enumerate(stages):
-        nodes, edges = stage.nodes, stage.edges
+        nodes = stage.nodes
+        edges = stage.edges
         wrong = next((edge for edge in edges if not 0 <= edge[0] < edge[1] < nodes), None)
         if wrong is not None:
             what = f"edge {list(wrong)} must lead from a lower to a higher number below {nodes}"
@@ -160,6 +167,9 @@ def _stage(net: Network, name: str, x: Tensor, wiring: Wiring, channels: int) ->
 
 def _separable(net: Network, name: str, xs: list[Tensor], channels: int, *, stride: int) -> Tensor:
     with net.unit(name, "sequential"):
-        x = xs[0] if len(xs) == 1 else net.add(f"{name}.sum", xs)
+        if len(xs) == 1:
+            x = xs[0]
+        else:
+            x = net.add(f"{name}.sum", xs)
         x = net.activation(f"{name}.relu", x)
         return net.separable(name, x, channels, 3, stride=stride)

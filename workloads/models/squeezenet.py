@@ -113,7 +113,10 @@ def _squeezenet(
         net.block = block = f"fire{i}"
         y = _fire(net, block, x, squeeze, expand, windows)
         if bypassed:
-            bypass = x if x.shape == y.shape else net.conv(f"{block}.bypass", x, 2 * expand, 1)
+            if x.shape == y.shape:
+                bypass = x
+            else:
+                bypass = net.conv(f"{block}.bypass", x, 2 * expand, 1)
             y = net.add(f"{block}.add", [y, bypass])
         x = y
         if i in pools:

@@ -59,5 +59,8 @@ def _split(net: Network, name: str, x: Tensor, heads: int, *, transposed: bool =
     n, length, features = x.shape
     size = features // heads
     x = net.view(f"{name}.view", x, (n, length, heads, size))
-    shape = (n, heads, size, length) if transposed else (n, heads, length, size)
+    if transposed:
+        shape = (n, heads, size, length)
+    else:
+        shape = (n, heads, length, size)
     return net.view(f"{name}.transpose", x, shape, kind="transpose")

@@ -70,11 +70,15 @@ def random_cholesky(weights: Weights, tiles: Tiles = 9, tile: Tile = 1024) -> Op
      ['potrf', 'trsm', 'trsm', 'syrk', 'gemm', 'syrk', 'potrf', 'trsm', 'syrk', 'potrf'])
     """
     t = tiles
-    n_ops, n_edges = t * (t + 1) * (t + 2) // 6, t * (t - 1) * (t + 1) // 2
+    n_ops = t * (t + 1) * (t + 2) // 6
+    n_edges = t * (t - 1) * (t + 1) // 2
     weights.affordable(n_ops, n_edges, "give fewer tiles")
     weights.draw(n_ops)
 
-    kinds, src, dst, first = [], [], [], 0
+    kinds = []
+    src = []
+    dst = []
+    first = 0
     for rows in range(t, 0, -1):
         # the lower triangle of `rows` x `rows` tiles, column by column
         number = np.full((rows, rows), -1)
@@ -83,7 +87,9 @@ def random_cholesky(weights: Weights, tiles: Tiles = 9, tile: Tile = 1024) -> Op
         kinds.append(np.where(col == 0, _SOLVE, np.where(row == col, _DIAGONAL, _UPDATE)))
         kinds[-1][0] = _PANEL
         first += len(row)
-        row, col = row[rows:], col[rows:]  # tiles after the first column
+        # tiles after the first column
+        row = row[rows:]
+        col = col[rows:]
         here = number[row, col]
         src += [np.full(rows - 1, number[0, 0]), number[row, 0], number[col, 0][row > col], here]
         dst += [number[1:, 0], here, here[row > col], first + np.arange(len(here))]
@@ -136,14 +142,22 @@ def random_lu(weights: Weights, tiles: Tiles = 8, tile: Tile = 1024) -> OpGraph:
     weights.affordable(n_ops, t * (t - 1) * (2 * t + 1) // 2, "give fewer tiles")
     weights.draw(n_ops)
 
-    kinds, src, dst, first = [], [], [], 0
+    kinds = []
+    src = []
+    dst = []
+    first = 0
     for rows in range(t, 0, -1):
         number = first + np.arange(rows * rows).reshape(rows, rows).T  # column by column
         kind = np.full((rows, rows), _UPDATE)
-        kind[0], kind[:, 0], kind[0, 0] = _SOLVE, _SOLVE, _PANEL
+        kind[0] = _SOLVE
+        kind[:, 0] = _SOLVE
+        kind[0, 0] = _PANEL
         kinds.append(kind.T.ravel())
         first += rows * rows
-        panel, below, right, here = number[0, 0], number[1:, 0], number[0, 1:], number[1:, 1:]
+        panel = number[0, 0]
+        below = number[1:, 0]
+        right = number[0, 1:]
+        here = number[1:, 1:]
         after = first + np.arange(here.size).reshape(here.shape).T
         src += [np.full(2 * (rows - 1), panel), np.repeat(below, rows - 1), np.tile(right, rows - 1), here.ravel()]
         dst += [below, right, here.ravel(), here.ravel(), after.ravel()]

@@ -63,7 +63,8 @@ def random_fft(
     weights.draw(n_ops)
 
     child = np.arange(1, n_calls)
-    src, dst = [(child - 1) // 2], [child]
+    src = [(child - 1) // 2]
+    dst = [child]
     # levels after the first, or after the leaves, which are the last calls
     place = np.arange(points)
     start = n_calls - points if n_calls else 0

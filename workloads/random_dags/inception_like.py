@@ -92,7 +92,8 @@ def random_inception_like(
     weights.draw(n_ops)
 
     kind = np.full(n_ops, _CONV)
-    kind[first[pools]], kind[concat] = _POOL, _CONCAT
+    kind[first[pools]] = _POOL
+    kind[concat] = _CONCAT
     side = 3 + 2 * rng.integers(2, size=n_ops)
     side[first] = side[first[pools] + 1] = 1
     before = np.append(0, concat[:-1])  # inputs of the branches of each block
@@ -100,7 +101,8 @@ def random_inception_like(
     inner[last] = inner[concat] = inner[0] = False
     inside = np.flatnonzero(inner)
 
-    pixels, narrow = float(image_size**2), channels // _NARROW
+    pixels = float(image_size**2)
+    narrow = channels // _NARROW
     wide = np.isin(kind, (_POOL, _CONCAT))
     wide[0] = True  # of the stem's output
     outputs = pixels * np.where(wide, channels, narrow)

@@ -108,16 +108,22 @@ def random_layered(
     """
 
     def is_released(option: str | None, released: str) -> bool:
-        return mode == "impl" if option is None else option == released
+        if option is None:
+            return mode == "impl"
+        return option == released
 
     n_layers = whole(_SUBJECT, "n_layers", n_layers, most=n_ops, why=" (n_ops: no layer is empty)")
-    join = _joined_in_rounds if is_released(layer_sizes, "rounds") else _joined_at_random
+    if is_released(layer_sizes, "rounds"):
+        join = _joined_in_rounds
+    else:
+        join = _joined_at_random
     layer = join(n_ops, n_layers, weights.rng)
     weights.draw(n_ops, in_steps=is_released(draws, "whole"))
     src, dst = ends_of(_edges(np.bincount(layer), n_edges, weights.rng), n_ops)
     if is_released(numbering, "joining"):
         number = np.argsort(layer, kind="stable")  # of each operator, layer by layer
-        src, dst = number[src], number[dst]
+        src = number[src]
+        dst = number[dst]
     return weights.graph([src], [dst], of_consumer=is_released(transfer_of, "consumer"))
 
 
@@ -130,7 +136,8 @@ def _joined_at_random(n_ops: int, n_layers: int, rng: np.random.Generator) -> In
 
 def _joined_in_rounds(n_ops: int, n_layers: int, rng: np.random.Generator) -> Ints:
     """Return the layer of each operator, in the order in which they joined."""
-    growth, most = (n_layers + 1) // 2, 10 * n_layers
+    growth = (n_layers + 1) // 2
+    most = 10 * n_layers
     remedy = 'or layer_sizes must be "uniform"'
     if growth * n_layers >= n_ops:
         raise GraphError(
@@ -180,7 +187,8 @@ def _edges(size: Ints, n_edges: int | None, rng: np.random.Generator) -> Ints:
 def _connecting(size: Ints, start: Ints, layer: Ints, rng: np.random.Generator) -> Ints:
     n_ops = len(layer)
     op = np.arange(n_ops)
-    below, above = layer[:-1] + 1, layer[1:] - 1  # of all but the sink, of all but the source
+    below = layer[:-1] + 1  # of all operators but the sink
+    above = layer[1:] - 1  # of all operators but the source
     successor = start[below] + rng.integers(size[below])
     predecessor = start[above] + rng.integers(size[above])
     edges = np.sort(np.concatenate([op[:-1] * n_ops + successor, predecessor * n_ops + op[1:]]))
@@ -189,7 +197,8 @@ def _connecting(size: Ints, start: Ints, layer: Ints, rng: np.random.Generator) 
 
 def _add_tried(edges: Ints, n_edges: int, size: Ints, start: Ints, rng: np.random.Generator) -> Ints:
     """Add distant edges drawn until they are new, twice as many at a time as are missing."""
-    n_layers, n_ops = len(size), int(size.sum())
+    n_layers = len(size)
+    n_ops = int(size.sum())
     while (missing := n_edges - len(edges)) > 0:
         n_tries = 2 * missing + 64
         from_layer = rng.integers(1, n_layers - 1, size=n_tries)
@@ -210,13 +219,16 @@ def _add_weighted(edges: Ints, n_edges: int, size: Ints, layer: Ints, n_later: I
     the candidates that come first in exponential clocks of these rates are such a draw (Efraimidis
     and Spirakis, 2006, doi:10.1016/j.ipl.2005.11.003).
     """
-    n_layers, n_ops = len(size), len(layer)
+    n_layers = len(size)
+    n_ops = len(layer)
     src = np.repeat(np.arange(1, n_ops), n_later[1:])
     nth = np.arange(len(src)) - np.repeat(np.cumsum(n_later[1:]) - n_later[1:], n_later[1:])
     dst = n_ops - n_later[src] + nth
     candidates = src * n_ops + dst
     taken = is_in(candidates, edges)
-    src, dst, candidates = src[~taken], dst[~taken], candidates[~taken]
+    src = src[~taken]
+    dst = dst[~taken]
+    candidates = candidates[~taken]
     # the chance of a try, but for the factor 1 / (n_layers - 2) of every layer between
     rate = 1.0 / ((n_layers - 1 - layer[src]) * size[layer[src]] * size[layer[dst]])
     first = np.argsort(rng.exponential(size=len(rate)) / rate, kind="stable")[: n_edges - len(edges)]

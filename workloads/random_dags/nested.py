@@ -52,7 +52,8 @@ def random_fork_join(
     op = np.arange(n_ops)
     section = np.searchsorted(hub, op, side="right") - 1
     is_hub = hub[section] == op
-    inner, before = op[~is_hub], section[~is_hub]
+    inner = op[~is_hub]
+    before = section[~is_hub]
     bare = np.flatnonzero(np.diff(hub) == 1)  # sections without operators
     return weights.graph([hub[before], inner, hub[bare]], [inner, hub[before + 1], hub[bare + 1]])
 
@@ -98,12 +99,16 @@ def random_series_parallel(
     weights.draw(n_ops)
     # terminals, first operator and size of each part; parts of one depth are cut at once
     src, dst, first, size = (np.array([value]) for value in (0, n_ops - 1, 1, n_ops - 2))
-    found_src, found_dst = [], []
+    found_src = []
+    found_dst = []
     while len(size):
         done = size == 0
         found_src.append(src[done])
         found_dst.append(dst[done])
-        src, dst, first, size = src[~done], dst[~done], first[~done], size[~done]
+        src = src[~done]
+        dst = dst[~done]
+        first = first[~done]
+        size = size[~done]
         is_parallel = ((weights.rng.random(len(size)) < parallel) & (size > 1)).astype(np.int64)
         # in series operator `first + cut` separates 0 to size - 1 others from the rest, in parallel none does
         cut = weights.rng.integers(is_parallel, size)

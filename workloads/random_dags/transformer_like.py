@@ -69,7 +69,8 @@ def random_transformer_like(
     weights.affordable(n_ops, n_layers * (9 * heads + 10), "give fewer n_layers or heads")
     weights.draw(n_ops)
 
-    tokens, width = float(sequence), float(heads * head_width)
+    tokens = float(sequence)
+    width = float(heads * head_width)
     kinds, reads, costs = zip(*_layer(heads, tokens, float(head_width)), strict=True)
     kind = np.array([_KINDS.index(text) for text in kinds])
     edges = np.array([(src, dst) for dst, sources in enumerate(reads) for src in sources])  # (edges of a layer, 2)
@@ -90,8 +91,11 @@ def random_transformer_like(
 def _layer(heads: int, sequence: float, head_width: float) -> list[tuple[str, list[int], tuple[float, float]]]:
     """Return kind, input (-1: the operator before the layer), FLOP and output elements of each operator."""
     width = heads * head_width
-    model, head, square = sequence * width, sequence * head_width, sequence * sequence
-    project, attend = ("matmul", [0], (2.0 * head * width, head)), 2.0 * head * sequence
+    model = sequence * width
+    head = sequence * head_width
+    square = sequence * sequence
+    project = ("matmul", [0], (2.0 * head * width, head))
+    attend = 2.0 * head * sequence
     feed = 2.0 * _GROWTH * model * width
     rows: list[tuple[str, list[int], tuple[float, float]]] = [("norm", [-1], (0.0, model))]
     for query in range(1, 1 + _PER_HEAD * heads, _PER_HEAD):

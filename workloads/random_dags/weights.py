@@ -73,8 +73,10 @@ class Weights:
     ) -> None:
         self.subject = subject
         self.rng = generator(subject, rng)
-        self._time, self._utilization = time, utilization
-        self._comm_ratio, self._min_transfer = comm_ratio, min_transfer
+        self._time = time
+        self._utilization = utilization
+        self._comm_ratio = comm_ratio
+        self._min_transfer = min_transfer
         for name, (low, high) in {"time": time, "utilization": utilization or (1.0, 1.0)}.items():
             if low > high:
                 raise GraphError(f"{subject}: {name} must not end before it begins, but {low!r} > {high!r}")
@@ -123,7 +125,10 @@ class Weights:
         edges.sort()
         begins, ends = ends_of(edges, n_ops)
         del edges, src, dst
-        time = self._factor if work is None else self._factor * work
+        if work is None:
+            time = self._factor
+        else:
+            time = self._factor * work
         transfer: npt.ArrayLike = np.nan
         if self._comm_ratio is not None:
             with np.errstate(over="ignore"):  # the graph refuses a transfer that is not finite, and names it

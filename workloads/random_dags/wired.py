@@ -80,7 +80,10 @@ def random_erdos_renyi(
     weights.affordable(n_ops, expected, "give fewer n_edges or less edge_probability")
     weights.draw(n_ops)
 
-    count = expected if edge_probability is None else int(weights.rng.binomial(n_pairs, edge_probability))
+    if edge_probability is None:
+        count = expected
+    else:
+        count = int(weights.rng.binomial(n_pairs, edge_probability))
     pair = distinct(weights.rng, n_pairs, count)
     # pairs are numbered by their lower end: start[i] is the first pair of i
     i = np.arange(n_inner)

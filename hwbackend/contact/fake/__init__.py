@@ -2,6 +2,6 @@
 
 from hwbackend.contact.fake.device import FakeDevice
 from hwbackend.contact.fake.faults import FAULTS
-from hwbackend.contact.fake.truth import Truth
+from hwbackend.contact.fake.truth import FakeTruth
 
-__all__ = ["FAULTS", "FakeDevice", "Truth"]
+__all__ = ["FAULTS", "FakeDevice", "FakeTruth"]

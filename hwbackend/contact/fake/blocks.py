@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from hwbackend.contact.device import Block
+from hwbackend.contact.device import StampedBlock
 
 _DISPATCH: Final = 0.002  # us between the starts of two blocks
 
 
 def place_blocks(
     blocks: Sequence[int], times: Sequence[float], held: int, sms: int, interleave: float, rng: np.random.Generator
-) -> list[Block]:
+) -> list[StampedBlock]:
     """Return the blocks of kernels, in the order of kernels and of their starts.
 
     Parameters
@@ -37,7 +37,7 @@ def place_blocks(
     free = [(-held, sm) for sm in range(sms)]  # a heap: SMs by free slots
     slots = [held] * sms
     ends: list[tuple[float, int, int]] = []
-    found: list[list[Block]] = [[] for _ in blocks]
+    found: list[list[StampedBlock]] = [[] for _ in blocks]
     now = 0.0
     while any(left):
         while free and -free[0][0] != slots[free[0][1]]:
@@ -58,6 +58,6 @@ def place_blocks(
         slots[sm] -= 1
         heappush(free, (-slots[sm], sm))
         start = now + _DISPATCH * sum(map(len, found)) * (now == 0.0)
-        found[kernel].append(Block(kernel, sm, start, start + times[kernel]))
+        found[kernel].append(StampedBlock(kernel, sm, start, start + times[kernel]))
         heappush(ends, (start + times[kernel], sm, kernel))
     return [block for kernel in found for block in kernel]

@@ -8,8 +8,8 @@ from zlib import crc32
 
 import numpy as np
 
-from hwbackend.contact.clocks import State
-from hwbackend.contact.device import FAKE, Block, Session, Timing
+from hwbackend.contact.clocks import DeviceState
+from hwbackend.contact.device import FAKE, Session, StampedBlock, Timing
 from hwbackend.contact.fake.blocks import place_blocks
 from hwbackend.contact.fake.faults import FAULTS, NONE
 from hwbackend.contact.fake.truth import draw_truth
@@ -67,7 +67,7 @@ class FakeDevice:
     fault
         A name in `FAULTS`, or nothing.
     truth
-        Fields of `Truth` or `Device` that are given and not drawn.
+        Fields of `FakeTruth` or `Device` that are given and not drawn.
 
     Notes
     -----
@@ -128,11 +128,11 @@ class FakeDevice:
         clock = (1.0 - missing) * (1.0 - truth.drift * self._now / 100.0)
         return clock * (self.fault.throttled[0] if self.fault.throttled and self._loaded > _HOT else 1.0)
 
-    def state(self) -> State:
+    def state(self) -> DeviceState:
         """Return the condition of the device."""
         reason = self.fault.throttled
         throttled = (reason[1],) if reason and self._loaded > _HOT else ()
-        return State(self.truth.clock * self._clock(), 2619.0, throttled, 45.0, 300.0)
+        return DeviceState(self.truth.clock * self._clock(), 2619.0, throttled, 45.0, 300.0)
 
     # --- what it measures
 
@@ -147,11 +147,11 @@ class FakeDevice:
         for i in range(repeats):
             clock = self._clock()
             if abs(clock - simulated_at) > _SAME_CLOCK * clock:
-                spans, makespan = self._simulated(program, clock)
+                spans, makespan = self._simulate(program, clock)
                 simulated_at = clock
             latency[i] = makespan * factors[i]
             if i < _STAMPED:
-                stamps.append(self._stamped(spans.launches * factors[i]))
+                stamps.append(self._stamp(spans.launches * factors[i]))
             self._work(latency[i] * 1e-6 + _SYNCHRONISED)
         scale = np.median(latency) / latency[: len(stamps)]  # as if every repeat had taken the median
         launches = np.mean([times * part for times, part in zip(stamps, scale, strict=True)], axis=0).reshape(-1, 2)
@@ -160,20 +160,20 @@ class FakeDevice:
         issue = tuple((self._issue(program) * factors).tolist())
         return Timing(Replay(tuple(latency.tolist()), trace, where, 0.0, plan.scheduler), issue)
 
-    def _simulated(self, program: Program, clock: float) -> tuple[Spans, float]:
+    def _simulate(self, program: Program, clock: float) -> tuple[Spans, float]:
         trace = simulate(program, self._cluster_at(clock), self.cost)
         return spans_of(trace), trace.makespan
 
     def _cluster_at(self, clock: float) -> Cluster:
         found = self.truth.at(clock)
-        return found.replace_devices(launch=found.devices[0].launch * self._slowed)
+        return found.replace_devices(launch=found.devices[0].launch * self._launch_factor)
 
     @property
-    def _slowed(self) -> float:
+    def _launch_factor(self) -> float:
         """Factor of the host's launch costs."""
         return self.fault.after_profiler if self._was_profiled else 1.0
 
-    def _stamped(self, times: Floats) -> Floats:
+    def _stamp(self, times: Floats) -> Floats:
         """Return times as the timer shows them, whose steps begin at an arbitrary one."""
         tick, phase = self.truth.tick, self._rng.uniform(0.0, self.truth.tick)
         return np.maximum(0.0, np.floor((times + phase) / tick) * tick - phase + tick / 2)
@@ -184,7 +184,7 @@ class FakeDevice:
         if program.execution == "graph":
             return device.graph_launch
         costs = {code: getattr(device, name) for code, name in _HOST.items()}
-        costs[LAUNCH] *= self._slowed
+        costs[LAUNCH] *= self._launch_factor
         return float(sum(costs.get(action, 0.0) for action in program.action.tolist()))
 
     def cost(self, op: Operator, device: Device) -> float:
@@ -215,22 +215,22 @@ class FakeDevice:
             computing = block * float(demand_on(OpGraph([op]), self.truth.cluster, 0, alone)["units"][0])
         return computing, moving
 
-    def blocks(self, plan: Schedule) -> list[Block]:
+    def blocks(self, plan: Schedule) -> list[StampedBlock]:
         """Place the blocks of operators that are launched together."""
         self._fail(plan.graph.name)
         device = self.truth.device
         kernels = [op.kernels[0] for op in plan.graph.operators]
         times = [
-            self.cost(op, device) / self._clock() / max(1.0, kernel.blocks / (device.sms * self._held(kernel)))
+            self.cost(op, device) / self._clock() / max(1.0, kernel.blocks / (device.sms * self._blocks_held(kernel)))
             for op, kernel in zip(plan.graph.operators, kernels, strict=True)
         ]
-        held = min(map(self._held, kernels))
+        held = min(map(self._blocks_held, kernels))
         together = 1.0 if device.resident_kernels > 1 else 0.0
         placed = place_blocks(
             [kernel.blocks for kernel in kernels], times, held, device.sms, device.interleave * together, self._rng
         )
         self._work(sum(times) * 1e-6 + _SYNCHRONISED)
-        edges = self._stamped(np.array([(block.start, block.end) for block in placed]))
+        edges = self._stamp(np.array([(block.start, block.end) for block in placed]))
         return [
             block._replace(start=start, end=end) for block, (start, end) in zip(placed, edges.tolist(), strict=True)
         ]
@@ -251,9 +251,9 @@ class FakeDevice:
     def occupancies(self) -> list[tuple[Kernel, int]]:
         """Return kernels, and what the calculation says, as a driver would."""
         kernels = [Kernel(1, *shape) for shape in _SHAPES]
-        return [(kernel, self._held(kernel)) for kernel in kernels]
+        return [(kernel, self._blocks_held(kernel)) for kernel in kernels]
 
-    def _held(self, kernel: Kernel) -> int:
+    def _blocks_held(self, kernel: Kernel) -> int:
         return occupancy(self.truth.device, kernel).blocks
 
     def copy(self, nbytes: float, ways: Sequence[str]) -> float:
@@ -282,7 +282,7 @@ class FakeDevice:
         self._work(4 * alone * 20e-6)
         return alone, alone, alone * (2.0 - hidden)
 
-    def profiled(self, plan: Schedule) -> Session:
+    def profile_once(self, plan: Schedule) -> Session:
         """Return the kernels of a schedule as the profiler would report them."""
         self._was_profiled = True
         self._work(0.2)

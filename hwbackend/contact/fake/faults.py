@@ -13,7 +13,7 @@ class Fault:
     Parameters
     ----------
     truth
-        Fields of `Truth` or `Device` that have other values.
+        Fields of `FakeTruth` or `Device` that have other values.
     throttled
         Part of the full clock that is left after some seconds under load, and the reason that the driver reports.
     empty_session, no_nodes

@@ -32,7 +32,7 @@ _INTERLEAVED: Final = (0.3, 0.7)
 
 
 @dataclass(frozen=True)
-class Truth:
+class FakeTruth:
     """The parameters of a fake device.
 
     Parameters
@@ -99,7 +99,7 @@ class Truth:
         return self.cluster.replace_devices(**slowed, peak={dtype: rate * clock for dtype, rate in device.peak.items()})
 
 
-def draw_truth(prior: Cluster, seed: int, **fixed: Any) -> Truth:
+def draw_truth(prior: Cluster, seed: int, **fixed: Any) -> FakeTruth:
     """Draw the truth of a fake device.
 
     Parameters
@@ -109,7 +109,7 @@ def draw_truth(prior: Cluster, seed: int, **fixed: Any) -> Truth:
     seed
         Of all that is drawn.
     fixed
-        Fields of `Truth` or of `Device` that are given and not drawn.
+        Fields of `FakeTruth` or of `Device` that are given and not drawn.
     """
     rng = np.random.default_rng([seed, 40])
     device = prior.devices[0]
@@ -135,4 +135,4 @@ def draw_truth(prior: Cluster, seed: int, **fixed: Any) -> Truth:
     }
     drawn |= {name: value for name, value in fixed.items() if name not in own}
     own |= {name: value for name, value in fixed.items() if name in own}
-    return Truth(prior.replace_devices(**drawn), **own)
+    return FakeTruth(prior.replace_devices(**drawn), **own)

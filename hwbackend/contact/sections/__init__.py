@@ -10,16 +10,16 @@ from hwbackend.contact.sections.dispatch import dispatch_items
 from hwbackend.contact.sections.doctor import doctor_items
 from hwbackend.contact.sections.graphs import graph_items
 from hwbackend.contact.sections.host import host_items
-from hwbackend.contact.sections.item import SIZES, Bench, Item, Size
+from hwbackend.contact.sections.item import SIZES, Bench, ContactItem, Size
 from hwbackend.contact.sections.launches import launch_items
 from hwbackend.contact.sections.saturation import saturation_items
 from hwbackend.contact.sections.sharing import sharing_items
 from hwbackend.contact.sections.solo import solo_items
 from simsched.model import Cluster
 
-__all__ = ["SECTIONS", "SIZES", "Bench", "Item", "Size", "all_items"]
+__all__ = ["SECTIONS", "SIZES", "Bench", "ContactItem", "Size", "all_items"]
 
-SECTIONS: Final[Mapping[str, Callable[[Cluster, Size], list[Item]]]] = MappingProxyType(
+SECTIONS: Final[Mapping[str, Callable[[Cluster, Size], list[ContactItem]]]] = MappingProxyType(
     {
         "doctor": lambda _cluster, _size: doctor_items(),
         "host": lambda _cluster, _size: host_items(),
@@ -37,6 +37,6 @@ SECTIONS: Final[Mapping[str, Callable[[Cluster, Size], list[Item]]]] = MappingPr
 """Sections by name, most important first: each returns its items for a cluster and a size."""
 
 
-def all_items(cluster: Cluster, size: Size) -> dict[str, list[Item]]:
+def all_items(cluster: Cluster, size: Size) -> dict[str, list[ContactItem]]:
     """Return the items of every section, in the order in which they are measured."""
     return {name: items(cluster, size) for name, items in SECTIONS.items()}

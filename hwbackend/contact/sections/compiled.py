@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Final
 
 from hwbackend.contact.device import UnsupportedError
-from hwbackend.contact.sections.item import Bench, Item, Json
+from hwbackend.contact.sections.item import Bench, ContactItem, Json
 from hwbackend.torch.apply import apply
 from hwbackend.torch.devices import require_torch
 from simsched.model import Cluster
@@ -26,9 +26,9 @@ NETWORKS: Final = ("towers", "branches", "experts")
 """Networks that are built here: two towers of linear layers, branches of convolutions, experts beside each other."""
 
 
-def compile_items() -> list[Item]:
+def compile_items() -> list[ContactItem]:
     """Return an item for each network."""
-    return [Item(f"compile/{name}", _SECONDS, partial(_measure, name=name)) for name in NETWORKS]
+    return [ContactItem(f"compile/{name}", _SECONDS, partial(_measure, name=name)) for name in NETWORKS]
 
 
 def network(name: str) -> tuple[Any, Any]:
@@ -84,7 +84,7 @@ def _measure(bench: Bench, name: str) -> Json:
             try:
                 call = make()
                 _require_equal(torch, call(), expected)
-                us[way] = _timed(torch, call)
+                us[way] = _time_calls(torch, call)
             except Exception as error:  # one way must not cost the others
                 failed[way] = f"{type(error).__name__}: {error}"
     return {"us": us} | ({"failed": failed} if failed else {})
@@ -111,15 +111,15 @@ def _ways(torch: Any, module: Any, x: Any, cluster: Cluster) -> Mapping[str, Cal
 
     return {
         "eager": lambda: partial(module, x),
-        "captured": lambda: _captured(torch, partial(module, x)),
+        "captured": lambda: _capture(torch, partial(module, x)),
         "streams": streams,
         "inductor": inductor,
-        "inductor, captured": lambda: _captured(torch, inductor()),
+        "inductor, captured": lambda: _capture(torch, inductor()),
         "inductor, streams": lambda: partial(torch.compile(module, backend="simsched"), x),
     }
 
 
-def _captured(torch: Any, call: Callable[[], Any]) -> Callable[[], Any]:
+def _capture(torch: Any, call: Callable[[], Any]) -> Callable[[], Any]:
     """Return a call that replays a captured one and returns its output."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -146,7 +146,7 @@ def _require_equal(torch: Any, got: Any, expected: Any) -> None:
     torch.cuda.synchronize()
 
 
-def _timed(torch: Any, call: Callable[[], Any]) -> float:
+def _time_calls(torch: Any, call: Callable[[], Any]) -> float:
     """Return the median us of a call and the host's wait for its end, warmed up by time."""
     begun = time.perf_counter()
     while time.perf_counter() - begun < 0.1:

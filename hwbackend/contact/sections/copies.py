@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from hwbackend.contact.sections.item import Bench, Item, Json, turns_of
+from hwbackend.contact.sections.item import Bench, ContactItem, Json, turns_of
 from hwbackend.measuring.microbenchmarks import schedules
 from simsched.model import Cluster, Schedule
 
@@ -15,9 +15,9 @@ _REPEATS: Final = 15
 _SECONDS: Final = 1.0
 
 
-def copy_items(cluster: Cluster) -> list[Item]:
+def copy_items(cluster: Cluster) -> list[ContactItem]:
     """Return the items; copies between devices are measured where there are several."""
-    hosts = [Item(f"copies/{'-'.join(ways)}", _SECONDS, partial(_copies, ways=ways)) for ways in WAYS]
+    hosts = [ContactItem(f"copies/{'-'.join(ways)}", _SECONDS, partial(_copies, ways=ways)) for ways in WAYS]
     return hosts + ([turns_of("copies/devices", _transfers, _SECONDS)] if len(cluster) > 1 else [])
 
 

@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Final
 
-from hwbackend.contact.device import Block
-from hwbackend.contact.sections.item import Bench, Item, Json
+from hwbackend.contact.device import StampedBlock
+from hwbackend.contact.sections.item import Bench, ContactItem, Json
 from hwbackend.measuring.microbenchmarks import synthetic_kernel, synthetic_schedule
 from simsched.model import Schedule
 
@@ -14,11 +14,15 @@ _TURNS: Final = 10
 _SECONDS: Final = 0.2
 
 
-def dispatch_items() -> list[Item]:
+def dispatch_items() -> list[ContactItem]:
     """Return the items: one kernel of few blocks, two of them, and two kernels that fill the device."""
-    alone = [Item(f"dispatch/one-{part}", _SECONDS, partial(_placement, part=part, kernels=1)) for part in (4, 2, 1)]
-    beside = [Item(f"dispatch/two-{part}", _SECONDS, partial(_placement, part=part, kernels=2)) for part in (4, 2, 1)]
-    full = [Item(f"dispatch/full-{turn}", _SECONDS, _competition) for turn in range(_TURNS)]
+    alone = [
+        ContactItem(f"dispatch/one-{part}", _SECONDS, partial(_placement, part=part, kernels=1)) for part in (4, 2, 1)
+    ]
+    beside = [
+        ContactItem(f"dispatch/two-{part}", _SECONDS, partial(_placement, part=part, kernels=2)) for part in (4, 2, 1)
+    ]
+    full = [ContactItem(f"dispatch/full-{turn}", _SECONDS, _competition) for turn in range(_TURNS)]
     return [*alone, *beside, *full]
 
 
@@ -42,7 +46,7 @@ def _competition(bench: Bench) -> Json:
     return {"freed": freed, "taken": taken}
 
 
-def taken_slots(blocks: list[Block]) -> tuple[int, int]:
+def taken_slots(blocks: list[StampedBlock]) -> tuple[int, int]:
     """Return how many slots were freed while the first of two kernels had blocks left, and how many the second took.
 
     The first blocks of the first kernel go to free slots. Every later start takes a slot that a block freed, until the

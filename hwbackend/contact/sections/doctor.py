@@ -5,7 +5,7 @@ from typing import Final
 
 from hwbackend.contact.measure import WARM, anchors, in_turns
 from hwbackend.contact.sections.dispatch import competing, taken_slots
-from hwbackend.contact.sections.item import Bench, Item, Json
+from hwbackend.contact.sections.item import Bench, ContactItem, Json
 from hwbackend.measuring.microbenchmarks import synthetic_kernel, synthetic_schedule
 from simsched.base.errors import ClusterError
 from simsched.model import Operator, Schedule, occupancy
@@ -24,21 +24,25 @@ STREAMED: Final = "streamed"
 PRODUCTS: Final = ("fp32", "fp16")
 
 
-def doctor_items() -> list[Item]:
+def doctor_items() -> list[ContactItem]:
     """Return the items; the profiler comes last, since a session may slow every later launch of its process."""
     return [
-        Item("doctor/versions", 0.1, lambda bench: {"facts": bench.device.facts()}),
-        Item("doctor/state", 0.1, _state),
-        Item("doctor/occupancy", 0.1, _occupancy),
-        Item("doctor/tick", 0.1, lambda bench: {"tick": bench.device.tick()}),
-        Item("doctor/clock", _IDLE + _RAMP, _clock),
-        Item("doctor/overlap", 0.6, lambda bench: in_turns(bench.device, _spins(bench), 0.4)),
-        Item("doctor/leftover", 0.2, _leftover),
-        Item("doctor/copies", 0.3, _copies),
-        Item("doctor/bandwidth", 1.0, lambda bench: in_turns(bench.device, _streaming(bench), 0.6)),
-        *(Item(f"doctor/{dtype}", 0.4, partial(_product, dtype=dtype)) for dtype in PRODUCTS),
-        Item("doctor/profiler", 1.0, _profiler),
+        ContactItem("doctor/versions", 0.1, _versions),
+        ContactItem("doctor/state", 0.1, _state),
+        ContactItem("doctor/occupancy", 0.1, _occupancy),
+        ContactItem("doctor/tick", 0.1, lambda bench: {"tick": bench.device.tick()}),
+        ContactItem("doctor/clock", _IDLE + _RAMP, _clock),
+        ContactItem("doctor/overlap", 0.6, lambda bench: in_turns(bench.device, _spins(bench), 0.4)),
+        ContactItem("doctor/leftover", 0.2, _leftover),
+        ContactItem("doctor/copies", 0.3, _copies),
+        ContactItem("doctor/bandwidth", 1.0, lambda bench: in_turns(bench.device, _streaming(bench), 0.6)),
+        *(ContactItem(f"doctor/{dtype}", 0.4, partial(_product, dtype=dtype)) for dtype in PRODUCTS),
+        ContactItem("doctor/profiler", 1.0, _profiler),
     ]
+
+
+def _versions(bench: Bench) -> Json:
+    return {"facts": bench.device.facts(), "cluster": bench.device.cluster.to_dict()}
 
 
 def _state(bench: Bench) -> Json:
@@ -68,8 +72,10 @@ def _clock(bench: Bench) -> Json:
         start = bench.device.seconds() - begun
         latency = bench.device.run(chain, _RAMP_RUNS).replay.latency
         end = bench.device.seconds() - begun
-        step = (end - start) / len(latency)
-        rows += [[round(start + (i + 0.5) * step, 6), us] for i, us in enumerate(latency)]
+        between = (end - start - sum(latency) * 1e-6) / len(latency)  # s of each repeat beside its latency
+        for us in latency:
+            rows.append([round(start + us * 5e-7, 6), us])  # in its middle
+            start += us * 1e-6 + between
     return {"anchor": rows} | _state(bench)
 
 
@@ -122,19 +128,19 @@ def _profiler(bench: Bench) -> Json:
     gpu = bench.device.cluster.devices[0]
     operators = [synthetic_kernel(f"k{i}", gpu, 1, 1.0) for i in range(_LAUNCHES)]
     launches = synthetic_schedule("profiler/launches", gpu, operators)
-    before = _issued(bench, launches)
+    before = _launch_time(bench, launches)
     graph = launches.like(execution="graph", scheduler="profiler/graph")
-    session = bench.device.profiled(graph)
+    session = bench.device.profile_once(graph)
     return {
         "launched": _LAUNCHES,
         "kernels": session.kernels,
         "nodes": session.nodes,
         "before": before,
-        "after": _issued(bench, launches),
+        "after": _launch_time(bench, launches),
     }
 
 
-def _issued(bench: Bench, launches: Schedule) -> float:
+def _launch_time(bench: Bench, launches: Schedule) -> float:
     """Return the median us of issuing launches; of running them where that is not known: they are very short."""
     timing = bench.device.run(launches, _REPEATS, warm=WARM)
     return timing.replay.median if timing.issue is None else sorted(timing.issue)[_REPEATS // 2]

@@ -10,7 +10,7 @@ import numpy as np
 
 import workloads
 from hwbackend.contact.measure import in_turns
-from hwbackend.contact.sections.item import Bench, Item, Json
+from hwbackend.contact.sections.item import Bench, ContactItem, Json
 from simsched.base.errors import SimschedError
 from simsched.calibration.training import random_schedule, training_schedule
 from simsched.model import OpGraph, Schedule
@@ -34,10 +34,12 @@ class NotYetError(SimschedError):
     """What an item builds on was not measured."""
 
 
-def graph_items(section: str, subjects: Mapping[str, tuple[str, int]], turns: int) -> list[Item]:
+def graph_items(section: str, subjects: Mapping[str, tuple[str, int]], turns: int) -> list[ContactItem]:
     """Return the items of graphs: for each one turns of its training schedules, then turns of those held out."""
     return [
-        Item(f"{section}/{subject}/{part}-{turn}", 1.5 * _SECONDS, partial(measure, section=section, subject=subject))
+        ContactItem(
+            f"{section}/{subject}/{part}-{turn}", 1.5 * _SECONDS, partial(measure, section=section, subject=subject)
+        )
         for subject in subjects
         for part, measure in ((TRAINING, _train), (HELD_OUT, _hold_out))
         for turn in range(turns)

@@ -4,7 +4,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from hwbackend.contact.sections.item import Bench, Item, turns_of
+from hwbackend.contact.sections.item import Bench, ContactItem, turns_of
 from hwbackend.measuring.microbenchmarks import schedules, synthetic_kernel, synthetic_schedule
 from simsched.model import Schedule
 
@@ -24,7 +24,7 @@ _CHAIN: Final = 40  # kernels of such a chain
 _US: Final = 16.0  # of a block of it: longer than the host takes to launch one
 
 
-def host_items() -> list[Item]:
+def host_items() -> list[ContactItem]:
     """Return the items; the schedules of one are measured in turns, as their differences are what counts."""
     groups = [
         turns_of(f"host/{group}", partial(_overheads, prefixes=prefixes), _SECONDS)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hwbackend.contact.device import ContactDevice
-from hwbackend.contact.lines import Record
+from hwbackend.contact.lines import ContactRecord
 from hwbackend.contact.measure import in_turns
 from simsched.model import Schedule
 
@@ -73,13 +73,13 @@ class Bench:
     """
 
     device: ContactDevice
-    record: Record
+    record: ContactRecord
     size: Size
     memory: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Item:
+class ContactItem:
     """One item of a section.
 
     Parameters
@@ -97,6 +97,6 @@ class Item:
     measure: Callable[[Bench], Json]
 
 
-def turns_of(key: str, plans: Callable[[Bench], list[Schedule]], seconds: float) -> Item:
+def turns_of(key: str, plans: Callable[[Bench], list[Schedule]], seconds: float) -> ContactItem:
     """Return an item of schedules that are measured in turns for some seconds."""
-    return Item(key, 1.5 * seconds, lambda bench: in_turns(bench.device, plans(bench), seconds))
+    return ContactItem(key, 1.5 * seconds, lambda bench: in_turns(bench.device, plans(bench), seconds))

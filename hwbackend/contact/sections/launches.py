@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from hwbackend.contact.cuda import CudaDevice
+from hwbackend.contact.cuda import ContactGpu
 from hwbackend.contact.device import UnsupportedError
-from hwbackend.contact.sections.item import Bench, Item, Json
+from hwbackend.contact.sections.item import Bench, ContactItem, Json
 from simsched.base.errors import BackendError
 
 _SECONDS: Final = 1.0
@@ -22,16 +22,16 @@ _SHORT, _LONG = 20, 4000  # turns of the probe
 _THREADS: Final = 256
 
 
-def launch_items() -> list[Item]:
+def launch_items() -> list[ContactItem]:
     """Return the items."""
     return [
-        Item("launches/ordered", _SECONDS, partial(_chain, programmatic=False)),
-        Item("launches/dependent", _SECONDS, partial(_chain, programmatic=True)),
-        Item("launches/green", _SECONDS, _green),
+        ContactItem("launches/ordered", _SECONDS, partial(_chain, programmatic=False)),
+        ContactItem("launches/dependent", _SECONDS, partial(_chain, programmatic=True)),
+        ContactItem("launches/green", _SECONDS, _green),
     ]
 
 
-def _gpu(bench: Bench) -> tuple[CudaDevice, Any]:
+def _gpu(bench: Bench) -> tuple[ContactGpu, Any]:
     """Return the device and the driver of CUDA.
 
     Raises
@@ -39,7 +39,7 @@ def _gpu(bench: Bench) -> tuple[CudaDevice, Any]:
     UnsupportedError
         If the device is no GPU, or cuda-bindings are not installed.
     """
-    if not isinstance(bench.device, CudaDevice):
+    if not isinstance(bench.device, ContactGpu):
         raise UnsupportedError(f"{bench.device.name!r} is not a GPU: this section needs one, and cuda-bindings")
     try:
         return bench.device, importlib.import_module("cuda.bindings.driver")
@@ -47,7 +47,7 @@ def _gpu(bench: Bench) -> tuple[CudaDevice, Any]:
         raise UnsupportedError("this section needs cuda-bindings: pip install cuda-bindings") from error
 
 
-def _checked(answer: tuple[Any, ...]) -> Any:
+def _value_of(answer: tuple[Any, ...]) -> Any:
     """Return what a call of the driver gives, without its status; one value, or a tuple of several.
 
     Raises
@@ -80,7 +80,7 @@ def _chain(bench: Bench, programmatic: bool) -> Json:
 
 
 def _launch(
-    device: CudaDevice, driver: Any, stamps: Any, blocks: int, turns: int, stream: int, *, programmatic: bool = False
+    device: ContactGpu, driver: Any, stamps: Any, blocks: int, turns: int, stream: int, *, programmatic: bool = False
 ) -> None:
     """Launch the probe through the driver, which takes attributes."""
     config = driver.CUlaunchConfig()
@@ -92,14 +92,14 @@ def _launch(
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         attribute.value.programmaticStreamSerializationAllowed = 1
         config.attrs, config.numAttrs = [attribute], 1
-    arguments = [
+    arguments: list[Any] = [
         np.array([stamps.data.ptr], np.uint64),
         np.array([device.sink.data.ptr], np.uint64),
         np.array([turns], np.int32),
         np.array([4], np.int32),
     ]
     addresses = np.array([argument.ctypes.data for argument in arguments], np.uint64)
-    _checked(driver.cuLaunchKernelEx(config, device.function, addresses.ctypes.data, 0))
+    _value_of(driver.cuLaunchKernelEx(config, device.function, addresses.ctypes.data, 0))
 
 
 def _green(bench: Bench) -> Json:
@@ -113,7 +113,7 @@ def _green(bench: Bench) -> Json:
     return {"shared": shared, "halves": halved}
 
 
-def _together(device: CudaDevice, driver: Any, blocks: int, streams: list[int]) -> float:
+def _together(device: ContactGpu, driver: Any, blocks: int, streams: list[int]) -> float:
     tables = [device.stamps(blocks) for _ in streams]
     times = []
     for turn in range(_REPEATS + 2):
@@ -130,18 +130,18 @@ def _together(device: CudaDevice, driver: Any, blocks: int, streams: list[int]) 
 @contextmanager
 def _halves(driver: Any) -> Iterator[list[int]]:
     """Give streams of two green contexts, each with half of the SMs, within a ``with`` block."""
-    device = _checked(driver.cuDeviceGet(0))
-    whole = _checked(driver.cuDeviceGetDevResource(device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
-    groups, _, rest = _checked(driver.cuDevSmResourceSplitByCount(1, whole, 0, whole.sm.smCount // 2))
+    device = _value_of(driver.cuDeviceGet(0))
+    whole = _value_of(driver.cuDeviceGetDevResource(device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
+    groups, _, rest = _value_of(driver.cuDevSmResourceSplitByCount(1, whole, 0, whole.sm.smCount // 2))
     contexts = []
     streams = []
     try:
         for part in (groups[0], rest):
-            description = _checked(driver.cuDevResourceGenerateDesc([part], 1))
+            description = _value_of(driver.cuDevResourceGenerateDesc([part], 1))
             flags = driver.CUgreenCtxCreate_flags.CU_GREEN_CTX_DEFAULT_STREAM
-            contexts.append(_checked(driver.cuGreenCtxCreate(description, device, flags)))
+            contexts.append(_value_of(driver.cuGreenCtxCreate(description, device, flags)))
             streams.append(
-                _checked(driver.cuGreenCtxStreamCreate(contexts[-1], driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
+                _value_of(driver.cuGreenCtxStreamCreate(contexts[-1], driver.CUstream_flags.CU_STREAM_NON_BLOCKING, 0))
             )
         yield [int(stream) for stream in streams]
     finally:

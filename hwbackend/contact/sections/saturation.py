@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from hwbackend.contact.sections.item import Bench, Item, Json, turns_of
+from hwbackend.contact.sections.item import Bench, ContactItem, Json, turns_of
 from hwbackend.measuring.microbenchmarks import schedules
 from simsched.model import Schedule
 
@@ -17,9 +17,9 @@ _SWEEP: Final = 0.4
 _REPEATS: Final = 5
 
 
-def saturation_items() -> list[Item]:
+def saturation_items() -> list[ContactItem]:
     """Return the items."""
-    sweeps = [Item(f"saturation/chains-{chains}", _SWEEP, partial(_sweep, chains=chains)) for chains in CHAINS]
+    sweeps = [ContactItem(f"saturation/chains-{chains}", _SWEEP, partial(_sweep, chains=chains)) for chains in CHAINS]
     return [*sweeps, *(turns_of(f"saturation/{kind}", partial(_solos, kind=kind), _SECONDS) for kind in _KINDS)]
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from hwbackend.contact.measure import in_turns
-from hwbackend.contact.sections.item import Bench, Item, Json
+from hwbackend.contact.sections.item import Bench, ContactItem, Json
 from simsched.model import Operator, OpGraph, Placement, Schedule
 from workloads.models.network import Network
 
@@ -73,13 +73,14 @@ SHAPES: Final[Mapping[str, Mapping[str, Build]]] = {
 """Operators by kind and shape."""
 
 
-def solo_items(most: int) -> list[Item]:
+def solo_items(most: int) -> list[ContactItem]:
     """Return an item for each operator, at most so many of a kind; kinds take turns, as time may end the section."""
     columns = [[(kind, shape) for shape in list(shapes)[:most]] for kind, shapes in SHAPES.items()]
     longest = max(map(len, columns))
     rows = [column[i] for i in range(longest) for column in columns if i < len(column)]
     return [
-        Item(f"solo/{kind}/{shape}", 1.5 * _SECONDS, partial(_measure, kind=kind, shape=shape)) for kind, shape in rows
+        ContactItem(f"solo/{kind}/{shape}", 1.5 * _SECONDS, partial(_measure, kind=kind, shape=shape))
+        for kind, shape in rows
     ]
 
 

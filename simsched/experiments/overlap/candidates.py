@@ -79,29 +79,29 @@ class _Reach:
 
     def rivals(self, places: Iterable[Sequence[int]]) -> frozenset[int]:
         """Return the operators that are unrelated to the first one of a place, and no part of it."""
-        found: set[int] = set()
+        result: set[int] = set()
         for place in places:
             bits = self.unrelated(place[0])
             for op in place:
                 bits &= ~(1 << op)
             while bits:
                 low = bits & -bits
-                found.add(low.bit_length() - 1)
+                result.add(low.bit_length() - 1)
                 bits ^= low
-        return frozenset(found)
+        return frozenset(result)
 
     def branch(self, first: int) -> list[int]:
         """Return an operator and all after it that need nothing but it, its ancestors, and each other."""
         members = {first}
-        known = self.ancestors[first] | 1 << first
+        ready = self.ancestors[first] | 1 << first
         waiting = [(self.place[dst], dst) for dst in self.after[first]]
         heapify(waiting)
         while waiting:
             _, op = heappop(waiting)
-            if op in members or any(not known >> src & 1 for src in self.before[op]):
+            if op in members or any(not ready >> src & 1 for src in self.before[op]):
                 continue
             members.add(op)
-            known |= 1 << op
+            ready |= 1 << op
             for dst in self.after[op]:
                 heappush(waiting, (self.place[dst], dst))
         return sorted(members, key=self.place.__getitem__)
@@ -146,7 +146,7 @@ def branches(graph: OpGraph) -> list[Branch]:
         while (key, number) in groups and not reach.ancestors[first] >> groups[key, number][-1][0] & 1:
             number += 1
         groups.setdefault((key, number), []).append(place)
-    found = []
+    result = []
     named: Counter[str] = Counter()
     for (key, _), places in groups.items():
         rivals = reach.rivals(places)
@@ -155,11 +155,11 @@ def branches(graph: OpGraph) -> list[Branch]:
             named[name] += 1
             name = name if named[name] == 1 else f"{name} ({named[name]})"
             beside = tuple(dict.fromkeys(roles[op] for op in sorted(rivals, key=reach.place.__getitem__)))
-            found.append(Branch(name, beside, tuple(map(tuple, places)), tuple(sorted(rivals))))
-    return _distinct(found)
+            result.append(Branch(name, beside, tuple(map(tuple, places)), tuple(sorted(rivals))))
+    return _distinct(result)
 
 
-def _distinct(found: Sequence[Branch]) -> list[Branch]:
+def _distinct(candidates: Sequence[Branch]) -> list[Branch]:
     """Leave out the end of a branch that has the same rivals, and of two that are rivals of each other the longer one.
 
     Of two that are equally long the one that begins first is left out.
@@ -167,7 +167,7 @@ def _distinct(found: Sequence[Branch]) -> list[Branch]:
     by_rivals: dict[tuple[int, ...], list[frozenset[int]]] = {}
     pairs: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
     kept: list[Branch] = []
-    for branch in sorted(found, key=lambda each: -len(each.places[0])):
+    for branch in sorted(candidates, key=lambda one: -len(one.places[0])):
         members = frozenset(branch.operators)
         longer = by_rivals.setdefault(branch.rivals, [])
         if not any(members < others for others in longer):
@@ -179,7 +179,7 @@ def _distinct(found: Sequence[Branch]) -> list[Branch]:
         if (branch.rivals, own) not in pairs:
             pairs.add((own, branch.rivals))
             listed.add(branch.name)
-    return [branch for branch in found if branch.name in listed]
+    return [branch for branch in candidates if branch.name in listed]
 
 
 def _roles(graph: OpGraph) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from simsched.base.errors import UnknownNameError, WhatIfError
@@ -46,8 +47,8 @@ def overlap(
     over
         A parameter of `load` and its rising values, for each of which all overlaps are simulated; see `read_over`.
     measured_us
-        Measured time of the step in us without overlaps. An engine does more than the graph says: gains are then the
-        saved time over this one. None for the simulated time.
+        Measured time of the step in us without overlaps, over which gains are then, see `gain_of_step`. None for the
+        simulated time.
 
     partition
         Whether to search for the division of SMs between the streams with which each overlap is fastest.
@@ -61,8 +62,7 @@ def overlap(
     Raises
     ------
     WhatIfError
-        If the graph is too large, `over` comes without `load` or with `measured_us`, or this is shorter than the time
-        that an overlap saves at best.
+        If the graph is too large, or `over` comes without `load` or with `measured_us`.
     UnknownNameError
         If there is no such execution.
     SimschedError
@@ -112,7 +112,7 @@ def overlap(
     if load is not None and over is not None:
         parameter, values = over
         benches = (Bench(load(**{parameter: value}), cluster, cost, execution) for value in values)
-        points = tuple(point(each, halves, parameter, value) for each, value in zip(benches, values, strict=True))
+        points = tuple(point(one, halves, parameter, value) for one, value in zip(benches, values, strict=True))
     return Overlaps(
         bench.graph.name,
         bare(cluster).name,
@@ -135,7 +135,7 @@ def _turns(trials: Iterable[Trial], points: Sequence[Point]) -> tuple[Turn, ...]
     """Return the turns of all overlaps: those of the graph first, then those that only other values have."""
     if not points:
         return ()
-    names = [trial.name for trial in trials] + [name for each in points for name in each.gain]
+    names = [trial.name for trial in trials] + [name for one in points for name in one.gain]
     return tuple(turn(name, points) for name in dict.fromkeys(names))
 
 
@@ -166,37 +166,34 @@ def _row(bench: Bench, trial: Trial, ranged: Ranged | None) -> Overlap:
     )
 
 
-def _over_measured(row: Overlap, base: float, measured: float) -> Overlap:
-    """Return an overlap with gains over a measured step instead of the simulated one.
+def gain_of_step(gain: float, simulated: float, measured: float) -> float:
+    """Return a gain over the measured time of a step, of one over its simulated time.
 
-    Raises
-    ------
-    WhatIfError
-        If the step is no longer than the time that the overlap saves at best.
+    An engine does more in a longer step, and the overlap saves as much as simulated. In a shorter one its kernels are
+    quicker than simulated, and less time is saved: the gain stays.
+
+    >>> [round(gain_of_step(0.25, simulated=100.0, measured=us), 3) for us in (220.0, 50.0)]
+    [0.1, 0.25]
     """
+    if measured <= simulated:
+        return gain
+    saved = simulated - simulated / (1.0 + gain)
+    return measured / (measured - saved) - 1.0
 
-    def scaled(gain: float) -> float:
-        saved = base - base / (1.0 + gain)
-        if measured <= saved:
-            raise WhatIfError(
-                f"a measured step of {measured:g} us is shorter than the {saved:.3g} us that {row.name!r} saves at "
-                "best: it is not of this graph"
-            )
-        return measured / (measured - saved) - 1.0
 
+def _over_measured(row: Overlap, base: float, measured: float) -> Overlap:
+    """Return an overlap with gains over a measured step instead of the simulated one."""
+    scaled = partial(gain_of_step, simulated=base, measured=measured)
     gain = scaled(row.gain)
     alone = scaled(row.gain + row.contention)
     possible = scaled(row.possible)
-    low = None if row.gain_low is None else scaled(row.gain_low)
-    high = None if row.gain_high is None else scaled(row.gain_high)
-    shares = None if row.shares is None else replace(row.shares, gain=scaled(row.shares.gain))
     return replace(
         row,
-        shares=shares,
         gain=gain,
-        gain_low=low,
-        gain_high=high,
+        gain_low=None if row.gain_low is None else scaled(row.gain_low),
+        gain_high=None if row.gain_high is None else scaled(row.gain_high),
         possible=possible,
         contention=alone - gain,
         waits=possible - alone,
+        shares=None if row.shares is None else replace(row.shares, gain=scaled(row.shares.gain)),
     )

@@ -63,7 +63,11 @@ def prefetching(graph: OpGraph, target: Target, cost: CostModel | None) -> OpGra
             works=(rest, *operators[product].works[1:]),
             nbytes=max(0.0, operators[product].nbytes - nbytes),
         )
-    rows = [each for op in order for each in ([read[op]] if op in read else []) + [operators[op]]]
+    rows: list[Operator] = []
+    for op in order:
+        if op in read:
+            rows.append(read[op])
+        rows.append(operators[op])
     edges = [*graph.edges]
     for edge in graph.edges:
         collective = graph.index[edge.dst]

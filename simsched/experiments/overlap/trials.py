@@ -103,15 +103,15 @@ class Bench:
 
     def _promising(self) -> list[Branch]:
         """Return the branches that could save most time: no more than they take, and than their rivals take."""
-        found = branches(self.graph)
-        if len(found) <= MOST_TRIED:
-            return found
+        candidates = branches(self.graph)
+        if len(candidates) <= MOST_TRIED:
+            return candidates
         times = operator_times(self.graph, bare(self.target).devices[0], self.cost)
-        bounds = [float(min(times[[*each.operators]].sum(), times[[*each.rivals]].sum())) for each in found]
-        order = sorted(range(len(found)), key=lambda i: (-bounds[i], i))
-        self.untried = len(found) - MOST_TRIED
+        bounds = [float(min(times[[*one.operators]].sum(), times[[*one.rivals]].sum())) for one in candidates]
+        order = sorted(range(len(candidates)), key=lambda i: (-bounds[i], i))
+        self.untried = len(candidates) - MOST_TRIED
         self.untried_us = bounds[order[MOST_TRIED]]
-        return [found[i] for i in sorted(order[:MOST_TRIED])]
+        return [candidates[i] for i in sorted(order[:MOST_TRIED])]
 
     def _of_branch(self, branch: Branch) -> Trial:
         plans = {
@@ -162,14 +162,14 @@ class Bench:
         Sixteenths of the device are tried for the side stream, each beside all SMs and beside the others.
         """
         sms = bare(self.target).devices[0].sms
-        found: list[tuple[Partition, Partition | None, Schedule, float]] = []
+        divisions: list[tuple[Partition, Partition | None, Schedule, float]] = []
         for part in sorted({max(1, sms * k // _PARTS) for k in range(1, _PARTS)}):
             side = Partition(self.device, 1, part)
             others = Partition(self.device, 0, sms - part) if part < sms else None
             for main in dict.fromkeys((None, others)):
                 plan = trial.plan.like(partitions=(side,) if main is None else (main, side))
-                found.append((side, main, plan, self.time(plan)))
-        return min(found, key=lambda each: each[-1])
+                divisions.append((side, main, plan, self.time(plan)))
+        return min(divisions, key=lambda division: division[-1])
 
     def ranges(self, trials: Iterable[Trial]) -> tuple[dict[str, Ranged], Doubt | None]:
         """Return the 90 % ranges of the speedups over one stream, by name, and their sources."""

@@ -56,15 +56,15 @@ def turn(name: str, points: Sequence[Point]) -> Turn:
     points
         By rising value; those without the overlap do not count.
     """
-    known = [(each.value, each.gain[name]) for each in points if name in each.gain]
-    pays = [gain >= WORTH for _, gain in known]
-    at = crossings(known)
+    gains = [(point.value, point.gain[name]) for point in points if name in point.gain]
+    pays = [gain >= WORTH for _, gain in gains]
+    at = crossings(gains)
     if not at:
         return Turn(name, "always" if pays and all(pays) else "never")
     if len(at) > 1:
         return Turn(name, "between", tuple(at))
-    lows = crossings([(each.value, each.gain_low[name]) for each in points if name in each.gain_low])
-    highs = crossings([(each.value, each.gain_high[name]) for each in points if name in each.gain_high])
+    lows = crossings([(point.value, point.gain_low[name]) for point in points if name in point.gain_low])
+    highs = crossings([(point.value, point.gain_high[name]) for point in points if name in point.gain_high])
     before = [value for value in (*lows, *highs) if value <= at[0]]
     after = [value for value in (*lows, *highs) if value >= at[0]]
     side = "below" if pays[0] else "above"
@@ -77,9 +77,9 @@ def crossings(gains: Sequence[tuple[float, float]]) -> list[float]:
     >>> [round(value, 3) for value in crossings([(1.0, 0.03), (4.0, -0.01)])]
     [2.0]
     """
-    found = []
+    values = []
     for (value, gain), (next_value, next_gain) in pairwise(gains):
         if (gain >= WORTH) != (next_gain >= WORTH):
             part = (WORTH - gain) / (next_gain - gain)
-            found.append(exp(log(value) + part * (log(next_value) - log(value))))
-    return found
+            values.append(exp(log(value) + part * (log(next_value) - log(value))))
+    return values

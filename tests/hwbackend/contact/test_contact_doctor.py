@@ -65,7 +65,7 @@ def test_a_call_that_hangs_costs_its_item_alone(tmp_path):
     """Its process is ended after a second without an answer and another one goes on; the page names the item."""
     options = [f"--backend-option={name}={value}" for name, value in (HEALTHY | {"fault": "hang"}).items()]
     status, printed, errors = ran(
-        "run", tmp_path, "--backend=fake", *options, "--size=small", "--seconds=9", "--patience=8"
+        "run", tmp_path, "--backend=fake", *options, "--size=small", "--seconds=16", "--patience=8"
     )
     assert (status, errors) == (0, "")
     record = read_record(tmp_path)

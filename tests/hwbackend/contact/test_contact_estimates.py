@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from contacts import DEVICE, measured, truth
 
-from hwbackend.contact.device import Block
+from hwbackend.contact.device import StampedBlock
 from hwbackend.contact.estimates import Drift, ramp_of, warps_that_saturate
 from hwbackend.contact.fake import FakeDevice
 from hwbackend.contact.fake.blocks import place_blocks
@@ -43,8 +43,8 @@ def test_a_drift_is_taken_out_at_each_time():
 
 def test_slots_are_counted_until_the_first_kernel_has_no_blocks_left():
     """Two slots. The first kernel starts blocks at 0, 0, 1 and 2; the second takes one slot at 1, and the last at 3."""
-    first = [Block(0, 0, start, start + 1.0) for start in (0.0, 0.0, 1.0, 2.0)]
-    second = [Block(1, 0, start, start + 1.0) for start in (1.0, 3.0)]
+    first = [StampedBlock(0, 0, start, start + 1.0) for start in (0.0, 0.0, 1.0, 2.0)]
+    second = [StampedBlock(1, 0, start, start + 1.0) for start in (1.0, 3.0)]
     assert taken_slots(first + second) == (3, 1)
 
 

@@ -1,12 +1,12 @@
 """Runs of a contact: cut from the bottom, killed at any moment, and resumed."""
 
-import itertools
 import json
 import os
 import random
 import signal
 import subprocess
 import time
+from itertools import pairwise
 
 import pytest
 from contacts import command, ran
@@ -55,7 +55,7 @@ def test_a_contact_measures_every_section_once(whole):
     assert [line["section"] for line in record.sections] == list(SECTIONS)
     assert all(line["before"]["sm_clock"] > 0.0 for line in record.sections)
     at = [line["at"] for line in record.anchors]
-    pauses = [b - a for a, b in itertools.pairwise(at)]
+    pauses = [b - a for a, b in pairwise(at)]
     longest = max(line["took"] for line in record.items.values())
     assert max(pauses) < 2.0 + longest + 4.0  # a section begins by warming up
 

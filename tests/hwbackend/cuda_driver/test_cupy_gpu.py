@@ -1,9 +1,7 @@
-"""The cupy backend on a real GPU: run with ``pytest -m gpu`` where there is one.
-
-What its kernels compute there the campaign of validation/hardware holds against numpy.
-"""
+"""The cupy backend on a real GPU: run with ``pytest -m gpu`` where there is one."""
 
 import pytest
+from gpus import require_gpu
 
 import workloads
 from hwbackend.cuda.backend import CupyBackend, availability
@@ -19,9 +17,7 @@ RANDOM = "random:layered,n_ops=30,n_layers=6,seed=0"
 
 @pytest.fixture(autouse=True, scope="module")
 def _gpu():
-    usable, reason = availability()
-    if not usable:
-        pytest.skip(reason)
+    require_gpu("cupy", availability)
 
 
 def test_the_contract():

@@ -1,4 +1,4 @@
-"""The CUDA sources compile for four architectures, without a driver, and take what is written down of a processor."""
+"""The CUDA sources compile for six architectures, without a driver, and take what is written down of a processor."""
 
 import ctypes
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import hwbackend
 from hwbackend.cuda.streams import STAMP, STAMP_SOURCE
 from hwbackend.kernels.launches import KERNEL_NAMES, KERNEL_RESOURCES, NVRTC_OPTIONS, kernel_source
 
@@ -17,8 +18,9 @@ RECORDED = "12.9"  # version of the compiler whose registers are written down
 VERBOSE = "--ptxas-options=-v"  # it then says what each kernel takes
 USED = r"Compiling entry function '(\w+)'(?:.|\n)*?Used (\d+) registers(?:.*? (\d+) bytes smem)?"
 SILENT = r"\s*$|ptxas +(info|\.)|.*Architectures prior to"  # that it will not know sm_70 says nothing of the sources
-FAST = "--device-debug"  # without optimisation, which takes five times as long
-each_architecture = pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_86", "sm_90"])
+PACKAGE = Path(hwbackend.__file__).parent
+LINES = 220  # of CUDA, in all sources of the package
+each_architecture = pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100"])
 
 
 @cache
@@ -59,15 +61,23 @@ def registers(arch, *options):
 
 
 @each_architecture
-def test_every_kernel_compiles(arch):
-    registers(arch, FAST)
+def test_every_kernel_holds_the_registers_of_its_name(arch):
+    """A stand-in of 168 registers has to keep others from the processor as the original would.
+
+    The allocator rounds up to 8, so that as few as 161 are 168 to the hardware, 57 are 64.
+    """
+    found = registers(arch)
+    assert found.pop("synth") <= 64
+    assert found.pop("synth_255") > 248 - 8
+    for name, n in found.items():
+        wanted = int(name.removeprefix("synth_"))
+        assert wanted - 8 < n <= wanted
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.cu")) <= LINES
 
 
-@pytest.mark.evidence
 def test_registers_are_those_that_are_written_down():
-    """Of sm_90, optimised; another version of the compiler may take a few more or less."""
+    """Of sm_90; another version of the compiler may take a few more or less."""
     found, written = registers("sm_90"), {name: resources.registers for name, resources in KERNEL_RESOURCES.items()}
-    assert all(n <= 128 for n in found.values()), "two blocks of 256 threads would not fit"
     if version(WHEEL).startswith(RECORDED):
         assert found == written
     assert all(abs(found[name] - written[name]) <= 32 for name in written)

@@ -1,9 +1,9 @@
-"""The surrogate is frozen: 200 programs that are replayed on it take what was recorded, to the last bit.
+"""The surrogate is frozen: 500 programs that are replayed on it take what was recorded, to the last bit.
 
 Whoever measured something on it in an earlier version has to measure the same in every later one. What is recorded
 is not to be recorded again, unless the surrogate is given up as it is; programs are drawn here, without any scheduler.
 
-    PYTHONPATH=.:tests python tests/hwbackend/test_synthetic_frozen.py record
+    PYTHONPATH=.:tests python tests/hwbackend/synthetic/test_synthetic_frozen.py record
 """
 
 import json
@@ -22,7 +22,7 @@ from simsched.base.io import read_json
 from simsched.model import EXECUTIONS, Edge, Kernel, Operator, OpGraph, Schedule
 
 FILE = Path(__file__).parent / "golden" / "synthetic_replays.json"
-PROGRAMS = 200
+PROGRAMS = 500
 GPUS = ("a40", "v100", "k80", "h100", "a100", "rtx3080", "h200", "rtx2080ti")
 PROGRAM_COLUMNS = ("thread_ptr", "action", "device", "stream", "argument", "priority")
 SPAN_COLUMNS = ("kind", "item", "op", "device", "stream", "start", "end", "ready", "cause")
@@ -191,7 +191,7 @@ def test_replays_are_as_recorded(number):
 def test_all_kinds_of_programs_are_recorded():
     rows = recorded()["programs"]
     assert len(rows) == len({row["spans"] for row in rows}) == PROGRAMS
-    assert Counter(len(row["latency"]) for row in rows) == {3: 190, 20: 10}
+    assert Counter(len(row["latency"]) for row in rows) == {3: 475, 20: 25}
 
 
 if __name__ == "__main__":

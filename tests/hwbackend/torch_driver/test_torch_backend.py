@@ -16,13 +16,16 @@ from torch_networks import agree, network  # noqa: E402 - the rest is for those 
 
 import simsched as ss  # noqa: E402
 import workloads  # noqa: E402
+from hwbackend.measuring.synth import realised  # noqa: E402
 from hwbackend.torch import apply as torch_apply  # noqa: E402
+from hwbackend.torch import backend as torch_backend  # noqa: E402
 from hwbackend.torch import traces as torch_traces  # noqa: E402
 from hwbackend.torch import values as torch_values  # noqa: E402
 from hwbackend.torch.backend import TorchBackend, availability  # noqa: E402
 from hwbackend.torch.devices import cuda_cluster, pinned  # noqa: E402
 from hwbackend.torch.hosts import CudaHost  # noqa: E402
 from hwbackend.torch.nodes import traced  # noqa: E402
+from hwbackend.torch.pieces import drawn_parameters  # noqa: E402
 from simsched.base.errors import BackendError, ScheduleError  # noqa: E402
 from simsched.calibration.training import random_schedule  # noqa: E402
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
@@ -220,6 +223,41 @@ def test_a_replay(execution, seed, quick):
     assert found.environment["spans"] == how  # the profiler saw no kernels
 
 
+def test_weights_are_made_once_for_a_graph():
+    """Replays of other schedules use the same; another graph has its own."""
+    made = []
+
+    def parameters(*arguments):
+        made.append(arguments)
+        return drawn_parameters(*arguments)
+
+    backend = TorchBackend("cpu", parameters=parameters)
+    backend.replay(random_schedule(TINY, backend.cluster, rng=0), repeats=1, warmup=0)
+    once = len(made)
+    assert once > 0
+    backend.replay(random_schedule(TINY, backend.cluster, rng=1, streams=3), repeats=1, warmup=0)
+    assert len(made) == once
+    other = workloads.load("tiny_inception", image_size=9)
+    backend.replay(random_schedule(other, backend.cluster, rng=0), repeats=1, warmup=0)
+    assert len(made) == 2 * once
+
+
+def test_nodes_are_counted_once_for_a_graph(monkeypatch, quick):
+    """Other schedules of it launch the same kernels; a profiler session takes longer than a replay."""
+    sessions = []
+
+    def read_counts(_torch, _run, program):
+        sessions.append(program)
+        return dict.fromkeys(program.graph.names, 1)
+
+    monkeypatch.setattr(torch_backend, "read_counts", read_counts)
+    backend = Faked()
+    for seed in range(3):
+        plan = random_schedule(TINY, backend.cluster, rng=seed, streams=3, execution="graph")
+        assert backend.replay(plan, repeats=1, warmup=0).max_relative_error == 0.0
+    assert len(sessions) == 1
+
+
 def test_two_devices(quick):
     backend = Faked(2)
     plan = random_schedule(TINY, backend.cluster, rng=2, streams=2, execution="events")
@@ -247,10 +285,10 @@ def test_a_capture_that_fails_names_where(monkeypatch, quick):
 
 
 def test_kernels_stay_where_the_profiler_sees_none(caplog):
-    """PyTorch's own profiler."""
+    """PyTorch's own profiler: the kernels are those that the libraries of the device would choose."""
     backend = Faked()
     found = backend.realise(TINY)
-    assert [op.kernels for op in found.operators] == [op.kernels for op in TINY.operators]
+    assert [op.kernels for op in found.operators] == [op.kernels for op in realised(TINY, backend.cluster).operators]
     assert "kernels stay as the graph has them" in caplog.text
     assert backend.realise(found) is found
 

@@ -16,6 +16,7 @@ from hwbackend.torch.backend import TorchBackend  # noqa: E402
 from hwbackend.torch.operators import Place, call_of  # noqa: E402
 from hwbackend.torch.pieces import drawn_parameters, pieces  # noqa: E402
 from hwbackend.torch.values import Values  # noqa: E402
+from hwbackend.torch.weights import Weights as ModelWeights  # noqa: E402
 from simsched.base.errors import BackendError  # noqa: E402
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph  # noqa: E402
 from simsched.rewriting import merge  # noqa: E402
@@ -32,7 +33,7 @@ def values(graph, parameters=drawn_parameters):
     cluster = TorchBackend("cpu").cluster
     program = ss.schedule(graph, cluster, "sequential").lower(cluster)
     with torch.no_grad():
-        found = Values(torch, program, [CPU], parameters).sequential()
+        found = Values(torch, program, [CPU], ModelWeights(graph, [CPU], parameters)).sequential()
     return dict(zip(graph.names, found, strict=True))
 
 

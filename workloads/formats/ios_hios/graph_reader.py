@@ -36,7 +36,10 @@ class Block(NamedTuple):
         left = dict.fromkeys(self.names)
         for op in ops:
             if op not in left:
-                why = "twice" if op in self.names else "and it is no operator of the block"
+                if op in self.names:
+                    why = "twice"
+                else:
+                    why = "and it is no operator of the block"
                 raise FormatError(f"{self.where}: field 'stages' names {op!r} {why}")
             del left[op]
         if left:
@@ -108,12 +111,16 @@ class GraphReader:
         row = Record(data, f"{self._source}: operator {name!r}")
         if not name or name in self._tensors:
             raise FormatError(f"{where}: field 'name' is {name!r}, which is {'taken' if name else 'empty'}")
-        kind, hint = row.take("type", str), row.take("hint_name", str, name)
+        kind = row.take("type", str)
+        hint = row.take("hint_name", str, name)
         if self._ranked:
             self.ranks[name] = row.take("rank", int)
         try:
             with self._net.unit(name, kind, {"hint_name": hint} if hint != name else {}):
-                tensor = self._compound(row) if kind == "sequential" else self._node(row, self._tensors)
+                if kind == "sequential":
+                    tensor = self._compound(row)
+                else:
+                    tensor = self._node(row, self._tensors)
         except GraphError as error:
             raise GraphError(f"{row.where}: {error}") from error
         self._tensors[name] = tensor
@@ -139,7 +146,10 @@ class GraphReader:
         kind = row.take("type", str)
         if kind not in _MAKERS or (kind == "mpi_sr" and not self._ranked):
             kinds = ", ".join(key for key in ("sequential", *_MAKERS) if key != "mpi_sr")
-            what = "cannot stand inside a 'sequential'" if kind == "sequential" else f"is not known; known are: {kinds}"
+            if kind == "sequential":
+                what = "cannot stand inside a 'sequential'"
+            else:
+                what = f"is not known; known are: {kinds}"
             raise FormatError(f"{row.where}: field 'type' is {kind!r}, which {what}")
         terms = self._terms(row, scope)
         tensor = _MAKERS[kind](self._net, row, terms)
@@ -154,7 +164,10 @@ class GraphReader:
         tensors = [[self._value(value, row, scope) for value in term] for term in terms]
         for term in tensors:
             for x in term:
-                other = term[0] if x.shape != term[0].shape else tensors[0][0]
+                if x.shape != term[0].shape:
+                    other = term[0]
+                else:
+                    other = tensors[0][0]
                 if x.shape != term[0].shape or x.shape[2:] != other.shape[2:]:
                     raise FormatError(
                         f"{row.where}: field 'inputs' puts {_size(x)} together with {_size(other)}: their shapes differ"
@@ -162,13 +175,22 @@ class GraphReader:
         return tensors
 
     def _value(self, data: Any, row: Record, scope: Mapping[str, Tensor]) -> Tensor:
-        form = "[name, begin, end, height, width, rank, tag]" if self._ranked else "[name, begin, end]"
+        if self._ranked:
+            form = "[name, begin, end, height, width, rank, tag]"
+        else:
+            form = "[name, begin, end]"
         if not isinstance(data, list) or len(data) != (7 if self._ranked else 3) or not isinstance(data[0], str):
-            other = "" if self._ranked else "; values of seven are HIOS's"
+            if self._ranked:
+                other = ""
+            else:
+                other = "; values of seven are HIOS's"
             raise FormatError(f"{row.where}: field 'inputs' must hold values {form}{other}, not {shown(data)}")
         name, begin, end = data[:3]
         if name not in scope:
-            place = "no operator before it" if scope is self._tensors else "no earlier part of the operator"
+            if scope is self._tensors:
+                place = "no operator before it"
+            else:
+                place = "no earlier part of the operator"
             raise FormatError(f"{row.where}: field 'inputs' names {name!r}, which is {place}")
         whole_tensor = scope[name]
         channels, *image = whole_tensor.shape[1:]
@@ -185,7 +207,10 @@ class GraphReader:
 
 
 def _size(x: Tensor) -> str:
-    name = "the input" if x.producer is None else repr(x.producer)
+    if x.producer is None:
+        name = "the input"
+    else:
+        name = repr(x.producer)
     return f"{name} ({' x '.join(map(str, x.shape[1:]))})"
 
 
@@ -205,12 +230,16 @@ def _combine(net: Network, terms: Terms, kind: str = "add") -> Tensor:
     """Add the sums (or products) and the concatenation in front of an operator, if there are any."""
     several = {i: net.elementwise("inputs", kind, xs, flops=len(xs) - 1) for i, xs in enumerate(terms) if len(xs) > 1}
     inputs = [several.get(i, xs[0]) for i, xs in enumerate(terms)]
-    return inputs[0] if len(inputs) == 1 else net.concat("inputs", inputs)
+    if len(inputs) == 1:
+        return inputs[0]
+    return net.concat("inputs", inputs)
 
 
 def _identity(net: Network, row: Record, terms: Terms) -> Tensor:
     x = _combine(net, terms)
-    return net.copy("copy", x, x.shape, kind=row.take("type", str)) if sum(map(len, terms)) == 1 else x
+    if sum(map(len, terms)) == 1:
+        return net.copy("copy", x, x.shape, kind=row.take("type", str))
+    return x
 
 
 def _element(net: Network, row: Record, terms: Terms) -> Tensor:
@@ -229,7 +258,9 @@ def _window(row: Record) -> dict[str, Any]:
 def _conv(net: Network, row: Record, terms: Terms) -> Tensor:
     act = row.take("act", Annotated[str, Among((*_ACTIVATIONS, _NO_ACTIVATION))])
     activation = None if act == _NO_ACTIVATION else act
-    window, channels, groups = _window(row), row.take("out_channels", _Size), row.take("groups", _Size)
+    window = _window(row)
+    channels = row.take("out_channels", _Size)
+    groups = row.take("groups", _Size)
     return net.conv("conv", _combine(net, terms), channels, groups=groups, activation=activation, **window)
 
 
@@ -242,7 +273,10 @@ def _pool(net: Network, row: Record, terms: Terms) -> Tensor:
 
 
 def _activation(net: Network, row: Record, terms: Terms) -> Tensor:
-    kind = "relu" if row.take("type", str) == "relu" else row.take("act_type", Annotated[str, Among(_ACTIVATIONS)])
+    if row.take("type", str) == "relu":
+        kind = "relu"
+    else:
+        kind = row.take("act_type", Annotated[str, Among(_ACTIVATIONS)])
     return net.activation(kind, _combine(net, terms), kind)
 
 

@@ -96,7 +96,8 @@ def read_hios(
         ran: list[str] = []
         for rank, stages in _by_rank(block):
             queue = queues.setdefault(rank, [])
-            name, elsewhere = _device(block, rank, on), set(ran)
+            name = _device(block, rank, on)
+            elsewhere = set(ran)
             stage = queue[-1].stage + 1 if queue else 0
             for groups in stages:
                 rows = [

@@ -54,7 +54,8 @@ def read_hios_graph(path: str | os.PathLike[str], *, floor: float = 0.0) -> OpGr
     lines = Lines(read_text(path), str(path), "a graph of HIOS")
     floor = checks.real(lines.source, "floor", floor)
     index: dict[str, int] = {}
-    times, utilizations = [], []
+    times = []
+    utilizations = []
     for name, weight, share in _rows(lines, "id weight utilization"):
         if name in index:
             lines.fail(f"operator {name} stands twice")
@@ -89,7 +90,8 @@ def _rows(lines: Lines, columns: str) -> Iterator[list[Any]]:
 
 
 def _row(lines: Lines, columns: str) -> list[Any]:
-    fields, names = lines.take(f'"{columns}"'), columns.split()
+    fields = lines.take(f'"{columns}"')
+    names = columns.split()
     if len(fields) != len(names):
         lines.fail(f'it should hold "{columns}", not {shown(" ".join(fields))}')
     values: list[Any] = []
@@ -97,7 +99,10 @@ def _row(lines: Lines, columns: str) -> list[Any]:
         is_real = name in ("weight", "utilization")
         value = real(text) if is_real else whole(text)
         if value is None or not 0 <= value < inf:
-            kind = "a finite number of at least 0" if is_real else "a whole number"
+            if is_real:
+                kind = "a finite number of at least 0"
+            else:
+                kind = "a whole number"
             lines.fail(f"{shown(text)} is not {kind}")
         values.append(value if is_real else str(value))
     return values

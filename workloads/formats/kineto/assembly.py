@@ -39,7 +39,8 @@ def assemble(step: TracedStep, issued: IssuedStep, *, by_streams: bool) -> Trace
     place = np.array([*((step.devices.index(device), stream) for device, stream in step.places), (0, nowhere)])
     device, stream = place[lane].T
     stream = np.where(action == SYNC, -1, stream)
-    no_size, no_device = np.zeros(0), np.zeros(0, np.int32)
+    no_size = np.zeros(0)
+    no_device = np.zeros(0, np.int32)
     try:
         program = TracedProgram(
             graph,
@@ -73,12 +74,18 @@ def _instructions(
     for thread in issued.threads:
         for action, lane, argument, lead, own in thread.rows:
             if action == LAUNCH:
-                op = argument if argument >= 0 else len(step.start) - 2 - argument
+                if argument >= 0:
+                    op = argument
+                else:
+                    op = len(step.start) - 2 - argument
                 columns.append((action, lane, numbers[op], lead, own))
                 if op in issued.events_of:
                     columns.append((RECORD, lane, issued.events_of[op], 0, 0))
             else:
-                event = argument if argument >= 0 else n_events - 2 - argument
+                if argument >= 0:
+                    event = argument
+                else:
+                    event = n_events - 2 - argument
                 columns.append((action, lane, event, lead, own))
         ptr.append(len(columns))
     if ptr[1] == 0:  # no operator lacks a call
@@ -163,8 +170,14 @@ def _names(step: TracedStep, issued: IssuedStep) -> list[str]:
     lanes = [step.lane_of[group[-1]] for group in issued.ahead]
     for k, lane in enumerate(lanes):
         device, stream = step.places[lane]
-        part = f"part {k - lanes.index(lane) + 1} of " if lane in lanes[k + 1 :] else ""
-        on = f" of device {device}" if len(step.devices) > 1 else ""
+        if lane in lanes[k + 1 :]:
+            part = f"part {k - lanes.index(lane) + 1} of "
+        else:
+            part = ""
+        if len(step.devices) > 1:
+            on = f" of device {device}"
+        else:
+            on = ""
         names.append(f"{part}earlier work on stream {stream}{on}")
     return names + [f"untraced#{k}" for k in range(len(issued.untraced))]
 
@@ -185,4 +198,6 @@ def _edges(step: TracedStep, issued: IssuedStep, numbers: dict[int, int], by_str
 
 
 def _class_of(kind: MeasuredKind) -> str:
-    return "collective" if kind.is_collective else kind.what
+    if kind.is_collective:
+        return "collective"
+    return kind.what

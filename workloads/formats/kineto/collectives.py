@@ -24,7 +24,10 @@ COLLECTIVES: Final[Mapping[str, str]] = {
 """Library of collectives -> pattern in the names of its kernels, without their types and in any case."""
 CATEGORIES: Final = ("nccl", "collective", "communication")
 """Categories of events that are collectives, whatever their names."""
-NAME, GROUP, RANKS, SEQUENCE = "Collective name", "Process Group Name", "Process Group Ranks", "Seq"
+NAME = "Collective name"
+GROUP = "Process Group Name"
+RANKS = "Process Group Ranks"
+SEQUENCE = "Seq"
 """Arguments of a kernel that only collectives have."""
 
 _named: Final = re.compile("|".join(COLLECTIVES.values()), re.IGNORECASE).search

@@ -56,9 +56,13 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
     properties = Record(header, source).records("deviceProperties", [])
     for row in properties if number is not None else ():
         if row.take("id", int) == number:
-            major, minor = row.take("computeMajor", int, None), row.take("computeMinor", int, None)
+            major = row.take("computeMajor", int, None)
+            minor = row.take("computeMinor", int, None)
             properties_of = {ours: row.take(theirs, int, None) for theirs, ours in _PROPERTIES.items()}
-            capability = None if major is None or minor is None else f"{major}.{minor}"
+            if major is None or minor is None:
+                capability = None
+            else:
+                capability = f"{major}.{minor}"
             name = row.take("name", str)
             if not name:
                 name = f"device {number}"
@@ -105,7 +109,15 @@ def preset_of(device: Device) -> str:
 
 
 def _preset(measured: MeasuredDevice | None) -> str:
-    capability = "" if measured is None else measured.compute_capability or ""
-    maker = "AMD" if measured is not None and _AMD.search(measured.name) else capability
+    if measured is None:
+        capability = ""
+    else:
+        capability = measured.compute_capability or ""
+    if measured is not None and _AMD.search(measured.name):
+        maker = "AMD"
+    else:
+        maker = capability
     stand_in = next(preset for start, preset in _STAND_INS.items() if maker.startswith(start))
-    return stand_in if measured is None else measured.preset or stand_in
+    if measured is None:
+        return stand_in
+    return measured.preset or stand_in

@@ -191,11 +191,14 @@ class _Collector:
     """
 
     def __init__(self, source: str, strict: bool) -> None:
-        self._source, self._strict = source, strict
+        self._source = source
+        self._strict = strict
         self._groups = Codes({(): 0})
         self._processes = Codes()
         self._n_unusable = 0
-        self._names, self._threads, self._kinds = Codes(), Codes(), Codes()
+        self._names = Codes()
+        self._threads = Codes()
+        self._kinds = Codes()
         self._first_of_kind: list[int] = []
         self._hosts: tuple[list[Any], ...] = ([], [], [])
         self._syncs: list[Any] = []
@@ -208,7 +211,8 @@ class _Collector:
         )
 
     def _on_host(self, rows: list[Any], at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
-        name, thread = self._names[event["name"]], self._threads[event["pid"], event["tid"]]
+        name = self._names[event["name"]]
+        thread = self._threads[event["pid"], event["tid"]]
         correlation = args.get("correlation", 0)
         rows.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
 
@@ -216,7 +220,8 @@ class _Collector:
         self._syncs.extend((args.get("correlation", 0), *[args.get(key, -1) for key in _SYNC_FIELDS]))
 
     def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
-        grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
+        grid = tuple(args.get("grid", ()))
+        block = tuple(args.get("block", ()))
         what: tuple[Any, ...] = (
             event["name"],
             grid,
@@ -236,7 +241,10 @@ class _Collector:
         if kind == len(self._first_of_kind):
             self._first_of_kind.append(at)
         get = args.get
-        group = self._groups[str(get(GROUP)), str(get(RANKS, ""))] if GROUP in args else 0
+        if GROUP in args:
+            group = self._groups[str(get(GROUP)), str(get(RANKS, ""))]
+        else:
+            group = 0
         self._activities.extend(
             (
                 at,
@@ -370,7 +378,9 @@ def _is_time(value: Any, most: float) -> bool:
 
 def _external(args: dict[str, Any]) -> Any:
     external = args.get("External id")
-    return args.get("external id", 0) if external is None else external
+    if external is None:
+        return args.get("external id", 0)
+    return external
 
 
 def _ids(values: Sequence[Any], none: int = 0) -> Ints:

@@ -81,7 +81,8 @@ class TraceFacts:
 
 def facts_of(program: TracedProgram) -> TraceFacts:
     """Return the facts about a traced step; it takes two replays."""
-    replay, quick = replay_traced(program), replay_traced(program, host="none")
+    replay = replay_traced(program)
+    quick = replay_traced(program, host="none")
     shares = replay.simulated.critical_path().shares
     bound_by = sorted(((name, part) for name, part in shares.items() if part > _SAID), key=lambda row: -row[1])
     return TraceFacts(

@@ -54,7 +54,9 @@ class Stream:
 def handed_over(thread: Ints, start: Ints, end: Ints) -> list[int]:
     """Return, for each call by start, the thread that handed it its work, or -1."""
     givers = [-1] * len(thread)
-    threads, starts, ends = thread.tolist(), start.tolist(), end.tolist()
+    threads = thread.tolist()
+    starts = start.tolist()
+    ends = end.tolist()
     following: dict[int, int] = {}
     after = [2**62] * len(threads)  # when the thread of each call calls again
     for k in range(len(threads) - 1, -1, -1):
@@ -93,7 +95,10 @@ def records_by_order(calls: HostEvents, syncs: Mapping[int, tuple[int, ...]]) ->
     records of one name (libraries record their own events by another call); otherwise nothing is returned.
     """
     waits = {c: row[4] for c, row in syncs.items() if len(row) > 4 and row[4] >= 0 and row[1] <= 0 and row[0] >= 0}
-    rows = np.flatnonzero(np.isin(calls.correlation, list(waits))) if waits else np.zeros(0, np.int64)
+    if waits:
+        rows = np.flatnonzero(np.isin(calls.correlation, list(waits)))
+    else:
+        rows = np.zeros(0, np.int64)
     rows = rows[np.argsort(calls.start[rows], kind="stable")]
     events = [waits[c] for c in calls.correlation[rows].tolist()]
     records = np.flatnonzero(calls.are(_records))
@@ -120,4 +125,6 @@ def _by_order(calls: HostEvents, rows: Ints, events: list[int], records: Ints) -
         n_next += event not in seen and k == last
         seen.add(event)
         record_of[row] = int(records[k])
-    return record_of if n_next >= _LEAST_NEXT * len(seen) else {}
+    if n_next >= _LEAST_NEXT * len(seen):
+        return record_of
+    return {}

@@ -237,7 +237,10 @@ class _Issuer:
         for op in ops[1:]:
             lane = self._lane_of[op]
             previous = latest.get(lane)
-            free = self._end[previous] if previous is not None else -1
+            if previous is not None:
+                free = self._end[previous]
+            else:
+                free = -1
             if previous is None and before >= 0:
                 self._issued.n_waits += 1
                 self._depend(thread, lane, op, before, at, at)
@@ -300,18 +303,27 @@ class _Issuer:
         if thread.place is None:
             return
         lane = self._step.lane_at.get(thread.place, -1)
-        last = self._lanes[lane].last_before(start, _EVER) if lane >= 0 else -1
+        if lane >= 0:
+            last = self._lanes[lane].last_before(start, _EVER)
+        else:
+            last = -1
         waits = self._pending.get(thread.place, ())
         self._recorded[call] = self._step.last_by_lane([*([last] if last >= 0 else []), *waits])
 
     def _by_ids(self, call: int) -> list[int] | None:
         """Return the operators of this step that a call waits for; None if no event id states them."""
         _, record, source, device, _ = self._sync_of(call)
-        at = self._row_with.get(record, -1) if record > 0 else -1
+        if record > 0:
+            at = self._row_with.get(record, -1)
+        else:
+            at = -1
         if at < 0 or source < 0:
             return None
         lane = self._step.lane_at.get((device, source), -1)
-        op = -1 if lane < 0 else self._lanes[lane].last_before(int(self._calls.start[at]), _EVER)
+        if lane < 0:
+            op = -1
+        else:
+            op = self._lanes[lane].last_before(int(self._calls.start[at]), _EVER)
         return [op] if op >= 0 else []
 
     def _by_order(self, call: int, start: int) -> list[int] | None:
@@ -321,9 +333,14 @@ class _Issuer:
         if sources is None or stream < 0:
             return None
         lane = self._step.lane_at.get((device, stream), -1)
-        target = self._lanes[lane].first_after(start) if lane >= 0 else -1
+        if lane >= 0:
+            target = self._lanes[lane].first_after(start)
+        else:
+            target = -1
         over = max((self._end[op] for op in sources), default=0)
-        return sources if target < 0 or over <= self._start[target] + TOLERANCE else None
+        if target < 0 or over <= self._start[target] + TOLERANCE:
+            return sources
+        return None
 
     @cached_property
     def _row_with(self) -> dict[int, int]:
@@ -344,7 +361,9 @@ class _Issuer:
         stream, _, _, device, _ = self._sync_of(call)
         if stream >= 0 and "Stream" in name:
             lane = self._step.lane_at.get((device, stream), -1)
-            return [reached[lane]] if lane >= 0 and reached[lane] >= 0 else []
+            if lane >= 0 and reached[lane] >= 0:
+                return [reached[lane]]
+            return []
         fits = [op for op in reached if op >= 0]
         if _ALL.match(name) or not fits:
             return fits
@@ -358,7 +377,9 @@ class _Issuer:
         if not fits:
             return []
         last = self._step.latest(fits)
-        return [last] if max(start, end - _FREED) < self._end[last] else []
+        if max(start, end - _FREED) < self._end[last]:
+            return [last]
+        return []
 
     def _block(self, thread: HostThread, name: str, ops: list[int], start: int, end: int) -> None:
         """Let a thread wait for the ends of operators."""

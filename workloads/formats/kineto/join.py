@@ -32,7 +32,8 @@ class Nesting:
     @cached_property
     def outermost(self) -> Ints:
         """The outermost event around each, itself where there is none."""
-        start, end = self.events.start, self.events.end
+        start = self.events.start
+        end = self.events.end
         is_outermost = np.ones(len(start), bool)
         for a, b in self._segments.values():
             is_outermost[a + 1 : b] = start[a + 1 : b] >= np.maximum.accumulate(end[a:b])[:-1]
@@ -42,7 +43,8 @@ class Nesting:
     def parent(self) -> Ints:
         """The innermost event around each, or -1."""
         parent = np.full(len(self.events), -1)
-        starts, ends = self.events.start.tolist(), self.events.end.tolist()
+        starts = self.events.start.tolist()
+        ends = self.events.end.tolist()
         for a, b in self._segments.values():
             around: list[int] = []
             for i in range(a, b):
@@ -110,14 +112,18 @@ def split_iterations(events: Events, mark: str) -> tuple[Iterations, HostEvents,
 
     A mark is an annotation (in old traces an operator) called `mark`, or that and a number: ``mark#7``.
     """
-    starts, ends, names, rest = [], [], [], []
+    starts = []
+    ends = []
+    names = []
+    rest = []
     for part in (events.operators, events.annotations):
         marks = part.are(lambda name: name == mark or name.startswith(f"{mark}#"))
         starts.append(part.start[marks])
         ends.append(part.end[marks])
         names += [part.names[code] for code in part.name[marks].tolist()]
         rest.append(part.take(np.flatnonzero(~marks)))
-    start, end = np.concatenate(starts), np.concatenate(ends)
+    start = np.concatenate(starts)
+    end = np.concatenate(ends)
     order = np.argsort(start, kind="stable")
     called = tuple(names[k] for k in order.tolist())
     return Iterations(start[order], end[order], len(start) > 0, called), rest[0], rest[1]
@@ -152,12 +158,15 @@ def trace_back(activities: Activities, calls: HostEvents, operators: Nesting) ->
     by_call = np.where(has_call, calls.external[launch] if len(calls.external) else 0, 0)
     operator = first_with(ops.external, ops.start, by_call)
     operator = np.where(operator >= 0, operator, first_with(ops.external, ops.start, activities.external))
-    thread, time = np.full(len(launch), -1), np.full(len(launch), -1)
-    thread[has_call], time[has_call] = calls.thread[launch[has_call]], calls.start[launch[has_call]]
+    thread = np.full(len(launch), -1)
+    time = np.full(len(launch), -1)
+    thread[has_call] = calls.thread[launch[has_call]]
+    time[has_call] = calls.start[launch[has_call]]
     lost = (operator < 0) & has_call
     operator[lost] = operators.around(thread[lost], time[lost])
     from_op = ~has_call & (operator >= 0)
-    thread[from_op], time[from_op] = ops.thread[operator[from_op]], ops.start[operator[from_op]]
+    thread[from_op] = ops.thread[operator[from_op]]
+    time[from_op] = ops.start[operator[from_op]]
     _, inverse, n_shared = np.unique(activities.correlation, return_inverse=True, return_counts=True)
     of_graph = ~has_call & (n_shared[inverse] > 1) & (activities.correlation > 0)
     of_graph[has_call] = calls.of_graph[launch[has_call]]

@@ -25,7 +25,8 @@ from workloads.formats.kineto.device import preset_of
 from workloads.formats.kineto.program import read_kineto_program
 from workloads.formats.kineto.traced import TracedProgram
 
-DISPATCH, SLOWDOWNS = "dispatch.csv", "slowdowns.json"
+DISPATCH = "dispatch.csv"
+SLOWDOWNS = "slowdowns.json"
 COLUMNS: Final = (
     "trace",
     "kernel1",
@@ -102,7 +103,8 @@ class _Activity:
     """The activities of a device, by start."""
 
     def __init__(self, program: TracedProgram, device: Device, operators: list[Operator], rows: list[int]) -> None:
-        self._device, self._operators = device, operators
+        self._device = device
+        self._operators = operators
         self._names = [program.of_trace.kernels[row] for row in rows]
         self._start, self._end = np.maximum(0.0, program.times[rows]).T
         self._ready = program.of_trace.ready[rows]

@@ -125,9 +125,15 @@ def read_kineto(
     _check_schema(events.header, source)
     joined, number = _join(events, iteration, device, source)
     names = list(graph.names if isinstance(graph, OpGraph) else graph or ())
-    kinds = [op.kind for op in graph.operators] if isinstance(graph, OpGraph) else None
+    if isinstance(graph, OpGraph):
+        kinds = [op.kind for op in graph.operators]
+    else:
+        kinds = None
     by_graph = graph is not None and captured is None
-    runs = _runs_of_graph(joined, names, kinds) if by_graph else by_level(joined, level, captured)
+    if by_graph:
+        runs = _runs_of_graph(joined, names, kinds)
+    else:
+        runs = by_level(joined, level, captured)
     iterations, discarded = _counting_runs(runs, joined.activities, skip, source)
     operators = _Collected(joined, iterations).operators(names)
     provenance = Provenance(
@@ -170,7 +176,9 @@ def _runs_of_graph(joined: Joined, names: Sequence[str], kinds: Sequence[str] | 
     """Return the runs of a graph's operators in each iteration."""
     annotations = joined.annotations
     marks = annotations.take(np.flatnonzero(annotations.are(frozenset(names).__contains__)))
-    return by_annotation(joined, names, Nesting(marks)) if len(marks) else by_order(joined, names, kinds)
+    if len(marks):
+        return by_annotation(joined, names, Nesting(marks))
+    return by_order(joined, names, kinds)
 
 
 def _counting_runs(
@@ -182,16 +190,23 @@ def _counting_runs(
         raise FormatError(f"{source}: no operator ran within an iteration")
     if skip is not None and skip >= len(runs):
         raise FormatError(f"{source}: there are {len(runs)} iterations, of which skip={skip} leaves none")
-    n_first = _warming_up(runs, activities) if skip is None else int(skip)
+    if skip is None:
+        n_first = _warming_up(runs, activities)
+    else:
+        n_first = int(skip)
     return runs[n_first:], n_first
 
 
 def _warming_up(runs: list[list[Run]], activities: Activities) -> int:
-    what, times = activities.what.tolist(), activities.duration.tolist()
+    what = activities.what.tolist()
+    times = activities.duration.tolist()
     ran = [tuple((run.name, *(what[row] for row in run.activities)) for run in part) for part in runs]
     total = [sum(run.host + sum(times[row] for row in run.activities) for run in part) for part in runs]
     usual = _most_common(ran)
-    n_first = ran.index(usual) if ran.count(usual) > 1 else 0
+    if ran.count(usual) > 1:
+        n_first = ran.index(usual)
+    else:
+        n_first = 0
     while n_first < len(runs) - 1 and total[n_first] > _SLOW * quantile(total[n_first:], 0.5):
         n_first += 1
     return n_first
@@ -212,7 +227,8 @@ class _Collected:
         self._kept = kept
         activities = joined.activities
         self._kinds = activities.kinds
-        self._what, self._stream = activities.what.tolist(), activities.stream.tolist()
+        self._what = activities.what.tolist()
+        self._stream = activities.stream.tolist()
         self._start: list[int] = activities.start.tolist()
         self._time: list[int] = activities.duration.tolist()
         self._n_odd = 0
@@ -240,7 +256,8 @@ class _Collected:
             usual = _most_common(launched)
             runs = [run for run, ran in zip(runs, launched, strict=True) if ran == usual]
             self._n_odd += len(launched) - len(runs)
-        kernels, copies = [], []
+        kernels = []
+        copies = []
         for k, code in enumerate(usual):
             kind = self._kinds[code]
             rows = [run.activities[k] for run in runs]
@@ -279,7 +296,9 @@ def _version(number: Any) -> str | None:
     >>> _version(12040)
     '12.4'
     """
-    return f"{number // 1000}.{number % 1000 // 10}" if is_count(number, 1) else None
+    if is_count(number, 1):
+        return f"{number // 1000}.{number % 1000 // 10}"
+    return None
 
 
 def _date(events: Events) -> str | None:

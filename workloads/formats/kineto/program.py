@@ -100,7 +100,10 @@ def read_kineto_program(path: Paths, *, step: int | str | None = None, order: st
 def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
     if order not in ORDERS:
         raise UnknownNameError("order", str(order), list(ORDERS))
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if isinstance(path, str | os.PathLike):
+        paths = [path]
+    else:
+        paths = list(path)
     if not paths:
         raise FormatError("no trace is given; name the file of each rank")
     programs = []
@@ -124,5 +127,8 @@ def _window(events: Events, step: int | str | None, source: str) -> Window:
     if step is not None and step not in numbers:
         listed = ", ".join(map(str, numbers)) or "none"
         raise FormatError(f"{source}: there is no step {step}; there are: {listed}")
-    k = len(numbers) - 1 if step is None else numbers.index(step)
+    if step is None:
+        k = len(numbers) - 1
+    else:
+        k = numbers.index(step)
     return Window(int(marks.start[k]), int(marks.end[k]), numbers[k])

@@ -33,8 +33,12 @@ def by_process(events: Events) -> list[Events]:
     """
     pids = Codes()
     process_of = np.array([pids[pid] for pid, _ in events.threads], np.int64)
-    calls, acts = events.calls, events.activities
-    of_call = process_of[calls.thread] if len(calls) else np.zeros(0, np.int64)
+    calls = events.calls
+    acts = events.activities
+    if len(calls):
+        of_call = process_of[calls.thread]
+    else:
+        of_call = np.zeros(0, np.int64)
     launching = np.unique(of_call).tolist()
     if len(launching) < 2:
         return [events]
@@ -64,14 +68,16 @@ def by_process(events: Events) -> list[Events]:
 
 def _owners(events: Events, of_call: Ints, processes: Sequence[int]) -> Ints:
     """Return the process of each activity."""
-    calls, acts = events.calls, events.activities
+    calls = events.calls
+    acts = events.activities
     owner = np.full(len(acts), processes[0])
     starts: dict[int, dict[int, int]] = {}  # process -> correlation id -> start of its first call
     for p in processes:
         its = np.flatnonzero(of_call == p)
         its = its[np.argsort(calls.start[its], kind="stable")[::-1]]
         starts[p] = dict(zip(calls.correlation[its].tolist(), calls.start[its].tolist(), strict=True))
-    ids, begins = acts.correlation.tolist(), acts.start.tolist()
+    ids = acts.correlation.tolist()
+    begins = acts.start.tolist()
     keys = list(zip(acts.process.tolist(), acts.device.tolist(), strict=True))
     gpus: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in np.argsort(acts.start, kind="stable").tolist():
@@ -137,7 +143,9 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
     devices = ops = events = 0
     for program, offset in zip(programs, offsets.tolist(), strict=True):
         parts.append(_Part(program, offset, devices, ops, events))
-        devices, ops, events = devices + len(program.devices), ops + len(program.graph), events + program.n_events
+        devices = devices + len(program.devices)
+        ops = ops + len(program.graph)
+        events = events + program.n_events
     return _Together(parts, meetings, ops, events).program()
 
 
@@ -145,7 +153,10 @@ class _Together:
     """Puts the programs of ranks together; operators that arrive come after all others."""
 
     def __init__(self, parts: list[_Part], meetings: list[Meeting], n_ops: int, n_events: int) -> None:
-        self._parts, self._meetings, self._n_ops, self._n_events = parts, meetings, n_ops, n_events
+        self._parts = parts
+        self._meetings = meetings
+        self._n_ops = n_ops
+        self._n_events = n_events
         self._arrival: dict[tuple[int, int], int] = {}  # rank and operator -> the number of its arrival
         self._peers: dict[tuple[int, int], list[int]] = {}
         self._transfer: dict[tuple[int, int], float] = {}
@@ -168,7 +179,8 @@ class _Together:
                 ptr.append(len(rows))
         action, device, stream, argument = np.array([row[:4] for row in rows], np.int64).T
         lead, own = np.array([row[4:] for row in rows]).T
-        none, whole = np.zeros(0), np.zeros(0, np.int32)
+        none = np.zeros(0)
+        whole = np.zeros(0, np.int32)
         program = TracedProgram(
             self._graph(),
             [gpu.name for gpu in cluster.devices],
@@ -205,22 +217,38 @@ class _Together:
         assert program.own is not None
         later = part.offset
         for k in range(a, b):
-            action, argument, stream = int(program.action[k]), int(program.argument[k]), int(program.stream[k])
-            device, lead, own = int(program.device[k]) + part.device, float(program.lead[k]), float(program.own[k])
-            lead, later = lead + later, 0.0
-            arrival = self._arrival.get((rank, argument)) if action == LAUNCH else None
+            action = int(program.action[k])
+            argument = int(program.argument[k])
+            stream = int(program.stream[k])
+            device = int(program.device[k]) + part.device
+            lead = float(program.lead[k])
+            own = float(program.own[k])
+            lead = lead + later
+            later = 0.0
+            if action == LAUNCH:
+                arrival = self._arrival.get((rank, argument))
+            else:
+                arrival = None
             if arrival is not None:
                 yield LAUNCH, device, stream, self._n_ops + arrival, lead, own
                 yield RECORD, device, stream, self._n_events + arrival, 0.0, 0.0
                 for other in self._peers[rank, argument]:
                     yield WAIT, device, stream, self._n_events + other, 0.0, 0.0
                 lead = own = 0.0
-            shift = part.op if action == LAUNCH else part.event if action in (RECORD, WAIT, SYNC) else 0
+            if action == LAUNCH:
+                shift = part.op
+            else:
+                if action in (RECORD, WAIT, SYNC):
+                    shift = part.event
+                else:
+                    shift = 0
             yield action, device, stream, argument + shift, lead, own
 
     def _graph(self) -> OpGraph:
         """Return the graph of all ranks."""
-        kinds, shapes, places = Codes(), Codes(), Codes()
+        kinds = Codes()
+        shapes = Codes()
+        places = Codes()
         rows: list[tuple[str, int, int, int, float, float, float, int]] = []
         edges: list[tuple[int, int]] = []
         arrivals: dict[int, tuple[str, int, int, int, float, float, float, int]] = {}

@@ -78,7 +78,8 @@ def repair(events: Events) -> Records:
     call = first_with(calls.correlation, calls.start, acts.correlation)
     again = _second_of_a_launch(acts, calls, call)
     dropped[TWICE] = n_calls + n_acts + int(again.sum())
-    acts, call = acts.take(np.flatnonzero(~again)), call[~again]
+    acts = acts.take(np.flatnonzero(~again))
+    call = call[~again]
     acts, early = _after_their_launch(acts, calls, call)
     acts, long = _one_after_the_other(acts, calls, call)
     return Records(replace(events, calls=calls, activities=acts), call, dropped, early, long)
@@ -124,7 +125,8 @@ def _after_their_launch(acts: Activities, calls: HostEvents, call: Ints) -> tupl
 def _one_after_the_other(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Activities, Flags]:
     long = np.zeros(len(acts), bool)
     order = np.lexsort((acts.start, acts.stream, acts.device))
-    start, end = acts.start[order], (acts.start + acts.duration)[order]
+    start = acts.start[order]
+    end = (acts.start + acts.duration)[order]
     same = (np.diff(acts.stream[order]) == 0) & (np.diff(acts.device[order]) == 0)
     if not (same & (end[:-1] > start[1:] + _ROUNDED)).any():
         return acts, long
@@ -155,11 +157,14 @@ def faults_of_calls(acts: Activities, calls: HostEvents, rows: Ints) -> Counter[
     """
     faults: Counter[str] = Counter()
     order = rows[np.lexsort((-calls.end[rows], calls.start[rows], calls.thread[rows]))]
-    start, end, thread = calls.start[order], calls.end[order], calls.thread[order]
+    start = calls.start[order]
+    end = calls.end[order]
+    thread = calls.thread[order]
     same = np.diff(thread) == 0
     faults[OVERLAPPING] = int((same & (start[1:] + _ROUNDED < end[:-1]) & (end[1:] > end[:-1] + _ROUNDED)).sum())
     has_record = np.isin(calls.correlation[order], acts.correlation) & (calls.correlation[order] > 0)
-    is_launch, is_copy = calls.are(launches_kernel)[order], calls.are(_copies)[order]
+    is_launch = calls.are(launches_kernel)[order]
+    is_copy = calls.are(_copies)[order]
     lacks = (is_launch | is_copy) & ~has_record & ~_is_captured(calls, order)
     for k in np.flatnonzero(lacks).tolist():  # a call of the runtime around one of the driver
         inside = k > 0 and same[k - 1] and end[k] <= end[k - 1] and has_record[k - 1]
@@ -172,7 +177,8 @@ def faults_of_calls(acts: Activities, calls: HostEvents, rows: Ints) -> Counter[
 
 def _is_captured(calls: HostEvents, order: Ints) -> Flags:
     """Return which calls, by thread and start, are captured into a graph instead of launched."""
-    begins, ends = calls.are(_begins_capture)[order].tolist(), calls.are(_ends_capture)[order].tolist()
+    begins = calls.are(_begins_capture)[order].tolist()
+    ends = calls.are(_ends_capture)[order].tolist()
     is_captured = np.zeros(len(order), bool)
     if not any(begins):
         return is_captured
@@ -200,7 +206,10 @@ def _incomplete_graphs(acts: Activities, calls: HostEvents, rows: Ints) -> int:
         if its:  # a node id begins with its graph's id; without node ids the first kernel identifies the graph
             first = min(its, key=acts.start.__getitem__)
             node = int(acts.node[first])
-            graph_of[correlation] = node >> 32 if node >> 32 else -1 - int(acts.what[first])
+            if node >> 32:
+                graph_of[correlation] = node >> 32
+            else:
+                graph_of[correlation] = -1 - int(acts.what[first])
             most[graph_of[correlation]] = max(most[graph_of[correlation]], len(its))
     node_rows = [nodes[c] for c in calls.correlation[rows].tolist()]
     return sum(len(its) < (most[graph_of[int(acts.correlation[its[0]])]] if its else 1) for its in node_rows)

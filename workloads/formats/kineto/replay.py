@@ -152,7 +152,8 @@ class TraceReplay:
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return both traces in the Chrome Trace Event format, and write them if a path is given."""
-        events, document = [], {}
+        events = []
+        document = {}
         for shift, (label, trace) in enumerate((("measured", self.traced.measured), ("simulated", self.simulated))):
             document = trace.to_perfetto()
             for event in document["traceEvents"]:
@@ -257,7 +258,8 @@ def times_alone(program: TracedProgram) -> Floats:
         return memo
     measured = np.array(program.graph.time)
     cluster = program.cluster.replace_devices(contention=True)
-    times, took = measured, np.empty_like(measured)
+    times = measured
+    took = np.empty_like(measured)
     for _ in range(_TURNS):
         trace = simulate(program.over(with_times(program.graph, times)), cluster)
         kernels = trace.kind == KERNEL
@@ -275,8 +277,14 @@ def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:
     for change in changes:
         name = change.parameter.removeprefix("overhead").removeprefix(".")
         if change.parameter.startswith("overhead") and name in ("", *ACTIONS):
-            rows = (program.action < RECORD + 2) if not name else program.action == ACTIONS.index(name)
-            own[rows] = change.value if change.is_absolute else own[rows] * change.value
+            if not name:
+                rows = program.action < RECORD + 2
+            else:
+                rows = program.action == ACTIONS.index(name)
+            if change.is_absolute:
+                own[rows] = change.value
+            else:
+                own[rows] = own[rows] * change.value
     return program.timed(program.lead, own)
 
 
@@ -290,7 +298,8 @@ def _hasten(program: TracedProgram, times: Floats, change: Change) -> None:
 
 def _scales(old: Cluster, new: Cluster) -> set[float]:
     """Return the ratios by which times scale on another device: one if DRAM bounds them, one if FP32 does."""
-    a, b = old.devices[0], new.devices[0]
+    a = old.devices[0]
+    b = new.devices[0]
     return {a.bandwidth / b.bandwidth, a.peak["fp32"] / b.peak["fp32"]}
 
 

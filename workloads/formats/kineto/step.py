@@ -50,7 +50,9 @@ class Window(NamedTuple):
     step: int | None = None
 
     def __str__(self) -> str:
-        return "" if self.step is None else f" in step {self.step}"
+        if self.step is None:
+            return ""
+        return f" in step {self.step}"
 
 
 class TracedStep:
@@ -252,4 +254,6 @@ def _fits(device: Device, kernel: Kernel) -> bool:
 
 
 def _median(values: Ints, otherwise: int) -> int:
-    return int(np.median(values)) if len(values) >= _FEW else otherwise
+    if len(values) >= _FEW:
+        return int(np.median(values))
+    return otherwise

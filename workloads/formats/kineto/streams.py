@@ -20,14 +20,16 @@ def called_at(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Ints, In
     latest = np.where(has_call, calls.start[call] if len(calls) else 0, acts.start)
     if has_call.all() or not len(calls):
         return latest, latest
-    first_call, lanes = int(calls.start.min()), list(zip(acts.device.tolist(), acts.stream.tolist(), strict=True))
+    first_call = int(calls.start.min())
+    lanes = list(zip(acts.device.tolist(), acts.stream.tolist(), strict=True))
     order = np.lexsort((acts.correlation, acts.start)).tolist()
     following: dict[tuple[int, int], int] = {}
     for row in reversed(order):
         if not has_call[row]:
             latest[row] = min(int(latest[row]), following.get(lanes[row], _EVER))
         following[lanes[row]] = min(int(latest[row]), following.get(lanes[row], _EVER))
-    called, begun = np.array(latest), {lanes[row] for row in np.flatnonzero(~has_call).tolist()}
+    called = np.array(latest)
+    begun = {lanes[row] for row in np.flatnonzero(~has_call).tolist()}
     begun &= {lanes[row] for row in np.flatnonzero(has_call).tolist()}  # streams whose first calls are unknown
     for row in order:
         if has_call[row]:
@@ -41,7 +43,8 @@ def latest_ends_before(acts: Activities) -> list[int]:
     """Return, for each activity, the latest end in ns on its device of all activities that started before it."""
     latest = [0] * len(acts)
     ends = (acts.start + acts.duration).tolist()
-    devices, last = acts.device.tolist(), dict[int, int]()
+    devices = acts.device.tolist()
+    last = dict[int, int]()
     for row in np.argsort(acts.start, kind="stable").tolist():
         latest[row] = last.get(devices[row], 0)
         last[devices[row]] = max(latest[row], ends[row])

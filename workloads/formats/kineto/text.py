@@ -25,7 +25,8 @@ EVENTS: Final = "traceEvents"
 _GZIP: Final = b"\x1f\x8b"
 _ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"
 _ZIP: Final = b"PK\x03\x04"
-_TAR, _TAR_AT = b"ustar", 257
+_TAR = b"ustar"
+_TAR_AT = 257
 _TRACES: Final = (".json", ".json.gz", ".json.zst")  # files of an archive that are traces
 # Traces deflate to a twentieth; a file that inflates to so much more is not a trace, and may fill the memory.
 _MOST_INFLATED: Final = 400

@@ -133,7 +133,10 @@ class TracedProgram(Program):
         of = self.of_trace
         lines = []
         if of.ranks > 1:
-            by = f"by {of.n_met} collectives" if of.n_met else "as they stand: they have no collective in common"
+            if of.n_met:
+                by = f"by {of.n_met} collectives"
+            else:
+                by = "as they stand: they have no collective in common"
             lines.append(f"ranks: {of.ranks} processes are put together, their clocks {by}")
         if of.faults:
             lines.append("records: " + ", ".join(f"{count} {fault}" for fault, count in of.faults.items()))
@@ -155,5 +158,8 @@ class TracedProgram(Program):
         if of.ranks == 1:
             return f"{start}: transfer and waiting for peers cannot be told apart; give traces of the other ranks too"
         rest = len(of.collectives) - of.n_met
-        unmatched = f"; of {rest} transfer and waiting cannot be told apart" if rest else ""
+        if rest:
+            unmatched = f"; of {rest} transfer and waiting cannot be told apart"
+        else:
+            unmatched = ""
         return f"{start}; of {of.n_met}: transfer {of.transfer_us:.1f} us, waiting {of.waiting_us:.1f} us{unmatched}"

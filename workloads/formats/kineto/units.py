@@ -81,7 +81,9 @@ def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list
 
 def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[list[Run]]:
     """Return the runs of each iteration inside the annotations that are named as the operators of a graph."""
-    events, origin, ops = marks.events, joined.origin, joined.operators
+    events = marks.events
+    origin = joined.origin
+    ops = joined.operators
     labels = [events.names[code] for code in events.name.tolist()]
     host = np.zeros(len(labels), np.int64)
     if not len(joined.activities):
@@ -121,11 +123,10 @@ def by_order(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) 
     runs = _runs(joined, *_operators(joined, "top", silent=True))
     for i, part in enumerate(runs):
         if part:
-            runs[i] = (
-                _match_by_count(joined, part, names, i)
-                if kinds is None
-                else _match_by_kind(joined, part, names, kinds, i)
-            )
+            if kinds is None:
+                runs[i] = _match_by_count(joined, part, names, i)
+            else:
+                runs[i] = _match_by_kind(joined, part, names, kinds, i)
     return runs
 
 
@@ -140,10 +141,14 @@ class _Units(NamedTuple):
 
 def _operators(joined: Joined, level: str, *, silent: bool) -> _Units:
     """Return the operators of a level that launch something, or all if those that are silent are wanted too."""
-    nesting, origin = joined.operators, joined.origin
+    nesting = joined.operators
+    origin = joined.origin
     ops = nesting.events
     has_op = (origin.operator >= 0) & ~origin.of_graph
-    of_op = nesting.outermost[origin.operator[has_op]] if level == "top" else origin.operator[has_op]
+    if level == "top":
+        of_op = nesting.outermost[origin.operator[has_op]]
+    else:
+        of_op = origin.operator[has_op]
     if silent:
         chosen = np.flatnonzero(nesting.outermost == np.arange(len(ops)) if level == "top" else nesting.innermost)
     else:
@@ -162,7 +167,8 @@ def _runs(joined: Joined, names: Sequence[str], start: Ints, host: Ints, owner: 
     ptr = np.searchsorted(owner[rows], np.arange(len(names) + 1)).tolist()
     listed = rows.tolist()
     runs: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
-    iteration, hosts = joined.iterations.of(start).tolist(), host.tolist()
+    iteration = joined.iterations.of(start).tolist()
+    hosts = host.tolist()
     for u in np.argsort(start, kind="stable").tolist():
         if iteration[u] >= 0:
             runs[iteration[u]].append(Run(names[u], listed[ptr[u] : ptr[u + 1]], hosts[u]))
@@ -175,14 +181,16 @@ def _graph_nodes(joined: Joined) -> list[list[Run]]:
     Nodes are numbered by their id, or where the trace has none by stream and then start: of two streams
     the order in time may change from launch to launch, that within a stream does not.
     """
-    activities, origin = joined.activities, joined.origin
+    activities = joined.activities
+    origin = joined.origin
     rows = np.flatnonzero(origin.of_graph)
     stream = np.where(activities.node[rows] > 0, 0, activities.stream[rows])
     keys = (activities.start[rows], stream, activities.node[rows], activities.correlation[rows], origin.time[rows])
     rows = rows[np.lexsort(keys)]
     iteration = joined.iterations.of(origin.time[rows])
     runs: list[list[Run]] = [[] for _ in range(len(joined.iterations))]
-    launches, n_nodes = [Codes() for _ in runs], Counter[tuple[int, int]]()
+    launches = [Codes() for _ in runs]
+    n_nodes = Counter[tuple[int, int]]()
     for row, i, call in zip(rows.tolist(), iteration.tolist(), activities.correlation[rows].tolist(), strict=True):
         if i >= 0:
             launch = i, launches[i][call]
@@ -211,7 +219,10 @@ def _runs_of_nodes(joined: Joined, nodes: list[Run], captured: Sequence[str], i:
 
 
 def _match_by_count(joined: Joined, part: list[Run], names: Sequence[str], i: int) -> list[Run]:
-    launching = part if not len(joined.activities) else [run for run in part if _launches(joined, run)]
+    if not len(joined.activities):
+        launching = part
+    else:
+        launching = [run for run in part if _launches(joined, run)]
     if len(launching) != len(names):
         raise FormatError(
             f"{joined.source}: {len(launching)} operators ran in iteration {i} where the graph has {len(names)}; "
@@ -231,7 +242,10 @@ def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds:
             runs.append(replace(run, name=names[k]))
         elif _launches(joined, run):
             k = len(runs)
-            expected = f"{names[k]!r} of kind {kinds[k]!r}" if k < len(names) else "no further operator"
+            if k < len(names):
+                expected = f"{names[k]!r} of kind {kinds[k]!r}"
+            else:
+                expected = "no further operator"
             raise FormatError(
                 f"{joined.source}: in iteration {i} operator {k} of the graph is {expected}, but {run.name!r} ran; "
                 f"annotate the operators with their names (record_function) to join by name"
@@ -247,7 +261,8 @@ def _match_by_kind(joined: Joined, part: list[Run], names: Sequence[str], kinds:
 
 
 def _launches(joined: Joined, run: Run) -> bool:
-    what, kinds = joined.activities.what, joined.activities.kinds
+    what = joined.activities.what
+    kinds = joined.activities.kinds
     return any(kinds[what[row]].what == "kernel" for row in run.activities)
 
 

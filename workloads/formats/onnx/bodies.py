@@ -26,7 +26,9 @@ def prepare(model: "onnx.ModelProto", source: str) -> "onnx.ModelProto":
     old = [one.version for one in model.opset_import if one.domain in _STANDARD]
     if old and 0 < old[0] < OLDEST_OPSET:
         model = _convert(model, source, old[0])
-    return _inline(model, source) if model.functions else model
+    if model.functions:
+        return _inline(model, source)
+    return model
 
 
 def _convert(model: "onnx.ModelProto", source: str, version: int) -> "onnx.ModelProto":

@@ -37,7 +37,9 @@ class Contrib(NamedTuple):
 def contrib_rule(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
     operator = _of(step)
-    return None if operator is None else operator.cost
+    if operator is None:
+        return None
+    return operator.cost
 
 
 def _of(step: Step) -> Contrib | None:
@@ -108,7 +110,9 @@ def _norm(kind: str, *, skips: int) -> Contrib:
 
     def shapes(step: Step) -> Shapes:
         shape = step.shape_in(0)
-        return [shape, None, None, shape] if skips else [shape]
+        if skips:
+            return [shape, None, None, shape]
+        return [shape]
 
     def cost(step: Step, costs: Costs) -> Cost:
         shape = step.shape_in(0)
@@ -120,7 +124,8 @@ def _norm(kind: str, *, skips: int) -> Contrib:
 
 def _embedded_norm(step: Step, costs: Costs) -> Cost:
     """Look up words, positions and segments, add them and normalise the sum: of tables, the rows that are read."""
-    rows, features = prod(step.shape_in(0)), step.shape_out()[-1]
+    rows = prod(step.shape_in(0))
+    features = step.shape_out()[-1]
     tables = [x for x in (step.input(i) for i in (2, 3, 4)) if x is not None]
     indices = step.nbytes(*(x for x in step.read if x.elem in (6, 7)))
     looked = costs.gather(rows * len(tables), features, indices=indices, window=len(tables))
@@ -136,7 +141,8 @@ def _embedded_norm_shapes(step: Step) -> Shapes:
 
 def _window_shapes(step: Step) -> Shapes:
     """Return the shape of a convolution of (N, C, spatial...)."""
-    x, w = step.shape_in(0), step.shape_in(1)
+    x = step.shape_in(0)
+    w = step.shape_in(1)
     axes = len(w) - 2
     stride, dilation = (step.attributes.get(key, (1,) * axes) for key in ("strides", "dilations"))
     pads = step.attributes.get("pads", (0,) * 2 * axes)
@@ -161,7 +167,8 @@ def _as(op_type: str) -> Callable[[Step, Costs], Cost]:
 
 def _matrices(step: Step, costs: Costs, shape: Shape, inner: int, second: int) -> Cost:
     """Return the cost of a product that writes a shape, with a matrix of weights if that is constant."""
-    columns, other = shape[-1], step.input(second)
+    columns = shape[-1]
+    other = step.input(second)
     rows = prod(shape) // columns
     weights = other is not None and other.constant
     if weights or other is None or other.shape is None or prod(other.shape[:-2]) == 1:
@@ -175,7 +182,8 @@ def _matrices(step: Step, costs: Costs, shape: Shape, inner: int, second: int) -
 
 def _transposable(step: Step) -> tuple[Shape, int]:
     """Return the shape of a product, either side of which may be transposed, and the size that is summed over."""
-    a, b = step.shape_in(0), step.shape_in(1)
+    a = step.shape_in(0)
+    b = step.shape_in(1)
     if step.attributes.get("transA", 0) and len(a) > 1:
         a = (*a[:-2], a[-1], a[-2])
     if step.attributes.get("transB", 0) and len(b) > 1:
@@ -221,21 +229,31 @@ class _Heads(NamedTuple):
 
 def _multihead(step: Step) -> _Heads:
     """Return the sizes of MultiHeadAttention: queries, keys and values apart or packed, with a past or without."""
-    q, heads = step.shape_in(0), step.attributes["num_heads"]
-    past_at = 5 if step.op_type.startswith("Decoder") else 6
+    q = step.shape_in(0)
+    heads = step.attributes["num_heads"]
+    if step.op_type.startswith("Decoder"):
+        past_at = 5
+    else:
+        past_at = 6
     if len(q) == 5:  # (batch, length, heads, 3, size)
         return _Heads(q[0], heads, q[1], q[1], q[4], q[4], heads)
     size = q[2] // heads
-    key, value = step.input(1), step.input(2)
+    key = step.input(1)
+    value = step.input(2)
     if key is None or key.shape is None:
         raise FormatError(f"{step.where}: input 1 is missing")
     if len(key.shape) == 5:  # (batch, length, heads, 2, size)
-        keys, value_size = key.shape[1], key.shape[4]
+        keys = key.shape[1]
+        value_size = key.shape[4]
     elif len(key.shape) == 4:
-        keys, value_size = key.shape[2], step.shape_in(2)[3]
+        keys = key.shape[2]
+        value_size = step.shape_in(2)[3]
     else:
         keys = key.shape[1]
-        value_size = size if value is None or value.shape is None else value.shape[2] // heads
+        if value is None or value.shape is None:
+            value_size = size
+        else:
+            value_size = value.shape[2] // heads
     return _Heads(q[0], heads, q[1], keys + _past(step, past_at, keys), size, value_size, heads)
 
 
@@ -246,18 +264,31 @@ def _past(step: Step, at: int, new: int) -> int:
         return 0
     length = past.shape[-2]
     shared = step.attributes.get("past_present_share_buffer", 0)
-    return max(0, length - new) if shared else length
+    if shared:
+        return max(0, length - new)
+    return length
 
 
 def _grouped_heads(step: Step) -> _Heads:
     """Return the sizes of GroupQueryAttention: several heads of queries share one of keys."""
-    q, heads, kv_heads = step.shape_in(0), step.attributes["num_heads"], step.attributes["kv_num_heads"]
+    q = step.shape_in(0)
+    heads = step.attributes["num_heads"]
+    kv_heads = step.attributes["kv_num_heads"]
     key = step.input(1)
     packed = key is None or key.shape is None
-    size = q[2] // (heads + 2 * kv_heads) if packed else q[2] // heads
+    if packed:
+        size = q[2] // (heads + 2 * kv_heads)
+    else:
+        size = q[2] // heads
     total = step.input(6)
-    numbers = total.numbers() if total is not None and total.constant else None
-    keys = int(numbers.item()) if numbers is not None and numbers.size == 1 else q[1] + _past(step, 3, q[1])
+    if total is not None and total.constant:
+        numbers = total.numbers()
+    else:
+        numbers = None
+    if numbers is not None and numbers.size == 1:
+        keys = int(numbers.item())
+    else:
+        keys = q[1] + _past(step, 3, q[1])
     return _Heads(q[0], heads, q[1], keys, size, size, kv_heads)
 
 
@@ -273,7 +304,10 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
         work = costs.attention(heads.batch * heads.heads, heads.queries, heads.keys, heads.size, heads.value_size)
         new = heads.batch * heads.queries * heads.kv_heads * (heads.size + heads.value_size) * costs.width
         past_nbytes = heads.batch * heads.keys * heads.kv_heads * (heads.size + heads.value_size) * costs.width
-        past = past_nbytes - new if heads.keys > heads.queries else 0
+        if heads.keys > heads.queries:
+            past = past_nbytes - new
+        else:
+            past = 0
         query = step.nbytes(*(x for x in (step.input(i) for i in range(3)) if x is not None))
         others = step.nbytes(*(x for x in step.read if len(x.shape or ()) == 4 and x not in step.inputs[:8]))
         written = float(prod(heads.written) * costs.width) + (new if len(step.written) > 1 else 0)
@@ -286,7 +320,8 @@ def _attends(sizes: Callable[[Step], _Heads]) -> Contrib:
 
 def _whole(step: Step) -> tuple[int, int, int, int, int]:
     """Return batch, length, features that are read, and width of queries and of values, of a whole attention."""
-    (batch, length, features), w = step.shape_in(0), step.shape_in(1)
+    batch, length, features = step.shape_in(0)
+    w = step.shape_in(1)
     sizes = step.attributes.get("qkv_hidden_sizes")
     wide, values = (sizes[0], sizes[2]) if sizes else (w[1] // 3, w[1] // 3)
     return batch, length, features, wide, values
@@ -316,7 +351,8 @@ def _whole_attention(step: Step, costs: Costs) -> Cost:
 
 
 def _gemm_shapes(step: Step) -> Shapes:
-    a, b = step.shape_in(0), step.shape_in(3 if step.op_type == "QGemm" else 1)
+    a = step.shape_in(0)
+    b = step.shape_in(3 if step.op_type == "QGemm" else 1)
     return [(a[1] if step.attributes.get("transA", 0) else a[0], b[0] if step.attributes.get("transB", 0) else b[1])]
 
 

@@ -67,13 +67,20 @@ class _Steps:
     def only_output(self, place: int) -> Tensor | None:
         """Return the only output of a step, None if it has several."""
         outputs = self.steps[place].written
-        return outputs[0] if len(outputs) == 1 else None
+        if len(outputs) == 1:
+            return outputs[0]
+        return None
 
     def follower(self, place: int) -> int | None:
         """Return the place of the only step that reads a step's outputs, None if there is no such step."""
         output = self.only_output(place)
-        readers = [] if output is None else self.readers(output)
-        return readers[0] if len(set(readers)) == 1 and readers[0] < len(self.steps) else None
+        if output is None:
+            readers = []
+        else:
+            readers = self.readers(output)
+        if len(set(readers)) == 1 and readers[0] < len(self.steps):
+            return readers[0]
+        return None
 
     def is_closed(self, members: frozenset[int]) -> bool:
         """Return whether no step outside reads the outputs of the members, except of the last one."""
@@ -103,7 +110,10 @@ def join_formulas(steps: Sequence[Step], results: Sequence[Tensor]) -> list[Step
     formulas: dict[int, _Formula] = {}  # by the places of its members
     for place, step in enumerate(steps):
         find = _FORMULAS.get(step.op_type)
-        formula = None if find is None or step.domain or place in formulas else find(graph, place)
+        if find is None or step.domain or place in formulas:
+            formula = None
+        else:
+            formula = find(graph, place)
         if formula is not None and formulas.keys().isdisjoint(formula.members):
             formulas.update(dict.fromkeys(formula.members, formula))
     if not formulas:
@@ -133,7 +143,9 @@ def _whole(graph: _Steps, last: int, op_type: str, inputs: Sequence[Tensor | Non
 def _variable(step: Step) -> Tensor | None:
     """Return the only input of a step that is not constant, None if there are several, or none."""
     read = {id(x): x for x in step.read}
-    return next(iter(read.values())) if len(read) == 1 else None
+    if len(read) == 1:
+        return next(iter(read.values()))
+    return None
 
 
 def _is_scaled(step: Step) -> bool:
@@ -171,12 +183,18 @@ def _attention(graph: _Steps, softmax: int) -> _Formula | None:
             return None
         members.append(place)
         place = main.producer
-    first = None if place is None else _product(graph, place)
+    if place is None:
+        first = None
+    else:
+        first = _product(graph, place)
     second = graph.follower(softmax)
     while second is not None and graph.steps[second].op_type in _ON_WEIGHTS:
         members.append(second)
         second = graph.follower(second)
-    last = None if second is None else _product(graph, second)
+    if second is None:
+        last = None
+    else:
+        last = _product(graph, second)
     if first is None or last is None or place is None or second is None:
         return None
     queries, keys = first
@@ -226,7 +244,8 @@ def _before_scaling(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
     """Return the tensor that was scaled to make another one, and the steps that did so, with views between them."""
     scaling: list[int] = []
     passed: list[int] = []
-    source, current = tensor, tensor
+    source = tensor
+    current = tensor
     while current.producer is not None:
         place = current.producer
         step = graph.steps[place]
@@ -238,7 +257,8 @@ def _before_scaling(graph: _Steps, tensor: Tensor) -> tuple[Tensor, list[int]]:
             break
         passed.append(place)
         if is_scale:
-            scaling, source = list(passed), before
+            scaling = list(passed)
+            source = before
         current = before
     return source, scaling
 
@@ -331,7 +351,9 @@ def _gelu(graph: _Steps, place: int) -> _Formula | None:
 
 def _constants_of(graph: _Steps, place: int) -> int:
     """Return how many constants the formula of a GELU has: sqrt 2, 1 and 1/2, or two more with a tangent."""
-    return 3 if graph.steps[place].op_type == "Erf" else 5
+    if graph.steps[place].op_type == "Erf":
+        return 3
+    return 5
 
 
 def _silu(graph: _Steps, place: int) -> _Formula | None:
@@ -379,8 +401,14 @@ def _is_mean_of_last(step: Step) -> bool:
     axes = step.attributes.get("axes")
     if axes is None:
         axes_in = step.input(1)
-        numbers = None if axes_in is None else axes_in.numbers()
-        axes = () if numbers is None else tuple(map(int, numbers.flatten()))
+        if axes_in is None:
+            numbers = None
+        else:
+            numbers = axes_in.numbers()
+        if numbers is None:
+            axes = ()
+        else:
+            axes = tuple(map(int, numbers.flatten()))
     keeps = step.attributes.get("keepdims", 1)
     return bool(keeps) and tuple(axis % len(shape) for axis in axes) == (len(shape) - 1,)
 

@@ -85,7 +85,8 @@ def infer(
     from onnx import AttributeProto, defs, helper, numpy_helper, shape_inference
 
     unknown: list[tuple[int, Shape | None]] = [(0, None)] * len(node.output)
-    version, present = versions.get(node.domain, 1), [x for x in inputs if x is not None]
+    version = versions.get(node.domain, 1)
+    present = [x for x in inputs if x is not None]
     has_graphs = any(one.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for one in node.attribute)
     if has_graphs or not 0 < version < 2**31 or not all(x.elem for x in present):
         return unknown
@@ -94,7 +95,9 @@ def infer(
     except defs.SchemaError:
         return unknown
     if node.op_type in _LIKE_FIRST_INPUT:
-        return [(present[0].elem, present[0].shape)] if present else unknown
+        if present:
+            return [(present[0].elem, present[0].shape)]
+        return unknown
     named = {name: x for name, x in zip(node.input, inputs, strict=True) if x is not None}
     floats = node.op_type in _SIZES_FROM_FLOATS
     sizes = {name: x for name, x in named.items() if x.constant and (x.elem in WHOLE or floats)}

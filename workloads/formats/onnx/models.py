@@ -182,7 +182,8 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
         raise FormatError(f"{source}: the model has no operator that depends on an input")
     steps = join_formulas(reader.steps, reader.results)
     names = _unique([step.name for step in steps] + [tensor.name for tensor in reader.results])
-    operators, edges = [], []
+    operators = []
+    edges = []
     for name, step in zip(names, steps, strict=False):
         operator, reads = build(source, operator_of, step, name)
         operators.append(operator)
@@ -193,12 +194,15 @@ def _graph(title: str, reader: ShapeReader, granularity: str, source: str) -> Op
         if tensor.producer is not None:
             edges.append(Edge(names[tensor.producer], name))
     whole = OpGraph(operators, edges, title)
-    return build(source, with_biases, whole) if granularity == "operator" else build(source, fuse, whole, io=False)
+    if granularity == "operator":
+        return build(source, with_biases, whole)
+    return build(source, fuse, whole, io=False)
 
 
 def _unique(names: list[str]) -> list[str]:
     """Return names without repetitions; the first of equal names is unchanged."""
-    used, count = set(names), Counter[str]()
+    used = set(names)
+    count = Counter[str]()
     names_out = []
     for name in names:
         count[name] += 1
@@ -218,11 +222,20 @@ def _warn(source: str, steps: list[Step], operators: list[Operator]) -> None:
         return
     kinds = Counter(plain(f"{step.domain}.{step.op_type}" if step.domain else step.op_type) for step in left)
     shown = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common(_MOST_KINDS_NAMED))
-    rest = f" and {len(kinds) - _MOST_KINDS_NAMED} kinds more" if len(kinds) > _MOST_KINDS_NAMED else ""
+    if len(kinds) > _MOST_KINDS_NAMED:
+        rest = f" and {len(kinds) - _MOST_KINDS_NAMED} kinds more"
+    else:
+        rest = ""
     unsized = sum(any(out.shape is None for out in step.written) for step in left)
-    ending = f"; {unsized} of them write tensors of unknown size, which count nothing" if unsized else ""
+    if unsized:
+        ending = f"; {unsized} of them write tensors of unknown size, which count nothing"
+    else:
+        ending = ""
     total = sum(op.nbytes for op in operators)
-    share = sum(op.nbytes for op in operators if UNKNOWN in op.attributes) / total if total else 1.0
+    if total:
+        share = sum(op.nbytes for op in operators if UNKNOWN in op.attributes) / total
+    else:
+        share = 1.0
     _logger.warning(
         "%s: operators that are not supported count their bytes and no FLOP, %.3g %% of all bytes: %s%s%s",
         source,

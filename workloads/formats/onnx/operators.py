@@ -155,7 +155,10 @@ _NAMES: Final = {
 
 def rule_of(step: Step) -> Callable[[Step, Costs], Cost] | None:
     """Return the rule for an operator, None if there is none."""
-    rule = None if step.domain else RULES.get(step.op_type)
+    if step.domain:
+        rule = None
+    else:
+        rule = RULES.get(step.op_type)
     return rule or contrib_rule(step)
 
 
@@ -178,20 +181,29 @@ def operator_of(step: Step, name: str) -> tuple[Operator, tuple[Tensor, ...]]:
     try:
         elem = next((x.elem for x in (step.given if computes else step.written)), 0)
         costs = step.formats.costs(elem)
-        cost = _unsupported_cost(step) if rule is None else rule(step, costs)
+        if rule is None:
+            cost = _unsupported_cost(step)
+        else:
+            cost = rule(step, costs)
         shape = step.shape_out() if supported else next((out.shape for out in step.written), None)
     except SimschedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise FormatError(f"{step.where}: its inputs and attributes do not fit ({error})") from error
     weights = (x for x in step.given if x.constant and x.shape)
-    weight_nbytes = step.nbytes(*weights) if cost.weight_nbytes is None else cost.weight_nbytes
+    if cost.weight_nbytes is None:
+        weight_nbytes = step.nbytes(*weights)
+    else:
+        weight_nbytes = cost.weight_nbytes
     reads = tuple(dict.fromkeys(step.read if cost.reads is None else cost.reads))  # a tensor read twice moves once
     works = cost.works
     if not cost.is_counted:
         works = with_bytes(works, step.nbytes(*reads), weight_nbytes, step.nbytes(*step.written))
     # of an operator that is not supported at least the bytes may be known
-    nbytes = nbytes_of(works) if supported or works else step.nbytes(*reads, *step.written) + weight_nbytes
+    if supported or works:
+        nbytes = nbytes_of(works)
+    else:
+        nbytes = step.nbytes(*reads, *step.written) + weight_nbytes
     operator = Operator(
         name,
         kind=cost.kind,
@@ -219,7 +231,10 @@ def kind_of(op_type: str) -> str:
 
 
 def _unsupported_cost(step: Step) -> Cost:
-    kind = f"{step.domain}.{step.op_type}" if step.domain else kind_of(step.op_type)
+    if step.domain:
+        kind = f"{step.domain}.{step.op_type}"
+    else:
+        kind = kind_of(step.op_type)
     sized = next((out for out in step.written if out.shape is not None), None)
     if sized is None or sized.shape is None:
         return Cost(kind, attributes={UNKNOWN: kind})
@@ -227,12 +242,19 @@ def _unsupported_cost(step: Step) -> Cost:
 
 
 def _elementwise(step: Step, costs: Costs) -> Cost:
-    kind, shape = kind_of(step.op_type), step.shape_out()
+    kind = kind_of(step.op_type)
+    shape = step.shape_out()
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, shape)
     else:
-        flops = max(1, len(step.inputs) - 1) if step.op_type in _NARY else ELEMENT_FLOPS.get(step.op_type.lower(), 1)
-        rule = "activation" if step.op_type in _TRANSCENDENTAL else "map"
+        if step.op_type in _NARY:
+            flops = max(1, len(step.inputs) - 1)
+        else:
+            flops = ELEMENT_FLOPS.get(step.op_type.lower(), 1)
+        if step.op_type in _TRANSCENDENTAL:
+            rule = "activation"
+        else:
+            rule = "map"
         work = costs.elementwise(shape, flops=flops, rule=rule)
     read = [x for x in step.inputs if x is not None and x.shape is not None and prod(x.shape) > 1]
     ways = {x.strides if x.shape == shape else () for x in read}
@@ -259,7 +281,8 @@ def _bounds(step: Step) -> tuple[Any, Any]:
 
 
 def _rows(step: Step, costs: Costs) -> Cost:
-    shape, op_type = step.shape_out(), step.op_type
+    shape = step.shape_out()
+    op_type = step.op_type
     if op_type == "MeanVarianceNormalization":
         n_rows = prod(shape[1:2])
     elif op_type in ("InstanceNormalization", "GroupNormalization"):
@@ -269,14 +292,20 @@ def _rows(step: Step, costs: Costs) -> Cost:
     else:
         axis = step.axis(-1, len(shape))
         n_rows = prod(shape) // prod(shape[axis : axis + 1])
-    kind, length = kind_of(op_type), -(-prod(shape) // n_rows)
+    kind = kind_of(op_type)
+    length = -(-prod(shape) // n_rows)
     work = costs.rows(kind, n_rows, length)
     return Cost(kind, (replace(work, flops=float(prod(shape) * ROW_FLOPS[kind])),))
 
 
 def _pool(step: Step, costs: Costs) -> Cost:
-    pool, image, shape = _POOLS[step.op_type], step.shape_in(0)[2:], step.shape_out()
-    window = image if pool.startswith("global") else step.attributes["kernel_shape"]
+    pool = _POOLS[step.op_type]
+    image = step.shape_in(0)[2:]
+    shape = step.shape_out()
+    if pool.startswith("global"):
+        window = image
+    else:
+        window = step.attributes["kernel_shape"]
     attributes = {"pool": pool} | sliding(step, window, image, shape[2:])
     if step.attributes.get("ceil_mode"):
         attributes["ceil_mode"] = True
@@ -291,17 +320,25 @@ def _concat(step: Step, costs: Costs) -> Cost:
 
 def _reduce(step: Step, costs: Costs) -> Cost:
     """Reduce: one FLOP per element of the input."""
-    n_read, n_outputs = prod(step.shape_in(0)), prod(step.shape_out())
-    rule = "argmax" if step.op_type.startswith("Arg") else "sum"
+    n_read = prod(step.shape_in(0))
+    n_outputs = prod(step.shape_out())
+    if step.op_type.startswith("Arg"):
+        rule = "argmax"
+    else:
+        rule = "sum"
     work = costs.reduction(n_outputs, -(-n_read // max(1, n_outputs)), flops=float(n_read), rule=rule)
     return Cost(kind_of(step.op_type), (work,), weight_nbytes=0.0)
 
 
 def _scan(step: Step, costs: Costs) -> Cost:
     """Go along an axis: a row for each position of the other axes."""
-    shape, axis = step.shape_out(), step.input(1)
+    shape = step.shape_out()
+    axis = step.input(1)
     numbers = None if axis is None else axis.numbers()
-    length = shape[int(numbers.ravel()[0])] if numbers is not None and numbers.size == 1 else shape[-1]
+    if numbers is not None and numbers.size == 1:
+        length = shape[int(numbers.ravel()[0])]
+    else:
+        length = shape[-1]
     n = prod(shape)
     return Cost(kind_of(step.op_type), (costs.rows("layer_norm", n // length, length, flops=float(n)),))
 
@@ -322,15 +359,23 @@ def _copy(step: Step, costs: Costs) -> Cost:
                 lay(out, strides)
             return _view_cost(step, kind_of(step.op_type))
     written = step.nbytes(*step.written)
-    read = step.nbytes(step.given[0]) if step.op_type in _READ_WHOLE else _part_read(step, written)
-    rule = "permute" if step.op_type in _PERMUTING else "copy"
+    if step.op_type in _READ_WHOLE:
+        read = step.nbytes(step.given[0])
+    else:
+        read = _part_read(step, written)
+    if step.op_type in _PERMUTING:
+        rule = "permute"
+    else:
+        rule = "copy"
     return _moving(step, costs.elementwise(step.shape_out(), rule=rule), read, written)
 
 
 def _part_read(step: Step, written: float) -> float:
     """Return the bytes that a move reads: as many as it writes, unless it has fewer to read."""
     source = step.given[0]
-    return written if source.constant else min(written, step.nbytes(source))
+    if source.constant:
+        return written
+    return min(written, step.nbytes(source))
 
 
 def _moving(step: Step, work: Work, read: float, written: float, kind: str = "", **attributes: Any) -> Cost:
@@ -338,16 +383,24 @@ def _moving(step: Step, work: Work, read: float, written: float, kind: str = "",
     source = step.given[0]
     if len(step.written) > 1:
         attributes["output_shapes"] = [out.shape for out in step.written]
-    stored = step.nbytes(source) if source.constant else 0.0
+    if source.constant:
+        stored = step.nbytes(source)
+    else:
+        stored = 0.0
     moved = replace(work, reads=read, writes=written)
     return Cost(kind or kind_of(step.op_type), (moved,), attributes, True, stored)
 
 
 def _gather(step: Step, costs: Costs) -> Cost:
     """Read rows, or single elements, that indices number: these and no others."""
-    x, shape, numbers = step.shape_in(0), step.shape_out(), step.input(1)
-    numbered = () if numbers is None or numbers.shape is None else numbers.shape
-    kind, attributes = "", dict[str, Any]()
+    x = step.shape_in(0)
+    shape = step.shape_out()
+    numbers = step.input(1)
+    numbered: Shape = ()
+    if numbers is not None and numbers.shape is not None:
+        numbered = numbers.shape
+    kind = ""
+    attributes = dict[str, Any]()
     if step.op_type == "Gather":
         axis = step.axis(0, len(x))
         length = prod(x[axis + 1 :])
@@ -355,7 +408,8 @@ def _gather(step: Step, costs: Costs) -> Cost:
             lay(step.written[0], selected_strides(step, axis))
             return _view_cost(step, "gather")
         if step.given[0].constant and len(x) == 2 and axis == 0:
-            kind, attributes = "embedding", dict(zip(("rows", "features"), x, strict=True))
+            kind = "embedding"
+            attributes = dict(zip(("rows", "features"), x, strict=True))
     elif step.op_type == "GatherND" and numbered:
         length = prod(x[step.attributes.get("batch_dims", 0) + numbered[-1] :])
     else:
@@ -369,7 +423,8 @@ def _gather(step: Step, costs: Costs) -> Cost:
 
 def _scatter(step: Step, costs: Costs) -> Cost:
     """Return the cost of writing rows, or single elements, in place: the other elements are not read."""
-    x, updates = step.shape_in(0), step.input(1 if step.op_type == "TensorScatter" else 2)
+    x = step.shape_in(0)
+    updates = step.input(1 if step.op_type == "TensorScatter" else 2)
     numbers = step.input(2 if step.op_type == "TensorScatter" else 1)
     if updates is None or updates.shape is None:
         return _moving(step, costs.elementwise(x, rule="copy"), step.nbytes(step.given[0]), step.nbytes(*step.written))
@@ -387,19 +442,24 @@ def _scatter(step: Step, costs: Costs) -> Cost:
 
 def _leaves_all_in_place(step: Step) -> bool:
     """Say whether a copy changes nothing: no cast, no padding, no repetition."""
-    source, out = step.given[0], step.written[0]
+    source = step.given[0]
+    out = step.written[0]
     if source.shape is None or (source.shape, source.elem) != (out.shape, out.elem):
         return False
     if step.op_type == "Pad":
         pads = step.input(1)
-        numbers = step.attributes["pads"] if pads is None else pads.numbers()
+        if pads is None:
+            numbers = step.attributes["pads"]
+        else:
+            numbers = pads.numbers()
         return numbers is not None and not any(numbers)
     return step.op_type in _READ_WHOLE
 
 
 def _view(step: Step, costs: Costs) -> Cost:
     """Change the shape and nothing else, unless elements that do not lie one after the other have to be moved."""
-    source, out = step.given[0], step.written[0]
+    source = step.given[0]
+    out = step.written[0]
     if source.shape is not None and out.shape is not None and source.strides is not None:
         strides = reshaped_strides(source.shape, source.strides, out.shape)
         if strides is None:
@@ -414,8 +474,14 @@ def _view_cost(step: Step, kind: str) -> Cost:
     """Return the cost of a view; where a part lies, or which shape it is, is not read on the device."""
     source = step.given[0]
     reads = tuple(x for x in step.read if x is source or source.constant)
-    attributes = {"output_shapes": [out.shape for out in step.written]} if len(step.written) > 1 else {}
-    stored = step.nbytes(source) if source.constant else 0.0
+    if len(step.written) > 1:
+        attributes = {"output_shapes": [out.shape for out in step.written]}
+    else:
+        attributes = {}
+    if source.constant:
+        stored = step.nbytes(source)
+    else:
+        stored = 0.0
     return Cost(kind, (), attributes, weight_nbytes=stored, reads=reads)
 
 

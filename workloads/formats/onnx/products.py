@@ -24,11 +24,13 @@ def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str,
     transposed convolution "same_upper" and "same_lower"; `dilation` is left out if it is 1.
     """
     once = (1,) * len(window)
-    stride, dilation = step.attributes.get("strides", once), step.attributes.get("dilations", once)
+    stride = step.attributes.get("strides", once)
+    dilation = step.attributes.get("dilations", once)
     pads = step.attributes.get("pads", (0,) * 2 * len(window))
     automatic = step.attributes.get("auto_pad", "NOTSET")
     if automatic.startswith("SAME"):
-        begins, ends = [], []
+        begins = []
+        ends = []
         for size, size_out, width, step_size, spread in zip(image, output, window, stride, dilation, strict=True):
             wide = max(0, (size_out - 1) * step_size + (width - 1) * spread + 1 - size)
             begins.append(wide // 2 if automatic == "SAME_UPPER" else wide - wide // 2)
@@ -38,12 +40,16 @@ def sliding(step: Step, window: Shape, image: Shape, output: Shape) -> dict[str,
     attributes = {"kernel": window, "stride": stride, "padding": pads[:half] if pads[:half] == pads[half:] else pads}
     if automatic.startswith("SAME") and step.op_type == "ConvTranspose":
         attributes["padding"] = automatic.lower()
-    return attributes if dilation == once else {**attributes, "dilation": dilation}
+    if dilation == once:
+        return attributes
+    return {**attributes, "dilation": dilation}
 
 
 def _conv(step: Step, costs: Costs) -> Cost:
     transposed = step.op_type == "ConvTranspose"
-    x, w, shape = step.shape_in(0), step.shape_in(_WEIGHTS_AT.get(step.op_type, 1)), step.shape_out()
+    x = step.shape_in(0)
+    w = step.shape_in(_WEIGHTS_AT.get(step.op_type, 1))
+    shape = step.shape_out()
     groups = step.attributes.get("group", 1)
     if not 3 <= len(x) == len(w) == len(shape):
         raise FormatError(f"{step.where}: a convolution of {len(x)} axes with weights of {len(w)}")
@@ -61,17 +67,25 @@ def _conv(step: Step, costs: Costs) -> Cost:
 
 
 def _gemm(step: Step, costs: Costs) -> Cost:
-    a, (m, n), bias = step.shape_in(0), step.shape_out(), step.input(2)
+    a = step.shape_in(0)
+    m, n = step.shape_out()
+    bias = step.input(2)
     k = a[0] if step.attributes.get("transA", 0) else a[1]
     return _matrices(step, costs, 1, m, k, n, bias is not None and bias.constant)
 
 
 def _matmul(step: Step, costs: Costs) -> Cost:
     """Multiply stacks of matrices; one matrix for the whole stack makes one product of many rows."""
-    a, b, shape = step.shape_in(0), step.shape_in(_WEIGHTS_AT.get(step.op_type, 1)), step.shape_out()
-    k, n = a[-1], b[-1] if len(b) > 1 else 1
+    a = step.shape_in(0)
+    b = step.shape_in(_WEIGHTS_AT.get(step.op_type, 1))
+    shape = step.shape_out()
+    k = a[-1]
+    n = b[-1] if len(b) > 1 else 1
     rows = prod(shape) // n
-    batch = 1 if prod(b[:-2]) == 1 else rows // (a[-2] if len(a) > 1 else 1)
+    if prod(b[:-2]) == 1:
+        batch = 1
+    else:
+        batch = rows // (a[-2] if len(a) > 1 else 1)
     cost = _matrices(step, costs, batch, rows // batch, k, n, False)
     copies = []
     if step.op_type == "MatMul":
@@ -147,13 +161,18 @@ def _attention(step: Step, costs: Costs) -> Cost:
     """Scaled dot-product attention in one work: two products and a softmax of 5 FLOP between them."""
     q, k, v = (step.shape_in(i) for i in range(3))
     if len(q) == 3:
-        heads, kv_heads = step.attributes["q_num_heads"], step.attributes["kv_num_heads"]
+        heads = step.attributes["q_num_heads"]
+        kv_heads = step.attributes["kv_num_heads"]
         if q[2] % heads or v[2] % kv_heads:
             raise FormatError(f"{step.where}: {heads} and {kv_heads} heads do not divide {q[2]} and {v[2]} features")
-        length, keys, width, value_width = q[1], k[1], q[2] // heads, v[2] // kv_heads
+        length = q[1]
+        keys = k[1]
+        width = q[2] // heads
+        value_width = v[2] // kv_heads
     else:
         _, heads, length, width = q
-        keys, value_width = k[2], v[3]
+        keys = k[2]
+        value_width = v[3]
     past = step.input(4)
     if past is not None and past.shape is not None:
         keys += past.shape[2]
@@ -165,7 +184,8 @@ def _recurrent(step: Step, costs: Costs) -> Cost:
     """Go over a sequence: the products with the inputs at once, then a chain of steps."""
     x, w, r = (step.shape_in(i) for i in range(3))
     kind = step.op_type.lower()
-    directions, features = w[0], w[2]
+    directions = w[0]
+    features = w[2]
     hidden = r[2]
     if w != (r[0], GATES[kind] * hidden, x[2]):
         raise FormatError(f"{step.where}: weights of shapes {w} and {r} do not fit {x[2]} features")

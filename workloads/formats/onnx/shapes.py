@@ -121,7 +121,10 @@ class ShapeReader:
         newest = defs.onnx_opset_version()
         version = versions.get("", newest)
         if not OLDEST_OPSET <= version <= newest:
-            remedy = "upgrade the package onnx" if version > newest else "convert it with onnx.version_converter"
+            if version > newest:
+                remedy = "upgrade the package onnx"
+            else:
+                remedy = "convert it with onnx.version_converter"
             raise FormatError(f"{self._source}: opset {version} is not one of {OLDEST_OPSET} to {newest}; {remedy}")
         return versions
 
@@ -168,7 +171,10 @@ class ShapeReader:
             empty = shape is not None and 0 in shape
             self._put(Tensor(info.name, info.type.tensor_type.elem_type, shape, constant=empty))
         if questions:
-            rest = f" (and {len(questions) - _MOST_NAMED} more)" if len(questions) > _MOST_NAMED else ""
+            if len(questions) > _MOST_NAMED:
+                rest = f" (and {len(questions) - _MOST_NAMED} more)"
+            else:
+                rest = ""
             listed = ", ".join(questions[:_MOST_NAMED])
             remedy = self._formats.request(dict(list(remedies.items())[:_MOST_NAMED]))
             raise FormatError(f"{self._source}: {listed}{rest}; give {remedy}")
@@ -176,7 +182,8 @@ class ShapeReader:
 
     def _bind_symbols(self, info: "onnx.ValueInfoProto") -> None:
         """Set the named sizes of an input from a given shape."""
-        shape, declared = self._given.get(info.name), info.type.tensor_type
+        shape = self._given.get(info.name)
+        declared = info.type.tensor_type
         if shape is None or not declared.HasField("shape"):
             return
         if len(declared.shape.dim) != len(shape):
@@ -196,7 +203,10 @@ class ShapeReader:
         sizes: list[int | None] = []
         missing = []
         for i, dim in enumerate(declared.tensor_type.shape.dim):
-            size = dim.dim_value if dim.HasField("dim_value") else self._symbols.get(dim.dim_param)
+            if dim.HasField("dim_value"):
+                size = dim.dim_value
+            else:
+                size = self._symbols.get(dim.dim_param)
             if size is None or size < 0:  # exporters write -1 for a size that is open
                 size = None
                 missing.append(dim.dim_param or f"axis {i}")
@@ -205,7 +215,8 @@ class ShapeReader:
 
     def _read_node(self, i: int, node: "onnx.NodeProto") -> None:
         name = node.name or next((out for out in node.output if out), "") or f"#{i}"
-        name = self._path + name if isinstance(name, str) else name
+        if isinstance(name, str):
+            name = self._path + name
         title = f"operator {shown(name)} ({shown(node.op_type)[1:-1]})"
         where = f"{self._source}: {title}"
         if not node.op_type:
@@ -225,8 +236,12 @@ class ShapeReader:
         captured = tuple(self._tensors[read] for read in inside if read in self._tensors and read not in node.input)
         if self._guards and not any(self._is_inside(x) for x in (*inputs, *captured)):
             captured += tuple(x for x in self._guards if x not in inputs and x not in captured)
-        domain = "" if standard else node.domain or "functions of the model"
-        version, attributes = self._versions.get(node.domain, 0), attributes_of(node)
+        if standard:
+            domain = ""
+        else:
+            domain = node.domain or "functions of the model"
+        version = self._versions.get(node.domain, 0)
+        attributes = attributes_of(node)
         step = Step(title, name, domain, node.op_type, version, inputs, attributes, captured, self._formats)
         if standard and node.op_type == "Constant" and "value" in attributes:
             value = attributes["value"]
@@ -268,7 +283,10 @@ class ShapeReader:
         return True
 
     def _branch(self, where: str, name: str, condition: Tensor, yes: "onnx.GraphProto", no: "onnx.GraphProto") -> Any:
-        decision = condition.numbers() if condition.constant else None
+        if condition.constant:
+            decision = condition.numbers()
+        else:
+            decision = None
         if decision is not None and decision.size == 1:
             return self._body(where, yes if decision.item() else no, [], name)
         first = len(self.steps)
@@ -290,16 +308,26 @@ class ShapeReader:
     def _loop(self, where: str, name: str, inputs: Sequence[Tensor | None], body: "onnx.GraphProto") -> Any:
         """Read the body of a loop as often as it runs, if constants say how often, and else once."""
         most, condition, *start = inputs
-        rounds = most.numbers() if most is not None and most.constant else None
-        limit = int(rounds.item()) if rounds is not None and rounds.size == 1 else None
+        if most is not None and most.constant:
+            rounds = most.numbers()
+        else:
+            rounds = None
+        if rounds is not None and rounds.size == 1:
+            limit = int(rounds.item())
+        else:
+            limit = None
         if limit is not None and limit > _MOST_STEPS:  # exporters write the largest number for no limit
             limit = None
         values = [self._present(where, x) for x in start]
         n_kept = len(body.output) - 1 - len(values)
         written: list[Sequence[Tensor]] = []
-        i, may_end = 0, False
+        i = 0
+        may_end = False
         while limit is None or i < limit:
-            decision = condition.numbers() if condition is not None and condition.constant else None
+            if condition is not None and condition.constant:
+                decision = condition.numbers()
+            else:
+                decision = None
             if decision is not None and not decision.all():
                 break
             decided = condition is None or decision is not None
@@ -311,7 +339,8 @@ class ShapeReader:
             goes_on = Tensor("", _BOOLEAN, (), constant=True, array=np.array(True))
             with self._guard(*([] if decided or condition is None else [condition])):
                 results = self._body(where, body, [number, goes_on, *values], f"{name}[{i}]")
-            condition, values = results[0], list(results[1 : 1 + len(values)])
+            condition = results[0]
+            values = list(results[1 : 1 + len(values)])
             written.append(results[1 + len(values) :])
             i += 1
         if may_end:
@@ -329,7 +358,8 @@ class ShapeReader:
         """Read the body of a scan for each step."""
         n_scanned = attributes["num_scan_inputs"]
         tensors = [self._present(where, x) for x in inputs]
-        values, scanned = tensors[: len(tensors) - n_scanned], tensors[len(tensors) - n_scanned :]
+        values = tensors[: len(tensors) - n_scanned]
+        scanned = tensors[len(tensors) - n_scanned :]
         axes = attributes.get("scan_input_axes", (0,) * n_scanned)
         shapes = [self._formats.shape_of(where, x) for x in scanned]
         n_steps = shapes[0][axes[0]] if shapes else 0
@@ -354,7 +384,10 @@ class ShapeReader:
     def _stack(self, where: str, name: str, k: int, parts: Sequence[Tensor]) -> Tensor:
         """Return the stacked outputs of the rounds of a loop, which cost nothing by themselves."""
         title = f"{name}.{k}"
-        shape = None if not parts or parts[0].shape is None else (len(parts), *parts[0].shape)
+        if not parts or parts[0].shape is None:
+            shape = None
+        else:
+            shape = (len(parts), *parts[0].shape)
         constant = all(part.constant for part in parts)
         elem = parts[0].elem if parts else FLOAT
         out = Tensor(title, elem, (0,) if not parts else shape, None if constant else len(self.steps), constant)
@@ -374,10 +407,12 @@ class ShapeReader:
     def _body(self, where: str, graph: "onnx.GraphProto", given: Sequence[Tensor], path: str) -> list[Tensor]:
         """Read the nodes of a graph inside a node, and return its results."""
         outer = self._tensors, self._declared, self._path
-        self._tensors, self._path = self._tensors.new_child(), f"{path}."
-        self._declared = (
-            ChainMap(_declared_types(graph), *outer[1].maps) if isinstance(outer[1], ChainMap) else outer[1]
-        )
+        self._tensors = self._tensors.new_child()
+        self._path = f"{path}."
+        if isinstance(outer[1], ChainMap):
+            self._declared = ChainMap(_declared_types(graph), *outer[1].maps)
+        else:
+            self._declared = outer[1]
         for proto in graph.initializer:
             self._put_constant(proto.name, proto.data_type, proto.dims, proto)
         if len(given) != len(graph.input):
@@ -395,7 +430,8 @@ class ShapeReader:
         """Let the first steps of a body wait for tensors that decide whether it runs."""
         outer = self._guards, self._first
         if guards:
-            self._guards, self._first = (*outer[0], *(x for x in guards if not x.constant)), len(self.steps)
+            self._guards = (*outer[0], *(x for x in guards if not x.constant))
+            self._first = len(self.steps)
         yield
         self._guards, self._first = outer
 
@@ -418,7 +454,10 @@ class ShapeReader:
                 out.shape = checked_shape(where, out.name, out.shape, least=0)
             # a tensor without elements depends on nothing: an empty cache, a part of length 0
             out.constant = constant or (out.shape is not None and 0 in out.shape)
-            out.producer = None if out.constant else len(self.steps)
+            if out.constant:
+                out.producer = None
+            else:
+                out.producer = len(self.steps)
             self._put(out)
         if not constant and not (step.written and all(out.constant for out in step.written)):
             self._add(step)
@@ -456,15 +495,17 @@ class ShapeReader:
             out.stored = step.given[0].stored
         few = node.op_type == "NonZero" or (out.shape is not None and prod(out.shape) <= MOST_NUMBERS)
         if node.op_type in _OF_SHAPES:
-            shape, (start, end) = (
-                self._formats.shape_of(where, step.given[0]),
-                map(step.attributes.get, ("start", "end")),
-            )
+            shape = self._formats.shape_of(where, step.given[0])
+            start, end = map(step.attributes.get, ("start", "end"))
             array: Array | None = np.array(shape[start:end] if node.op_type == "Shape" else prod(shape), np.int64)
         else:
-            array = evaluate(node, step.inputs, step.version) if few and node.op_type in EVALUATED else None
+            if few and node.op_type in EVALUATED:
+                array = evaluate(node, step.inputs, step.version)
+            else:
+                array = None
         if array is not None and array.size <= MOST_NUMBERS:
-            out.array, out.shape = array, array.shape
+            out.array = array
+            out.shape = array.shape
 
 
 def _with_short_domain(node: "onnx.NodeProto") -> "onnx.NodeProto":
@@ -498,7 +539,8 @@ def _price(steps: Sequence[Step]) -> tuple[float, float]:
             operator, _ = operator_of(step, "priced")
         except SimschedError:
             continue
-        flops, nbytes = flops + operator.flops, nbytes + operator.nbytes
+        flops = flops + operator.flops
+        nbytes = nbytes + operator.nbytes
     return flops, nbytes
 
 

@@ -86,7 +86,8 @@ class Tensor:
         if self.array is None and self.proto is not None:
             from onnx import TensorProto, numpy_helper
 
-            proto, self.proto = self.proto, None
+            proto = self.proto
+            self.proto = None
             here = proto.data_location != TensorProto.EXTERNAL and proto.data_type in _COMPUTABLE
             if here and len(proto.dims) <= 32 and prod(proto.dims) <= MOST_NUMBERS:
                 try:
@@ -173,7 +174,9 @@ class Step:
 
     def input(self, i: int) -> Tensor | None:
         """Return an input, None if it is left out."""
-        return self.inputs[i] if i < len(self.inputs) else None
+        if i < len(self.inputs):
+            return self.inputs[i]
+        return None
 
     def shape_in(self, i: int) -> Shape:
         """Return the shape of an input that the operator's costs need."""
@@ -242,7 +245,9 @@ def attributes_of(node: "onnx.NodeProto") -> dict[str, Any]:
     def value(given: Any) -> Any:
         if isinstance(given, list):
             return tuple(map(value, given))
-        return given.decode(errors="replace") if isinstance(given, bytes) else given
+        if isinstance(given, bytes):
+            return given.decode(errors="replace")
+        return given
 
     return {one.name: value(helper.get_attribute_value(one)) for one in node.attribute if not one.ref_attr_name}
 

@@ -18,14 +18,18 @@ def dense(shape: Sequence[int]) -> Shape:
     >>> dense((2, 3, 4))
     (12, 4, 1)
     """
-    return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1] if shape else ()
+    if shape:
+        return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1]
+    return ()
 
 
 def strides_in(step: Step) -> Shape:
     """Return the strides of the first tensor that an operator reads, which must have a known shape."""
     source = step.given[0]
     shape = step.formats.shape_of(step.where, source)
-    return dense(shape) if source.strides is None else source.strides
+    if source.strides is None:
+        return dense(shape)
+    return source.strides
 
 
 def lay(tensor: Tensor | None, strides: Sequence[int] | None) -> None:
@@ -57,7 +61,8 @@ def expanded_strides(step: Step) -> Shape | None:
 def sliced_strides(step: Step) -> Shape | None:
     """Return the strides of a slice's output; None if its steps are unknown or negative."""
     strides = list(strides_in(step))
-    steps, axes = step.input(4), step.input(3)
+    steps = step.input(4)
+    axes = step.input(3)
     if steps is None:
         return tuple(strides)
     numbers = steps.numbers()
@@ -101,5 +106,6 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence[
         if left % size:
             return None
         result.append(stride)
-        left, stride = left // size, stride * size
+        left = left // size
+        stride = stride * size
     return tuple(reversed(result))

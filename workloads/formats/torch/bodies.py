@@ -196,7 +196,8 @@ class _Builder:
         """Copy a body that waits for nodes, one of which decides whether it runs."""
         outer = self.guard, self.inside
         waited = tuple(dict.fromkeys(x for x in guards if hasattr(x, "all_input_nodes")))
-        self.guard, self.inside = (*outer[0], *waited), set()
+        self.guard = (*outer[0], *waited)
+        self.inside = set()
         result = self._inline(body, operands, regions)
         self.guard, self.inside = outer
         return result
@@ -235,7 +236,8 @@ class _Builder:
         """Copy the body of a scan, or of a map, for each step."""
         import torch
 
-        body, carried = args[0], list(args[1]) if kind == "scan" else []
+        body = args[0]
+        carried = list(args[1]) if kind == "scan" else []
         sequences = list(args[2] if kind == "scan" else args[1])
         more = list(args[3] if kind == "scan" and len(args) > 3 else args[2] if kind != "scan" else ())
         first = next((_value(x) for x in sequences), None)
@@ -254,7 +256,8 @@ class _Builder:
 
     def _n_rounds(self, test: Any, body: Any, carried: list[Any], more: list[Any]) -> int | None:
         """Return the number of rounds of a loop, None if its condition reads unknown values."""
-        values, fixed = [self._constant_value(x, {}) for x in carried], [self._constant_value(x, {}) for x in more]
+        values = [self._constant_value(x, {}) for x in carried]
+        fixed = [self._constant_value(x, {}) for x in more]
         for n in range(_MOST_ROUNDS):
             goes_on = self._evaluate(test, [*values, *fixed])
             if goes_on is _UNKNOWN:
@@ -284,7 +287,9 @@ class _Builder:
     def _constant_value(self, value: Any, known: dict[Any, Any]) -> Any:
         """Return a value that constants alone decide, else `_UNKNOWN`."""
         if not hasattr(value, "all_input_nodes"):
-            return value if isinstance(value, bool | int | float) else _UNKNOWN
+            if isinstance(value, bool | int | float):
+                return value
+            return _UNKNOWN
         if value not in known:
             known[value] = _UNKNOWN
             known[value] = self._compute(value, known)
@@ -324,7 +329,9 @@ def _replace_nodes(value: Any, env: Mapping[Any, Any]) -> Any:
     """Return a nest of arguments with the replacements of nodes, which may be a nest or a body."""
     if isinstance(value, list | tuple):
         return [_replace_nodes(part, env) for part in value]
-    return env[value] if hasattr(value, "all_input_nodes") else value
+    if hasattr(value, "all_input_nodes"):
+        return env[value]
+    return value
 
 
 def _picks(node: Any) -> bool:
@@ -352,7 +359,9 @@ def _constant(value: Any) -> Any:
 
     if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter | FakeTensor):
         return _UNKNOWN
-    return value.clone() if value.device.type != "meta" and _is_small(value.shape) else _UNKNOWN
+    if value.device.type != "meta" and _is_small(value.shape):
+        return value.clone()
+    return _UNKNOWN
 
 
 def _is_graph_module(value: Any) -> bool:

@@ -36,7 +36,9 @@ def cost_of(call: Call, costs: Costs) -> Cost | None:
     rule = RULES.get(call.key)
     if rule is None and call.key.removeprefix("foreach") in ELEMENTWISE:  # one kernel for many tensors
         return Cost(call.key, (costs.elementwise((sum(x.n for x in call.outputs),), flops=1),))
-    return None if rule is None else rule(call, costs)
+    if rule is None:
+        return None
+    return rule(call, costs)
 
 
 def unknown(call: Call, costs: Costs) -> Cost:
@@ -47,7 +49,8 @@ def unknown(call: Call, costs: Costs) -> Cost:
 def _view(call: Call, costs: Costs) -> Cost:
     """Launch nothing, unless elements that do not lie one after the other have to be moved."""
     if call.operands:
-        read, out = call.operands[0], call.output
+        read = call.operands[0]
+        out = call.output
         scattered = call.key in COPIED_IF_SCATTERED and not read.contiguous
         if read.strides != out.strides if call.key == "contiguous" else scattered:
             return _move(call, costs)
@@ -56,7 +59,11 @@ def _view(call: Call, costs: Costs) -> Cost:
 
 def _move(call: Call, costs: Costs) -> Cost:
     """Return the cost of a copy, which reads no more than it writes; a cast to the same format is not a copy."""
-    read, out = call.operands[0] if call.operands else call.output, call.output
+    if call.operands:
+        read = call.operands[0]
+    else:
+        read = call.output
+    out = call.output
     if call.in_place and len(call.operands) > 1:
         read = call.operands[1]  # `copy_` writes to the first
         if read.place is not None and read[:4] == out[:4] and read.place == out.place:
@@ -75,14 +82,21 @@ def _move(call: Call, costs: Costs) -> Cost:
         reads=float(min(out.n, read.n_stored) * read.width) + indices,
         writes=out.nbytes,
     )
-    kind = "copy" if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]) else call.key
+    if call.key in VIEWS or call.key in ("clone", *_CASTS[:3]):
+        kind = "copy"
+    else:
+        kind = call.key
     return Cost(kind, (work,), is_counted=True)
 
 
 def _pick(call: Call, costs: Costs) -> Cost:
     """Read rows, or single elements, that indices number: these and no others."""
-    out, indices = call.output, _indices(call)
-    n = out.n if call.key in ("gather", "take") else _broadcast(indices)
+    out = call.output
+    indices = _indices(call)
+    if call.key in ("gather", "take"):
+        n = out.n
+    else:
+        n = _broadcast(indices)
     length = out.n // n if n and out.n % n == 0 else 1
     work = costs.moved_rows(out.n // length, length)
     return Cost(call.key, (replace(work, reads=out.nbytes + _nbytes(indices), writes=out.nbytes),), is_counted=True)
@@ -90,16 +104,24 @@ def _pick(call: Call, costs: Costs) -> Cost:
 
 def _put(call: Call, costs: Costs) -> Cost:
     """Write rows, or single elements, that indices number; unless in place to a copy of all."""
-    target, indices = call.operands[0], _indices(call)
+    target = call.operands[0]
+    indices = _indices(call)
     values = [x for x in call.operands[1:] if x.dtype is not None]
-    n, length = _broadcast(indices), 1
+    n = _broadcast(indices)
+    length = 1
     if call.key == "indexput":
         numbered = call.settings.get("indices")
-        axes = len(numbered) if isinstance(numbered, list | tuple) else 1
+        if isinstance(numbered, list | tuple):
+            axes = len(numbered)
+        else:
+            axes = 1
         length = prod(target.shape[axes:])
     elif call.key.startswith("index"):
         axis = call.settings.get("dim", 0)
-        length = target.n // target.shape[axis] if isinstance(axis, int) else 1
+        if isinstance(axis, int):
+            length = target.n // target.shape[axis]
+        else:
+            length = 1
     written = float(n * length * target.width)
     adds = "add" in call.key or call.settings.get("accumulate") is True
     touched = replace(
@@ -135,7 +157,8 @@ def _fill(call: Call, costs: Costs) -> Cost:
 
 
 def _elementwise(call: Call, costs: Costs) -> Cost:
-    kind, out = _KINDS.get(call.key, call.key), call.output
+    kind = _KINDS.get(call.key, call.key)
+    out = call.output
     if kind in ACTIVATION_FLOPS:
         work = costs.activation(kind, out.shape)
     else:
@@ -159,11 +182,15 @@ def _reduce(call: Call, costs: Costs) -> Cost:
     """Return one FLOP per element that is read; the maximum of two tensors is not a reduction."""
     if call.key in ELEMENTWISE and len(call.operands) != 1:
         return _elementwise(call, costs)
-    read, out = call.operands[0], call.output
+    read = call.operands[0]
+    out = call.output
     attributes = {"reduction": call.key}
     if call.key in _SCANS:
         axis = call.settings.get("dim", call.settings.get("argument 1", -1))
-        length = read.shape[axis] if isinstance(axis, int) and -len(read.shape) <= axis < len(read.shape) else 1
+        if isinstance(axis, int) and -len(read.shape) <= axis < len(read.shape):
+            length = read.shape[axis]
+        else:
+            length = 1
         return Cost("reduce", (costs.rows("layer_norm", out.n // length, length, flops=float(read.n)),), attributes)
     picks = call.key.startswith("arg") or len(call.outputs) > 1
     work = costs.reduction(out.n, -(-read.n // out.n), flops=float(read.n), rule="argmax" if picks else "sum")
@@ -172,11 +199,15 @@ def _reduce(call: Call, costs: Costs) -> Cost:
 
 def _conv(call: Call, costs: Costs) -> Cost | None:
     x, weight = call.operands[:2]
-    n_axes, window, settings = len(weight.shape) - 2, weight.shape[2:], call.settings
+    n_axes = len(weight.shape) - 2
+    window = weight.shape[2:]
+    settings = call.settings
     if n_axes < 1:
         return None
-    output, image = _with_batch(call.output.shape, n_axes), _with_batch(x.shape, n_axes)
-    groups, bias = settings.get("groups", 1), len(call.operands) > 2
+    output = _with_batch(call.output.shape, n_axes)
+    image = _with_batch(x.shape, n_axes)
+    groups = settings.get("groups", 1)
+    bias = len(call.operands) > 2
     attributes = {
         "kernel": window,
         "stride": _per_axis(settings.get("stride", 1), n_axes),
@@ -191,7 +222,10 @@ def _conv(call: Call, costs: Costs) -> Cost | None:
     if x.channels_last or weight.channels_last:
         layout = "channels_last"
     if call.key.startswith("convtranspose") or settings.get("transposed") is True:
-        layout = layout if layout == "channels_last" else "strided"
+        if layout == "channels_last":
+            layout = layout
+        else:
+            layout = "strided"
         work = costs.conv_transpose(
             output, image, weight.shape, groups=groups, bias=bias, adds_bias=bias, layout=layout
         )
@@ -231,7 +265,8 @@ def _scaled_product(call: Call, costs: Costs) -> Cost:
 
 def _packed_product(call: Call, costs: Costs) -> Cost:
     """Return the cost of a product with a matrix of packed whole numbers, in the format of the other matrix."""
-    rows, columns = call.output.n // call.output.shape[-1], call.output.shape[-1]
+    rows = call.output.n // call.output.shape[-1]
+    columns = call.output.shape[-1]
     return Cost("linear", (costs.linear(rows, call.operands[0].shape[-1], columns, bias=False),))
 
 
@@ -244,9 +279,13 @@ def _bilinear(call: Call, costs: Costs) -> Cost:
 
 def _fft(call: Call, costs: Costs) -> Cost:
     """Make a Fourier transform of 5 n log2(n) FLOP for n complex numbers, half of them where one side is real."""
-    x, axes = call.operands[0], call.settings.get("dim", (-1,))
+    x = call.operands[0]
+    axes = call.settings.get("dim", (-1,))
     read = x if x.n >= call.output.n else call.output
-    length = prod(read.shape[axis] for axis in axes) if isinstance(axes, list | tuple) else read.shape[-1]
+    if isinstance(axes, list | tuple):
+        length = prod(read.shape[axis] for axis in axes)
+    else:
+        length = read.shape[-1]
     flops = 5.0 * log2(max(2, length)) * (1.0 if call.key == "fftc2c" else 0.5)
     return Cost("fft", (costs.elementwise(read.shape, flops=flops, rule="permute"),))
 
@@ -284,11 +323,16 @@ def _attention(call: Call, costs: Costs) -> Cost | None:
 
 def _multihead(call: Call, costs: Costs) -> Cost:
     """Make projections and attention: queries, keys and values of one tensor by one product, and of others by more."""
-    heads, embedding = call.settings["num_heads"], call.settings["embed_dim"]
+    heads = call.settings["num_heads"]
+    embedding = call.settings["embed_dim"]
     q, k, v = (x.shape for x in call.operands[:3])
-    axis = -2 if call.settings.get("batch_first") or len(q) == 2 else -3
+    if call.settings.get("batch_first") or len(q) == 2:
+        axis = -2
+    else:
+        axis = -3
     batch = prod(q[:-1]) // q[axis]
-    n_queries, n_keys = batch * q[axis], batch * k[axis]
+    n_queries = batch * q[axis]
+    n_keys = batch * k[axis]
     bias = any(len(x.shape) == 1 for x in call.weights)
     if q == k == v:
         sizes = [(n_queries, embedding, 3 * embedding)]
@@ -302,11 +346,21 @@ def _multihead(call: Call, costs: Costs) -> Cost:
 
 def _in_a_row(works: Sequence[Work], costs: Costs) -> tuple[Work, ...]:
     """Return works of which each except the last is read by a later one: products and attention."""
-    row, waiting = [], 0.0
+    row = []
+    waiting = 0.0
     for i, work in enumerate(works):
-        reads = waiting if work.family == "attention" or i == len(works) - 1 else 0.0
-        size = work.inner if work.family == "attention" else work.columns
-        written = 0.0 if i == len(works) - 1 else float(work.batch * work.rows * size * costs.width)
+        if work.family == "attention" or i == len(works) - 1:
+            reads = waiting
+        else:
+            reads = 0.0
+        if work.family == "attention":
+            size = work.inner
+        else:
+            size = work.columns
+        if i == len(works) - 1:
+            written = 0.0
+        else:
+            written = float(work.batch * work.rows * size * costs.width)
         row.append(replace(work, reads=reads, writes=written))
         waiting += written - reads
     return tuple(row)
@@ -317,10 +371,14 @@ def _recurrent(call: Call, costs: Costs) -> Cost | None:
     matrices = [x.shape for x in call.weights if len(x.shape) == 2]
     if not matrices or not call.inputs:
         return None
-    x, state = call.inputs[0], call.outputs[-1].shape  # (layers and directions, batch, features)
+    x = call.inputs[0]
+    state = call.outputs[-1].shape  # (layers and directions, batch, features)
     batch = state[-2] if len(state) > 2 else 1
     steps = x.n // x.shape[-1] // batch
-    directions = 2 if call.settings.get("bidirectional") else 1
+    if call.settings.get("bidirectional"):
+        directions = 2
+    else:
+        directions = 1
     n_layers = max(1, state[0] // directions)
     per_layer = len(matrices) // n_layers
     works = []
@@ -338,7 +396,8 @@ def _recurrent(call: Call, costs: Costs) -> Cost | None:
 
 def _row_norm(call: Call, costs: Costs) -> Cost:
     """Make a normalisation over the last axes, or over the channels of each group."""
-    shape, kind = call.output.shape, {"layernorm": "layer_norm", "rmsnorm": "rms_norm"}.get(call.key, "group_norm")
+    shape = call.output.shape
+    kind = {"layernorm": "layer_norm", "rmsnorm": "rms_norm"}.get(call.key, "group_norm")
     if kind == "group_norm":
         rows = shape[0] * call.settings.get("num_groups", shape[1] if len(shape) > 1 else 1)
     else:
@@ -348,7 +407,8 @@ def _row_norm(call: Call, costs: Costs) -> Cost:
 
 
 def _softmax(call: Call, costs: Costs) -> Cost:
-    shape, axis = call.output.shape or (1,), call.settings.get("dim")
+    shape = call.output.shape or (1,)
+    axis = call.settings.get("dim")
     length = shape[axis if isinstance(axis, int) and -len(shape) <= axis < len(shape) else -1]
     return Cost("softmax", (costs.rows("softmax", call.output.n // length, length),))
 
@@ -357,12 +417,19 @@ def _embedding(call: Call, costs: Costs) -> Cost:
     """Look rows up in a table, for a bag several that are added up; rows that are not looked up are not read."""
     indices = [x for x in call.operands if x.dtype is None]
     table = next((x for x in call.operands if x.dtype is not None and len(x.shape) == 2), call.output)
-    rows, features = table.shape[0], table.shape[-1]
-    n = indices[0].n if indices else call.output.n // features
+    rows = table.shape[0]
+    features = table.shape[-1]
+    if indices:
+        n = indices[0].n
+    else:
+        n = call.output.n // features
     n_outputs = call.output.n // features
     work = costs.gather(n, features, indices=_nbytes(indices), window=max(1, n // max(1, n_outputs)))
     work = replace(work, reads=float(n * features * table.width) + _nbytes(indices), writes=call.output.nbytes)
-    kind = "embedding_bag" if call.key == "embeddingbag" else "embedding"
+    if call.key == "embeddingbag":
+        kind = "embedding_bag"
+    else:
+        kind = "embedding"
     return Cost(kind, (work,), {"rows": rows, "features": features}, is_counted=True)
 
 
@@ -374,15 +441,24 @@ def _concat(call: Call, costs: Costs) -> Cost:
 
 
 def _pool(call: Call, costs: Costs) -> Cost:
-    settings, output, n_axes = call.settings, call.output.shape, int(call.key[-2])
-    pool, stride, padding = "max" if "max" in call.key else "avg", settings.get("stride"), settings.get("padding", 0)
-    adaptive, whole = call.key.startswith("adaptive"), False
+    settings = call.settings
+    output = call.output.shape
+    n_axes = int(call.key[-2])
+    pool = "max" if "max" in call.key else "avg"
+    stride = settings.get("stride")
+    padding = settings.get("padding", 0)
+    adaptive = call.key.startswith("adaptive")
+    whole = False
     if adaptive:
         sizes = list(zip(call.operands[0].shape[-n_axes:], output[-n_axes:], strict=True))
         window: Any = tuple(-(-before // after) for before, after in sizes)
         whole = output[-n_axes:] == (1,) * n_axes
-        pool, padding = f"global_{pool}" if whole else pool, 0
-        stride = 1 if whole else tuple(before // after for before, after in sizes)
+        pool = f"global_{pool}" if whole else pool
+        padding = 0
+        if whole:
+            stride = 1
+        else:
+            stride = tuple(before // after for before, after in sizes)
     else:
         window = _per_axis(settings.get("kernel_size", 1), n_axes)
     attributes = {
@@ -398,15 +474,22 @@ def _pool(call: Call, costs: Costs) -> Cost:
 
 def _with_batch(shape: Shape, n_axes: int) -> Shape:
     """Return the shape with a batch of 1 in front if it has no batch."""
-    return shape if len(shape) > n_axes + 1 else (1, *shape)
+    if len(shape) > n_axes + 1:
+        return shape
+    return (1, *shape)
 
 
 def _per_axis(value: Any, n_axes: int) -> Any:
     """Return a setting as one number per axis; "same" and "valid" stay as they are."""
     if isinstance(value, str):
         return value
-    values = (value,) if isinstance(value, int) else tuple(value)
-    return values * n_axes if len(values) == 1 else values
+    if isinstance(value, int):
+        values = (value,)
+    else:
+        values = tuple(value)
+    if len(values) == 1:
+        return values * n_axes
+    return values
 
 
 RULES: Final[Mapping[str, Callable[[Call, Costs], Cost | None]]] = MappingProxyType(

@@ -112,7 +112,10 @@ def _value(source: str, file: Path, name: str) -> Any:
         spec.loader.exec_module(module)
         held: Any = getattr(module, name, None)
         is_made = callable(held) and not callable(getattr(held, "forward", None))
-        value = held() if is_made and not isinstance(held, OpGraph) else held
+        if is_made and not isinstance(held, OpGraph):
+            value = held()
+        else:
+            value = held
     except SimschedError:
         raise
     except Exception as error:  # the file is the user's: it may raise anything

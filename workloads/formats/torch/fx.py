@@ -176,7 +176,10 @@ def from_fx(
     torch = _torch()
     if not isinstance(graph_module, torch.fx.GraphModule):
         raise GraphError(f"a torch.fx.GraphModule is needed, not {type(graph_module).__name__}")
-    arguments = None if example_inputs is None else _inputs(example_inputs)
+    if example_inputs is None:
+        arguments = None
+    else:
+        arguments = _inputs(example_inputs)
     return _graph(
         graph_module, arguments, parameters or (), options.get("name") or type(graph_module).__name__, options
     )
@@ -237,7 +240,10 @@ def _class_of(nodes: Iterable[Any]) -> str:
 
 def _is_open(value: Any) -> bool:
     """Say whether a size of a value is not a number."""
-    sizes = getattr(value, "shape", None) if hasattr(value, "shape") else (value,)
+    if hasattr(value, "shape"):
+        sizes = getattr(value, "shape", None)
+    else:
+        sizes = (value,)
     return any(type(size).__name__.startswith("Sym") for size in sizes or ())
 
 
@@ -374,14 +380,22 @@ def _run(graph_module: Any, arguments: Sequence[Any], regions: Mapping[str, Any]
 
     tensors = (*graph_module.parameters(), *graph_module.buffers())
     modes = [x.fake_mode for x in (*arguments, *tensors) if isinstance(x, FakeTensor)]
-    mode = modes[0] if modes else FakeTensorMode(allow_non_fake_inputs=True)
+    if modes:
+        mode = modes[0]
+    else:
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
     where = next((x.device for x in tensors), None)
 
     def fake(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
-        fakes = value if isinstance(value, FakeTensor) else mode.from_tensor(value, static_shapes=True)
-        return fakes if where is None else fakes.to(where)
+        if isinstance(value, FakeTensor):
+            fakes = value
+        else:
+            fakes = mode.from_tensor(value, static_shapes=True)
+        if where is None:
+            return fakes
+        return fakes.to(where)
 
     with _silent("torch._subclasses.fake_tensor"):
         return run_fake(graph_module, arguments, mode, fake, regions)
@@ -403,7 +417,10 @@ def _as_in_meta(name: str, graph_module: Any, nodes: Sequence[Any], regions: Map
         # a node without a tensor may have no description, but a tensor needs one
         if not descriptions and (node.op == "placeholder" or node.users):
             raise GraphError(f"{name}: node {node.name!r} has no shape; give example inputs")
-        values[node] = descriptions[0] if descriptions else None
+        if descriptions:
+            values[node] = descriptions[0]
+        else:
+            values[node] = None
     return Run(values)
 
 
@@ -428,7 +445,8 @@ def _attribute(name: str, module: Any, path: str) -> Any:
 def _silent(logger: str) -> Iterator[None]:
     """Keep a logger of PyTorch from printing an error that is about to be raised."""
     log = logging.getLogger(logger)
-    before, log.disabled = log.disabled, True
+    before = log.disabled
+    log.disabled = True
     try:
         yield
     finally:
@@ -438,4 +456,6 @@ def _silent(logger: str) -> Iterator[None]:
 def _line(error: BaseException) -> str:
     """Return an error of others as one line, without the lines that PyTorch adds about the node."""
     text = " ".join(str(error).partition("While executing")[0].split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    if len(text) <= 200:
+        return text
+    return f"{text[:197]}..."

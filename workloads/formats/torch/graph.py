@@ -101,7 +101,9 @@ def graph_of(
     graph = OpGraph(importer.operators, importer.edges, name)
     if granularity == "unit":
         return fuse(graph, io=include_io)
-    return graph if include_io else without_io(graph)
+    if include_io:
+        return graph
+    return without_io(graph)
 
 
 @dataclass
@@ -144,7 +146,10 @@ class _Importer:
             return
         outputs = tuple(x for x in self._made_by(node) if x.n)
         if node.op in ("placeholder", "output"):
-            shape = outputs[0].shape if outputs and node.op == "placeholder" else None
+            if outputs and node.op == "placeholder":
+                shape = outputs[0].shape
+            else:
+                shape = None
             self.operators.append(Operator(node.name, node.op, time=0.0, output_shape=shape))
             self._link(node, outputs)
             return
@@ -168,7 +173,10 @@ class _Importer:
         if self.unknown:
             listed = ", ".join(f"{key} ({n})" for key, n in self.unknown.items())
             total = sum(op.nbytes for op in self.operators)
-            share = sum(op.nbytes for op in self.operators if UNKNOWN in op.attributes) / total if total else 1.0
+            if total:
+                share = sum(op.nbytes for op in self.operators if UNKNOWN in op.attributes) / total
+            else:
+                share = 1.0
             n = self.unknown.total()
             _logger.warning(
                 "%s: %d operators of unknown kinds count their bytes and no FLOP, %.3g %% of all bytes: %s",
@@ -218,7 +226,10 @@ class _Importer:
         if isinstance(cost, _Composite):
             cost, dtype, works, weight_nbytes = cost
         else:
-            weight_nbytes = sum(x.nbytes for x in call.weights) if cost.works else 0.0
+            if cost.works:
+                weight_nbytes = sum(x.nbytes for x in call.weights)
+            else:
+                weight_nbytes = 0.0
             works = cost.works
         read = _once(x for x in self._reads(node.all_input_nodes, node, call.outputs) if not x.is_weight)
         if not cost.is_counted:
@@ -267,8 +278,12 @@ class _Importer:
         """Return the cost of all calls inside a node, in order."""
         works: list[Work] = []
         weights: dict[Any, float] = {}
-        attributes = dict(known.attributes) if known is not None else {}
-        dtype, most = _format(call), 0.0
+        if known is not None:
+            attributes = dict(known.attributes)
+        else:
+            attributes = {}
+        dtype = _format(call)
+        most = 0.0
         for one in inner:
             part = self._inner_call(node, one)
             if not part.outputs:
@@ -283,7 +298,10 @@ class _Importer:
                 self.unknown[part.key] += 1
                 cost = unknown(part, costs)
                 attributes[UNKNOWN] = part.key
-            weight_nbytes = sum(x.nbytes for x in part.weights) if cost.works else 0.0
+            if cost.works:
+                weight_nbytes = sum(x.nbytes for x in part.weights)
+            else:
+                weight_nbytes = 0.0
             if cost.works:
                 weights |= {x.place or id(x): x.nbytes for x in part.weights}
             if cost.is_counted:
@@ -291,14 +309,18 @@ class _Importer:
             else:
                 works += with_bytes(cost.works, _nbytes(_once(part.inputs)), weight_nbytes, _nbytes(part.outputs))
             if cost.flops > most:
-                dtype, most = own, cost.flops
+                dtype = own
+                most = cost.flops
         kind = known.kind if known is not None else call.key
         whole = Cost(kind, tuple(works), attributes, is_counted=True)
         return _Composite(whole, dtype, whole.works, sum(weights.values()))
 
     def _inner_call(self, node: Any, one: Inner) -> Call:
         """Return a call of ATen inside a node, whose arguments are tensors."""
-        names = [argument.name for argument in one.target._schema.arguments] if hasattr(one.target, "_schema") else []
+        if hasattr(one.target, "_schema"):
+            names = [argument.name for argument in one.target._schema.arguments]
+        else:
+            names = []
         settings = dict(zip(names, one.arguments, strict=False)) | dict(one.keywords)
         operands = self._operands(node, list(settings.values()), False)
         operands = tuple(x._replace(is_weight=x.place is not None and x.place[0] in self.constant) for x in operands)
@@ -315,7 +337,10 @@ class _Importer:
             sizes_only = (key in SIZES_ONLY and i > 0) or (
                 not outputs and node.op != "output" and not self._writes(node)
             )
-            nbytes = 0.0 if sizes_only else sum(x.nbytes for x in self._reads([producer], node, outputs))
+            if sizes_only:
+                nbytes = 0.0
+            else:
+                nbytes = sum(x.nbytes for x in self._reads([producer], node, outputs))
             read[producer] = nbytes
         awaited = {producer.name: nbytes for producer, nbytes in self.writes.predecessors(node, read).items()}
         for name in self.guards.get(node.name, ()):
@@ -359,7 +384,10 @@ class _Importer:
     def _sizes(self, node: Any, tensor: Any) -> Shape:
         for axis, size in enumerate(tensor.shape):
             if type(size) is not int:
-                what = "input" if node.op == "placeholder" else "operator"
+                if node.op == "placeholder":
+                    what = "input"
+                else:
+                    what = "operator"
                 raise GraphError(
                     f"{self.name}: {what} {node.name!r} has no fixed size on axis {axis} (it is {size}); give "
                     "example inputs of the sizes to schedule for"
@@ -383,12 +411,18 @@ def _find(value: Any, wanted: Callable[[Any], bool]) -> list[Any]:
         return [value]
     if isinstance(value, slice):
         value = (value.start, value.stop, value.step)
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [node for part in parts for node in _find(part, wanted)]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return []
+    return [node for part in value for node in _find(part, wanted)]
 
 
 def _strides(tensor: Any) -> Sequence[int]:
-    strides: Sequence[int] = tensor.stride() if callable(tensor.stride) else tensor.stride
+    if callable(tensor.stride):
+        strides: Sequence[int] = tensor.stride()
+    else:
+        strides = tensor.stride
     return strides
 
 
@@ -400,7 +434,10 @@ def _function_name(target: Any) -> str:
 
 def writes_in_place(target: Any) -> bool:
     """Say whether a function or method is called as those are that write to their first argument."""
-    name = target if isinstance(target, str) else _function_name(target)
+    if isinstance(target, str):
+        name = target
+    else:
+        name = _function_name(target)
     return name.endswith("_") and not name.endswith("__")
 
 
@@ -443,7 +480,8 @@ def _casts(one: Inner) -> bool:
     """Say whether a call changes the number format of real numbers, as autocast does."""
     if key_of(_function_name(one.target)) != "to" or not one.arguments:
         return False
-    before, after = one.arguments[0].dtype, one.value.dtype
+    before = one.arguments[0].dtype
+    after = one.value.dtype
     return bool(before != after and before.is_floating_point and after.is_floating_point)
 
 
@@ -461,7 +499,9 @@ def _key_of_function(target: Any) -> str:
     packet = getattr(target, "overloadpacket", target)
     module = str(getattr(packet, "__module__", None) or "")
     is_own = module.partition(".")[0] in _OWN or not module
-    return key_of(name) if is_own else f"{module.partition('.')[0]}.{name}"
+    if is_own:
+        return key_of(name)
+    return f"{module.partition('.')[0]}.{name}"
 
 
 def is_composite(module: Any) -> bool:

@@ -102,7 +102,10 @@ def _recorder() -> type:
                 self._note(self.reads, (args, kwargs))
             elif key_of(schema.name.partition("::")[2]) not in VIEWS:
                 for i, argument in enumerate(schema.arguments):
-                    argument_value = args[i] if i < len(args) else kwargs.get(argument.name)
+                    if i < len(args):
+                        argument_value = args[i]
+                    else:
+                        argument_value = kwargs.get(argument.name)
                     writes = argument.alias_info is not None and argument.alias_info.is_write
                     self._note(self.writes if writes else self.reads, argument_value)
             return value
@@ -127,7 +130,9 @@ def _recorder() -> type:
         def taken(self) -> tuple[Effect, list[Inner]]:
             """Return the notes since the last time."""
             noted = Effect(self.reads, self.writes), self.calls
-            self.reads, self.writes, self.calls = {}, {}, []
+            self.reads = {}
+            self.writes = {}
+            self.calls = []
             return noted
 
     return Recorder
@@ -192,7 +197,8 @@ def run_fake(
             return fake(super().fetch_attr(target))
 
     interpreter = Interpreter(graph_module, garbage_collect_values=False)
-    stopped, error = "", None
+    stopped = ""
+    error = None
     try:
         with mode, torch.no_grad(), recorder:
             interpreter.run(*map_aggregate(tuple(arguments), fake))

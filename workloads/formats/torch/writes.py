@@ -29,7 +29,10 @@ class Writes:
         self._before: dict[Any, tuple[Any, ...]] = {}
         self._barrier: Any = None
         self._since: list[Any] = []
-        calls = [] if run.ran else [node for node in nodes if node.op in ("call_function", "call_method")]
+        if run.ran:
+            calls = []
+        else:
+            calls = [node for node in nodes if node.op in ("call_function", "call_method")]
         self._guessed = {node for node in calls if may_write(node.target)}
 
     @property
@@ -94,7 +97,8 @@ class Writes:
         if node in self._guessed:
             for other in self._since:
                 awaited.setdefault(other, 0.0)
-            self._barrier, self._since = node, []
+            self._barrier = node
+            self._since = []
         else:
             self._since.append(node)
         return awaited
@@ -119,7 +123,9 @@ class Writes:
 
     def _reach(self, start: Any, ends: Mapping[Any, float]) -> bool:
         """Say whether nodes wait for another, directly or not."""
-        first, waiting, seen = self._position[start], list(ends), set(ends)
+        first = self._position[start]
+        waiting = list(ends)
+        seen = set(ends)
         while waiting:
             for other in self._before.get(waiting.pop(), ()):
                 if other is start:
@@ -137,5 +143,8 @@ class Writes:
 def _tensors(value: Any) -> list[Any]:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return [value]
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [tensor for part in parts for tensor in _tensors(part)]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return []
+    return [tensor for part in value for tensor in _tensors(part)]

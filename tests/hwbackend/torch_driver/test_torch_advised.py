@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from torch_networks import NETWORKS, computes, network  # noqa: E402 - the rest is for those who have PyTorch
 
 import simsched as ss  # noqa: E402
-from hwbackend.torch_apply import apply  # noqa: E402
+from hwbackend.torch.apply import apply  # noqa: E402
 from workloads.formats.torch_fx import from_module  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional

@@ -13,8 +13,9 @@ from shortened import in_order, program_of, without
 
 import simsched as ss
 import workloads
+from hwbackend.executor.feeds import feeds_of, n_copied
+from hwbackend.executor.lanes import devices_of
 from hwbackend.torch.hosts import CpuHost, issue_order
-from hwbackend.torch.program import devices_of, feeds_of, n_copied
 from simsched.base.errors import BackendError
 from simsched.calibration.training import random_schedule
 from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT, Edge, Operator, OpGraph

@@ -1,18 +1,15 @@
-"""How a `Program` is walked by one thread of Python, and the proof that its events order all that it moves."""
+"""The tensors that operators read under a program, and the proof that its events order all that it moves."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
-
+from hwbackend.executor.issue import issue
+from hwbackend.executor.lanes import Lane, first_rows, threads_of
 from simsched.base.errors import BackendError
-from simsched.model import BARRIER, COPY, DTYPE_NBYTES, LAUNCH, RECORD, SYNC, WAIT, OpGraph, Program
+from simsched.model import DTYPE_NBYTES, OpGraph, Program
 from simsched.rewriting.draft import Slice, slices_of
-
-Row = tuple[int, int, int, int]
-"""Action, device, stream and argument of an instruction."""
 
 
 class Feed(NamedTuple):
@@ -28,89 +25,8 @@ class Feed(NamedTuple):
     n: int
 
 
-def threads_of(program: Program) -> list[list[Row]]:
-    """Return the instructions of each host thread."""
-    columns = (program.action, program.device, program.stream, program.argument)
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    return [rows[a:b] for a, b in pairwise(program.thread_ptr.tolist())]
-
-
-class Host(Protocol):
-    """What carries out instructions, one after the other.
-
-    Attributes
-    ----------
-    thread
-        The host thread that the next instruction is of; `issue` sets it.
-    """
-
-    thread: int
-
-    def launch(self, row: int, device: int, stream: int, /) -> None:
-        """Launch row number `row` of the program's launches."""
-
-    def record(self, event: int, device: int, stream: int, /) -> None:
-        """Record an event behind the work of a stream."""
-
-    def wait(self, event: int, device: int, stream: int, /) -> None:
-        """Have a stream wait for an event, which was recorded."""
-
-    def copy(self, row: int, device: int, stream: int, /) -> None:
-        """Start row number `row` of the program's copies."""
-
-    def drained(self, device: int, /) -> bool:
-        """Say whether the compute streams of a device have done all their work."""
-
-    def passed(self, event: int, /) -> bool:
-        """Say whether an event, which was recorded, has run."""
-
-
-def issue(program: Program, threads: Sequence[Sequence[Row]], host: Host) -> None:
-    """Carry out a program: each host thread goes on until it has to wait, then it is the next one's turn.
-
-    `threads` are those of `threads_of`. A thread is held up by an event that no other has recorded yet, by a barrier
-    until the device has drained, and by a host sync until the event has run; meanwhile the others are served.
-
-    Raises
-    ------
-    BackendError
-        If every thread waits for an event that nobody is going to record.
-    """
-    issued = [False] * program.n_events
-    at = [0] * len(threads)
-    left = sum(map(len, threads))
-    while left:
-        before, polls = left, False
-        for t, rows in enumerate(threads):
-            host.thread = t
-            while at[t] < len(rows):
-                action, device, stream, argument = rows[at[t]]
-                if action in (WAIT, SYNC) and not issued[argument]:
-                    break
-                if (action == BARRIER and not host.drained(device)) or (action == SYNC and not host.passed(argument)):
-                    polls = True
-                    break
-                if action == LAUNCH:
-                    host.launch(argument, device, stream)
-                elif action == RECORD:
-                    host.record(argument, device, stream)
-                    issued[argument] = True
-                elif action == WAIT:
-                    host.wait(argument, device, stream)
-                elif action == COPY:
-                    host.copy(argument, device, stream)
-                at[t] += 1
-                left -= 1
-        if left == before and not polls:
-            t = next(t for t, rows in enumerate(threads) if at[t] < len(rows))
-            event = threads[t][at[t]][3]
-            raise BackendError(
-                f"{program.graph.name}: host thread {t} waits for event {event}, which is never recorded"
-            )
-
-
 class _Proof:
-    """A host that moves nothing and keeps what is known to have happened, as bits: operators, then copies.
+    """A driver that moves nothing and keeps what is known to have happened, as bits: operators, then copies.
 
     Known to a stream is what its next work comes after; known to a host thread, what all that it issues comes after.
     """
@@ -153,7 +69,7 @@ class _Proof:
             raise self._refused(f"a copy of {self._name(op)} may start before it is there")
         self._streams[device, stream] = known | 1 << (len(self.found) + row)
 
-    def drained(self, device: int) -> bool:
+    def drained(self, device: int, _lanes: Sequence[Lane]) -> bool:
         for stream in self._compute.get(device, ()):
             self._hosts[self.thread] |= self._streams[device, stream]
         return True
@@ -183,12 +99,6 @@ class _Proof:
 
     def _refused(self, what: str) -> BackendError:
         return BackendError(f"{self._program.graph.name}: {what}: the program lacks a wait")
-
-
-def first_rows(program: Program) -> dict[int, int]:
-    """Return the operators by the rows of their first launches: there they run, the rows behind do nothing more."""
-    ptr = program.launches.ptr.tolist()
-    return dict(zip(ptr[:-1], range(len(ptr) - 1), strict=True))
 
 
 def feeds_of(program: Program) -> list[list[Feed]]:
@@ -228,12 +138,3 @@ def n_copied(program: Program, row: int) -> int:
     """Return how many elements a copy moves."""
     dtype = program.graph.operator(int(program.copies.op[row])).dtype
     return max(1, ceil(float(program.copies.nbytes[row]) / DTYPE_NBYTES[dtype]))
-
-
-def devices_of(program: Program) -> list[int]:
-    """Return the device that each operator runs on, -1 where it is never launched."""
-    found = np.full(len(program.graph), -1)
-    launched = np.flatnonzero(program.action == LAUNCH)
-    found[program.launches.op[program.argument[launched]]] = program.device[launched]
-    devices: list[int] = found.tolist()
-    return devices
