@@ -290,7 +290,7 @@ def _memory(nodes: Sequence[Any], graph: Any, outside: set[str]) -> tuple[list[A
 
 def _base(buffer: Any) -> str | None:
     """Return the buffer that another one is a slice of, as parts of a concatenation are, or None."""
-    layout = getattr(buffer, "layout", None)
+    layout: Any = getattr(buffer, "layout", None)
     if type(layout).__name__ != "NonOwningLayout":
         return None
     return str(layout.view.get_name())

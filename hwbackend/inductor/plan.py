@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -193,7 +193,7 @@ def scheduled_by(scheduler: str | Scheduler, target: Target, streams: int) -> Pl
     """
 
     def planner(graph: OpGraph) -> tuple[Sequence[int], Sequence[int]]:
-        options = {"streams": streams} if takes(scheduler, "streams") and scheduler != "nimble" else {}
+        options: dict[str, Any] = {"streams": streams} if takes(scheduler, "streams") and scheduler != "nimble" else {}
         plan = schedule(graph, target, scheduler, **options)
         if len(plan.graph) != len(graph) or plan.graph.names != graph.names:
             raise ScheduleError(f"{plan.scheduler} rewrites the graph; take a scheduler that keeps its operators")
