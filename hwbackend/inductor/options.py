@@ -1,7 +1,7 @@
 """The options of the backend of `torch.compile`, checked by name and by value."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any, Final
@@ -114,7 +114,7 @@ def _calibration(value: Any) -> Target | None:
     return target
 
 
-_CHECKS: Final = {
+_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "scheduler": _scheduler,
     "streams": _streams,
     "calibration": _calibration,
