@@ -115,7 +115,7 @@ def _calibration(value: Any) -> Target | None:
     return target
 
 
-_CHECKS: Final = {
+_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "scheduler": _scheduler,
     "streams": _streams,
     "calibration": _calibration,

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -46,7 +45,8 @@ def fake_gpu() -> Iterator[FakeTensorMode]:
         "torch.cuda.get_device_capability": (8, 0), "torch.cuda.get_device_properties": properties,
         "torch.cuda.get_device_name": properties.name, "torch.cuda.is_tf32_supported": True,
         "torch.cuda.is_bf16_supported": True, "torch.cuda.is_initialized": False, "torch.cuda.synchronize": None,
-        "torch.cuda.mem_get_info": (80 << 30, 80 << 30), "torch.cuda._lazy_init": None, "torch.cuda.get_rng_state": torch.zeros(16, dtype=torch.uint8),
+        "torch.cuda.mem_get_info": (80 << 30, 80 << 30), "torch.cuda._lazy_init": None,
+        "torch.cuda.get_rng_state": torch.zeros(16, dtype=torch.uint8),
         "torch.cuda.set_rng_state": None,
         "torch.utils._triton.has_triton": True, "torch._inductor.scheduler.has_triton": True,
         "torch._inductor.compile_fx.has_triton": True, "torch._inductor.compile_fx._warn_tf32_disabled": None,
@@ -54,8 +54,10 @@ def fake_gpu() -> Iterator[FakeTensorMode]:
         "torch._subclasses.fake_tensor.init_gpu_context": None, "torch.cuda._exchange_device": 0, "torch.cuda._maybe_exchange_device": 0,
     }  # fmt: skip
     with ExitStack() as stack:
-        for passes in (joint_graph, post_grad):  # patterns are traced on tensors that exist, before there is a GPU
-            passes.lazy_init(*[torch.device("cpu")] * len(signature(passes.lazy_init).parameters))
+        # patterns are traced on tensors that exist, before there is a GPU, and as Inductor does it: it asks twice
+        joint_graph.lazy_init(torch.device("cpu"))
+        post_grad.lazy_init()
+        for passes in (joint_graph, post_grad):
             stack.enter_context(mock.patch.object(passes, "lazy_init", lambda *_: None))
         for name, answer in answers.items():
             stack.enter_context(mock.patch(name, lambda *_args, _answer=answer, **_more: _answer))

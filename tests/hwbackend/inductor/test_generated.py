@@ -26,7 +26,7 @@ def triton():
 @pytest.mark.parametrize("campaign", [compare_kernels, count_races])
 def test_wrappers_have_inductor_s_kernels_and_no_races(campaign, monkeypatch):
     """Two models of ten, one plan each; every broken variant is caught in one of them at least."""
-    monkeypatch.setattr("validation.inductor.campaigns.MODELS", dict.fromkeys(("experts", "slices")))
+    monkeypatch.setattr("validation.inductor.campaigns.MODELS", dict.fromkeys(("towers", "slices")))
     lines = list(campaign(1, lambda: True))
     assert all(holds for _, holds in lines), lines
     assert len(lines) == (2 if campaign is compare_kernels else 2 + len(BROKEN))
@@ -41,7 +41,7 @@ def test_a_plan_of_one_stream_writes_no_streams():
 @pytest.mark.parametrize("kind", ["inference", "training", "dynamic"])
 def test_kernels_compute_the_same_in_another_order(kind):
     """C++ kernels through the same hooks, forward and backward, with sizes that are fixed and that are not."""
-    module, x = network("towers")
+    module, x = network("gated")
 
     def values(run):
         module.zero_grad()
