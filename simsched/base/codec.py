@@ -1,7 +1,7 @@
 """Data classes to JSON and back, checked, and described as JSON Schema: all three from their type hints.
 
-A hint says what a field may hold, and a `Checked` class holds every value to it, however it comes: a document is read
-into plain values, and the class that is made of them refuses what is wrong.
+Type hints describe the values of fields, and a `Checked` class checks every value by its hint, whatever its source: a
+document is read into plain values, and the class refuses wrong ones.
 """
 
 import os
@@ -29,7 +29,7 @@ D = TypeVar("D", bound="Document")
 
 
 class Range:
-    """Between which numbers a field lies; `above` leaves the least out, `infinite` lets the most be infinite."""
+    """Range of a number; `above` leaves the least out, `infinite` lets the most be infinite."""
 
     def __init__(self, least: float = -inf, most: float = inf, *, above: bool = False, infinite: bool = False) -> None:
         self.least, self.most, self.above, self.infinite = least, most, above, infinite
@@ -40,7 +40,7 @@ class Range:
         return low & (values <= self.most) & ((abs(values) < inf) | self.infinite)
 
     def phrase(self, whole: bool = False) -> str:
-        """Return what a number must be, in words."""
+        """Return the range in words, for errors."""
         if whole and self.most < inf:
             return f"must be a whole number from {self.least:,} to {self.most:,}"
         if whole:
@@ -58,11 +58,11 @@ class Filled:
 
 
 class Gaps:
-    """Of an array: NaN is written as null."""
+    """Marks an array: NaN is written as null."""
 
 
 class Fraction:
-    """Of a whole number: a what-if may make a fraction of it."""
+    """Marks a whole number that a what-if may make a fraction."""
 
 
 Amount = Annotated[float, Range(0)]
@@ -80,14 +80,14 @@ Name = Annotated[str, Filled()]
 
 
 class Refused(Exception):  # noqa: N818 - it is no error until its owner says so
-    """Why a value cannot be taken: what it must be, itself, and where in the field it stands, such as ``[3]``."""
+    """Raised for a wrong value: the allowed values, itself, and its place in the field, such as ``[3]``."""
 
     def __init__(self, phrase: str, value: Any, place: str = "") -> None:
         super().__init__(phrase)
         self.phrase, self.value, self.place = phrase, value, place
 
     def inside(self, key: object) -> "Refused":
-        """Return the same of a value that stands under a key."""
+        """Return the same error for a value under a key."""
         return Refused(self.phrase, self.value, f"[{key!r}]{self.place}")
 
     def says(self, name: str) -> str:
@@ -95,25 +95,25 @@ class Refused(Exception):  # noqa: N818 - it is no error until its owner says so
         return f"{name}{self.place} {self.phrase}, not {shown(self.value)}"
 
 
-# What a hint stands for ---------------------------------------------------------------------------
+# Kinds that hints describe ---------------------------------------------------------------------------
 
 
 class Kind:
-    """What a field may hold. Here: any JSON value, copied."""
+    """Kind of a field's values. The base: any JSON value, copied."""
 
     def take(self, value: Any) -> Any:
-        """Return a value as it is kept; raise `Refused` if it cannot be."""
+        """Return a value in its stored form; raise `Refused` if it is wrong."""
         try:
             return json_copy(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise Refused(f"must be a JSON value ({error})", value) from None
 
     def read(self, value: Any, where: str) -> Any:
-        """Return what `take` takes from a JSON value; `where` names it in errors."""
+        """Return the stored form of a JSON value; `where` names it in errors."""
         return value
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON Schema; those of classes go into `parts`."""
+        """Return the JSON Schema; schemas of classes are added to `parts`."""
         return {}
 
 
@@ -124,7 +124,7 @@ class Number(Kind):
         self._whole, self._span = whole, span
         self._least = span.least if not whole else max(span.least, -LARGEST_COUNT)
         self._phrase = span.phrase(whole)
-        # what nearly every value is, and between which two numbers it then lies
+        # the type of nearly all values, and their range
         self._usual = int if whole else float
         self._below = span.least if span.above else nextafter(self._least, -inf)
         self._beyond = min(nextafter(span.most, inf), LARGEST_COUNT if whole else inf)
@@ -151,7 +151,7 @@ class Number(Kind):
 
 
 class Text(Kind):
-    """A text of a length that is read."""
+    """A text of limited length."""
 
     def __init__(self, filled: bool) -> None:
         self._filled = filled
@@ -199,7 +199,7 @@ class Among(Kind):
 
 
 class Maybe(Kind):
-    """What another kind holds, or None."""
+    """A value of another kind, or None."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -234,14 +234,14 @@ class Either(Kind):
 
 
 class Many(Kind):
-    """A tuple of as many as there are."""
+    """A tuple of any length."""
 
     def __init__(self, item: Kind, filled: bool = False) -> None:
         self._item, self._filled = item, filled
         self._items: Iterable[Kind] = repeat(item)
 
     def _check(self, value: Any) -> None:
-        listed = type(value) in (tuple, list)  # nearly always, and told much faster
+        listed = type(value) in (tuple, list)  # nearly always, and a quicker test
         if not listed and (isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)):
             raise Refused("must be a list", value)
         if self._filled and not value:
@@ -267,7 +267,7 @@ class Many(Kind):
 
 
 class Several(Many):
-    """A tuple of so many, each of its own kind."""
+    """A tuple of fixed length, each item of its own kind."""
 
     def __init__(self, items: Sequence[Kind]) -> None:
         self._kinds = self._items = items
@@ -308,7 +308,7 @@ class Table(Kind):
 
 
 class Array(Kind):
-    """A read-only numpy array of floats or whole numbers, of as many dimensions as are given."""
+    """A read-only numpy array of floats or whole numbers, of a given number of dimensions."""
 
     def __init__(self, whole: bool, gaps: bool) -> None:
         self._whole, self._gaps = whole, gaps
@@ -343,7 +343,7 @@ class Array(Kind):
 
 
 def or_null(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of what may be null besides."""
+    """Return a schema that also allows null."""
     if isinstance(found.get("type"), str):
         return {**found, "type": [found["type"], "null"]}
     if "enum" in found:
@@ -352,7 +352,7 @@ def or_null(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def aside(default: Any = None) -> Any:
-    """Return a field of a data class of which documents know nothing, and which is taken as it is."""
+    """Return a field of a data class that documents do not have, and that is not checked."""
     return field(default=default, compare=False, repr=False, metadata={"aside": True})
 
 
@@ -363,7 +363,7 @@ def brief(default: Any, **options: Any) -> Any:
 
 
 def kind_of(hint: Any) -> Kind:
-    """Return what a type hint stands for."""
+    """Return the kind that a type hint describes."""
     notes: dict[type, Any] = {}
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
@@ -421,9 +421,9 @@ class _Object(Kind):
 
 
 class _Field(NamedTuple):
-    """A field of a class: its name, what it may hold, and what is there if nothing is given.
+    """A field of a class: its name, its kind, and its default.
 
-    `settled` is that default if it is taken as it is, so that it needs no second look.
+    `settled` is the default in its stored form, if it needs no check.
     """
 
     name: str
@@ -448,10 +448,10 @@ def fields_of(cls: Any) -> tuple[_Field, ...]:
 
 
 class Checked:
-    """A frozen data class whose every field is what its hint says, however it was made.
+    """A frozen data class whose every field fits its hint, however it was made.
 
-    A class says in `SUBJECT` how errors name it, such as ``"operator {0.name!r}"``, and in `ERROR` what they are. What
-    comes in another form than the hint says is kept as the hint says: a tuple, a read-only mapping or array.
+    A class sets in `SUBJECT` its name in errors, such as ``"operator {0.name!r}"``, and in `ERROR` their type. Values
+    of another form are converted to the hint's: a tuple, a read-only mapping or array.
     """
 
     __slots__ = ()
@@ -478,7 +478,7 @@ class Checked:
         """Return the error that this cannot be, for a reason."""
         return type(self).ERROR(f"{self.SUBJECT.format(self):.200}: {text}")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # made anew, so that it is read-only again; mapping proxies have no pickle
+    def __reduce__(self) -> tuple[Any, ...]:  # makes it read-only again; mapping proxies have no pickle
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
         return _again, (type(self), {k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in values.items()})
 
@@ -488,7 +488,7 @@ def _again(cls: Callable[..., T], values: dict[str, Any]) -> T:
 
 
 def write(owner: Any) -> dict[str, Any]:
-    """Return an instance as a JSON object: its fields in their order, then what its class names in `DERIVED`."""
+    """Return an instance as a JSON object: its fields in their order, then the ones in its class's `DERIVED`."""
     source = owner.to_file() if hasattr(owner, "to_file") else owner
     found = {}
     for each in fields_of(_file_of(type(owner))):
@@ -499,7 +499,7 @@ def write(owner: Any) -> dict[str, Any]:
 
 
 def _written(value: Any) -> Any:
-    """Return what a field holds as JSON has it: an infinite number, and NaN in an array, are null."""
+    """Return a field's value in JSON: an infinite number, and NaN in an array, are null."""
     if value is None or isinstance(value, str | int | float):
         return None if value == inf else value
     if isinstance(value, Document):
@@ -521,8 +521,8 @@ def read(cls: type[T], data: Any, where: str) -> T:
     Raises
     ------
     FormatError
-        If it is no object, a field is missing or not known, or holds something of another kind. What a class
-        refuses is an error of the class, after the place in the document.
+        If it is no object, a field is missing or unknown, or a value is of another kind. A value that the class refuses
+        is an error of the class, after the place in the document.
     """
     values, known = {}, fields_of(_file_of(cls))
     data = _object(data, where)
@@ -550,13 +550,13 @@ def read(cls: type[T], data: Any, where: str) -> T:
 
 
 def retired(cls: type[Any], name: str) -> str | None:
-    """Return why a class has no parameter of a name any more, and what to do; None if it never had one, or has it."""
+    """Return why a class no longer has a parameter of a name, and the remedy; None if it never had one, or has it."""
     remedy = getattr(cls, "RETIRED", {}).get(name)
     return None if remedy is None else f"{cls.__name__} has no {name!r} any more: {remedy}"
 
 
 def _refuse_retired(cls: type[Any]) -> None:
-    """Let a class that names parameters that left in `RETIRED`, each with what to do, say so to those who give one."""
+    """Make a class with `RETIRED` parameters, each with a remedy, name the remedy when a caller gives one."""
     if "RETIRED" not in vars(cls):
         return
 
@@ -604,7 +604,7 @@ class Record:
         self._data, self.where = _object(data, where), where
 
     def take(self, key: str, hint: Any, default: Any = MISSING) -> Any:
-        """Return a field of the kind that a type hint says; a missing one is an error unless `default` is given."""
+        """Return a field of a type hint's kind; a missing one is an error unless `default` is given."""
         value = self._data.get(key)
         if value is None and default is not MISSING:
             return default
@@ -636,10 +636,10 @@ def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
 
 
 class Document:
-    """What has a file of its own: a JSON object with a format and a version before its fields.
+    """An object with its own file: a JSON object with a format and a version before its fields.
 
-    A class may say in `FILE` which class has the fields of its file, if they are not its own, and turn itself into
-    them and back by ``to_file()`` and ``from_file(**fields)``.
+    A class may name in `FILE` another class that has the fields of its file, and convert itself to it and back by
+    ``to_file()`` and ``from_file(**fields)``.
     """
 
     __slots__ = ()
@@ -671,7 +671,7 @@ class Document:
 
 
 def schema_of(cls: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a class, draft 2020-12: descriptions are those of its docstring."""
+    """Return the JSON Schema of a class, draft 2020-12, with descriptions from its docstring."""
     parts: dict[str, Any] = {}
     found = _described(cls, parts)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, **({"$defs": parts} if parts else {})}
@@ -701,7 +701,7 @@ def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(cls: type[Any]) -> dict[str, str]:
-    """Return what the docstrings of a class, and of those above it, say of its parameters, by name."""
+    """Return the descriptions of a class's parameters, by name, from its docstring and from its bases'."""
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         text = cleandoc(each.__doc__ or "")

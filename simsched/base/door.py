@@ -1,4 +1,4 @@
-"""The public door: arguments of public functions are of the kinds that their hints say."""
+"""Checks of public functions: arguments fit the type hints."""
 
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -19,8 +19,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     Raises
     ------
     ArgumentError
-        In one line: the function, the parameter, what it takes, and what it was given. What is inside of a list or a
-        mapping is not looked at.
+        In one line: the function, the parameter, the allowed kinds, and the given value. Items of a list or a mapping
+        are not checked.
     """
     told: dict[str, list[Any]] = {}
     fit: set[tuple[int | str, type]] = set()
@@ -29,7 +29,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         kinds_given = {(i, type(value)) for i, value in enumerate(args)} | {(n, type(v)) for n, v in kwargs.items()}
-        if kinds_given <= fit:  # what fits depends on the type alone
+        if kinds_given <= fit:  # the type alone decides
             return function(*args, **kwargs)
         told.update(told or {name: [*_kinds(hint)] for name, hint in get_type_hints(function).items()})
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
@@ -44,7 +44,7 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _kinds(hint: Any) -> Iterator[Any]:
-    """Give the kinds that a hint allows: classes, None, and what refuses nothing."""
+    """Yield the kinds that a hint allows: classes, None, or a hint that allows anything."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Annotated, Union, UnionType):
         for each in arguments[:1] if origin is Annotated else arguments:

@@ -34,15 +34,15 @@ def calibrate(
     Parameters
     ----------
     cluster
-        What is fitted, with what is known of it before; None takes that of the backend.
+        The cluster to fit, with its parameters before; None takes the backend's.
     profile
         Microbenchmarks, runs of a graph in place, or both; one profile or several.
     graph
-        The graph that is meant, to be told if a profile is of another.
+        The graph that profiles should be of; another graph's profile is refused.
     rng
         Generator or seed: which runs are held out.
     held_out
-        Part of the runs of the graph on several streams that no fit sees. The error is theirs; what is returned was
+        Part of the runs of the graph on several streams that no fit sees. The error is computed on them; the result was
         fitted without them.
 
     Raises
@@ -52,9 +52,9 @@ def calibrate(
 
     Notes
     -----
-    In stages, each simulating what was measured until it agrees: overheads, kernels alone, pairs of kernels,
-    transfers, and at last the graph in place, where times of operators and parameters are fitted by turns, what
-    microbenchmarks said being what is believed beforehand.
+    The fit has stages, each of which simulates the measured runs until they agree: overheads, kernels alone, pairs of
+    kernels, transfers, and at last the graph in place, where times of operators and parameters are fitted by turns,
+    with the microbenchmarks' results as prior beliefs.
     """
     if not is_number(held_out) or not 0 <= held_out < 1:
         raise CalibrationError(f"held_out must be in [0, 1), not {held_out!r}")
@@ -95,9 +95,9 @@ def recalibrate(
     Parameters
     ----------
     calibration
-        What was found so far; its runs count as much as further ones. Those it held out stay held out.
+        The calibration so far; its runs count as much as further ones. Its held-out runs stay held out.
     replays
-        Runs of the same graph. All are fitted to; where none was held out so far, all but a quarter of those on several
+        Runs of the same graph. All are fitted to; if none was held out so far, all but a quarter of those on several
         streams.
     rng
         Generator or seed: which of the replays are held out.
@@ -109,7 +109,7 @@ def recalibrate(
 
     Notes
     -----
-    What is fitted is taken unless the error over all runs held out grows by more than they are noisy; then times and
+    The new fit is used unless the error over all held-out runs grows by more than their noise; then times and
     parameters stay as they were.
     """
     if not replays:
@@ -154,7 +154,7 @@ def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[
 
 
 def _with_runs(fitted: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
-    """Return a calibration with these runs in place, and what it says of them."""
+    """Return a calibration with these runs in place, and its report on them."""
     graph = fitted.graph
     assert graph is not None
     runs, times = [run.over(graph) for run in runs], np.array([fitted.times[name] for name in graph.names])
@@ -177,7 +177,7 @@ def _is_worse(found: Calibration, before: Calibration) -> bool:
 
 
 def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster:
-    """Return what is fitted; profiles must be of its devices."""
+    """Return the cluster to fit; profiles must be of its devices."""
     found = cluster or next((one.cluster for one in profiles if one.cluster is not None), None)
     if found is None:
         raise CalibrationError("the profile does not say what it was measured on; give a cluster")
@@ -194,7 +194,7 @@ def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster
 
 
 def _require_devices(measured: Cluster, cluster: Cluster, what: str) -> None:
-    """Refuse what was measured on other devices."""
+    """Refuse measurements of other devices."""
     theirs, mine = (", ".join(f"{d.name} ({d.model}, {d.sms} SMs)" for d in one.devices) for one in (measured, cluster))
     if theirs != mine:
         raise CalibrationError(
@@ -218,7 +218,7 @@ def _graph_of(profiles: Sequence[Profile], graph: OpGraph | None) -> OpGraph | N
 
 
 def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator) -> list[bool]:
-    """Return which runs no fit is to see: a part of those on several streams, if there are enough."""
+    """Return the runs that no fit sees: a part of those on several streams, if there are enough."""
     several = np.flatnonzero([run.is_concurrent for run in runs])
     few = not part or len(several) < _FEWEST_TO_HOLD_OUT
     count = 0 if few else min(max(1, round(part * len(several))), len(several) - 1)
@@ -257,17 +257,17 @@ def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats
     Parameters
     ----------
     runs
-        Of one graph.
+        Runs of one graph.
     cluster
-        What they are simulated on.
+        Cluster that simulates them.
     before
         Times to begin with, us, shape (n_ops,); None takes measured ones.
 
     Notes
     -----
-    Times are multiplied by measured over simulated until that settles: by a weighted mean over the runs of its
-    logarithm, what is far from the weighted median pulled in. A run in which an operator had company weighs less.
-    O(runs x simulations), at most eight of them each.
+    Times are multiplied by measured over simulated until the factors settle: by a weighted mean over the runs of its
+    logarithm, with values far from the weighted median pulled in. A run in which an operator ran beside others weighs
+    less. O(runs x simulations), at most eight of them each.
     """
     gap = cluster.devices[0].gap
     measured = np.array([run.durations(gap) for run in runs])  # (n_runs, n_ops)
@@ -318,24 +318,24 @@ def refit(
     Parameters
     ----------
     runs
-        To fit to.
+        Runs to fit to.
     cluster
-        What they ran on, with the values that `beliefs` say nothing of.
+        Their cluster, with the values of parameters that have no belief.
     beliefs
-        What microbenchmarks said of the parameters, or what was believed before any.
+        Beliefs from microbenchmarks, or prior ones.
     identified
-        Those of them that microbenchmarks identified.
+        Parameters that microbenchmarks identified.
 
     Returns
     -------
     Fit
-        Of the parameters.
+        Fit of the parameters.
     numpy.ndarray
         Times of the operators in us, shape (n_ops,).
     """
     wanted = [name for name in beliefs if name in fitting.SHARING or (name not in identified and _matters(name, runs))]
     before = {}
-    for name in wanted:  # what microbenchmarks say is less sure in place
+    for name in wanted:  # microbenchmarks' results are less certain in place
         parameter, (mean, spread) = fitting.PARAMETERS[name], beliefs[name]
         before[name] = fitting.Belief(mean, min(hypot(spread, parameter.in_place), parameter.spread))
     telling = [run for run in runs if run.is_concurrent]
@@ -365,7 +365,7 @@ def refit(
 
 
 def _matters(name: str, runs: Sequence[MeasuredRun]) -> bool:
-    """Return whether a parameter can matter to runs: those of captured graphs only where there are any, and so on."""
+    """Return whether a parameter can matter to runs: one of captured graphs only if some run is captured, and so on."""
     if name.startswith("graph_"):
         return any(run.program.execution == "graph" for run in runs)
     if name.startswith(("link.", "copy")):

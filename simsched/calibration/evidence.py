@@ -1,4 +1,4 @@
-"""`MeasuredRun`: what calibration keeps of a replay, and what the simulator says of the same program."""
+"""`MeasuredRun`: the parts of a replay that calibration keeps, and their simulation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ ALONE: Final = "alone"
 """How the names of operators begin that run alone in a run ``pair/...``, for the times of those that do not."""
 
 _PLACES: Final = 6  # digits after the point of a time in us
-_KEPT: Final = "_asked"  # where a run keeps what its launches last asked for
+_KEPT: Final = "_asked"  # attribute of a run that keeps its last launches
 _OF_PROGRAM: Final = (
     "execution",
     "n_events",
@@ -47,12 +47,12 @@ FITTED, HELD_OUT = "fit", "held-out"
 
 
 class Residual(NamedTuple):
-    """A run as it was measured and as the calibrated simulator predicts it.
+    """Measured makespan of a run, and its prediction by the calibrated simulator.
 
     Parameters
     ----------
     name
-        Of the run.
+        Name of the run.
     measured, predicted
         Median latency, and simulated makespan, in us.
     role
@@ -77,7 +77,7 @@ class CopyColumns(Checked):
     Parameters
     ----------
     op, device
-        Operators whose outputs are copied, and where to, by their places.
+        Operators whose outputs are copied, and the devices that receive them, by index.
     nbytes, transfer
         Sizes in bytes, and exact times in us or null.
     times
@@ -99,7 +99,7 @@ class MeasuredRun(Checked):
     Parameters
     ----------
     name
-        That of the replay.
+        Name of the replay.
     latency
         us of each repeat.
     launches
@@ -111,17 +111,17 @@ class MeasuredRun(Checked):
     thread_ptr
         Where the instructions of each host thread begin, and where the last end.
     action
-        Of each instruction: 0 launch, 1 record, 2 wait, 3 copy, 4 barrier, 5 sync.
+        Action of each instruction: 0 launch, 1 record, 2 wait, 3 copy, 4 barrier, 5 sync.
     device, stream, argument
-        Of each instruction, by their places; -1 where there is none.
+        Device, stream and argument of each instruction, by index; -1 where it has none.
     priority
-        Of the stream of each operator.
+        Priority of each operator's stream.
     lead, own
-        Host time in us before each instruction, and of its own or null.
+        Host time in us before each instruction, and the instruction's own host time or null.
     copies
         The copies.
     program
-        What ran, over the graph as it was realised; files do not hold it, see `made`.
+        The program, over the graph as it was realised; files do not hold it, see `made`.
 
     Raises
     ------
@@ -164,7 +164,7 @@ class MeasuredRun(Checked):
 
     @classmethod
     def of(cls, replay: Replay) -> "MeasuredRun":
-        """Return what is kept of a replay."""
+        """Return the run of a replay."""
         program, spans = replay.program, spans_of(replay.trace)
         copies = CopyColumns(**program.copies._asdict(), times=spans.copies.ravel())
         return cls(
@@ -177,7 +177,7 @@ class MeasuredRun(Checked):
         )
 
     def made(self, graph: OpGraph, cluster: Cluster) -> "MeasuredRun":
-        """Return the run with its program, that of a graph on a cluster if it has none."""
+        """Return the run with its program; without one, with the program of a graph on a cluster."""
         if self.program is not None:
             return self
         told: dict[str, Any] = {name: getattr(self, name) for name in _OF_PROGRAM}
@@ -215,7 +215,7 @@ class MeasuredRun(Checked):
 
     @property
     def in_place(self) -> bool:
-        """Whether it ran a graph as it is used, not one made to identify parameters."""
+        """Whether it ran a graph of real use, not one made to identify parameters."""
         return not self.name.startswith(MICROBENCHMARKS)
 
     @cached_property
@@ -236,12 +236,12 @@ class MeasuredRun(Checked):
         return len(np.unique(places[self.program.action == LAUNCH])) > 1
 
     def durations(self, gap: float = 0.0) -> Floats:
-        """Return the measured us of each operator: its kernels and what lies between them, of which a `gap` counts.
+        """Return the measured us of each operator: its kernels and the times between them, each at most a `gap`.
 
-        Anything longer was spent waiting, for the host or for room on the device.
+        A longer time was spent waiting, for the host or for room on the device.
         """
         op, launches = self.program.launches.op, self.spans.launches
-        rows = np.flatnonzero(op[1:] == op[:-1])  # of kernels that another one of their operator follows
+        rows = np.flatnonzero(op[1:] == op[:-1])  # kernels that another one of their operator follows
         between = np.clip(launches[rows + 1, 0] - launches[rows, 1], 0.0, gap)
         return self.by_operator(self.spans) + np.bincount(op[rows], between, len(self.graph))
 
@@ -262,7 +262,7 @@ class MeasuredRun(Checked):
         return frozen(np.minimum(1.0, shared / np.maximum(self.by_operator(self.spans), 1e-12)))
 
     def simulated(self, cluster: Cluster, times: Floats) -> Spans:
-        """Return what the simulator says of the program with operators of these times in us."""
+        """Return the simulation of the program with operators of these times in us."""
         plan = Plan(self.program, cluster)  # as `simulate` does, but for a run less: spans are wanted at once
         columns, _ = plan.trace_columns(self._launches(cluster, times))
         return spans_in(self.program, columns)
@@ -272,7 +272,7 @@ class MeasuredRun(Checked):
         return float(Plan(self.program, cluster).makespans(self._launches(cluster, times))[0])
 
     def _launches(self, cluster: Cluster, times: Floats) -> Array:
-        """Return what launches ask for; the last answer is kept, because most parameters do not change it."""
+        """Return the launches' parameters; the last ones are kept, because most fits do not change them."""
         asked = tuple(
             (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.block_spread, d.kernel_latency)
             for d in cluster.devices
@@ -289,7 +289,7 @@ class MeasuredRun(Checked):
 
 
 def with_shares(graph: OpGraph, runs: Sequence[MeasuredRun]) -> OpGraph:
-    """Return a graph whose kernels have the shares of their operators' times that they took in runs of it."""
+    """Return a graph whose kernels have their measured shares of their operators' times."""
     if not (np.diff(graph.kernel_ptr) > 1).any():
         return graph
     ptr = given_launches(graph).ptr

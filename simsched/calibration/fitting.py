@@ -1,6 +1,6 @@
-"""The parameters of a cluster that can be fitted, what is believed of each, and how measurements change that.
+"""The parameters of a cluster that can be fitted, prior beliefs on them, and their fit to measurements.
 
-A fit is least squares with a robust loss on top of what is believed beforehand; it says how sure its answer is.
+A fit is least squares with a robust loss on top of prior beliefs; it also gives the certainty of its answer.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -24,7 +24,7 @@ NORMAL_95: Final = 1.96
 
 
 class Belief(NamedTuple):
-    """What is believed of a parameter: mean and standard deviation on its own scale."""
+    """Belief on a parameter: mean and standard deviation on its own scale."""
 
     mean: float
     spread: float
@@ -38,23 +38,24 @@ UNKNOWN_COST: Final = Belief(log(0.3), 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One number of the simulator's model that measurements can tell.
+    """One number of the simulator's model that measurements can identify.
 
     Parameters
     ----------
     name
         The field of `Device`; ``interference.compute.memory`` and the like; ``link.latency``, ``link.bandwidth``.
     spread
-        Standard deviation of what is believed of it beforehand: of its logarithm, or of itself if not `log`.
+        Standard deviation of the prior belief: of its logarithm, or of itself if not `log`.
     in_place
-        The same for what microbenchmarks say of how it is in place (on cold data, between other kernels).
+        Standard deviation of the belief from microbenchmarks on its value in place (on cold data, between other
+        kernels).
     log
         Whether its logarithm is fitted, which keeps it positive.
     low, high
         Bounds of its value.
     rough
-        Whether what is simulated makes steps where it changes, because blocks are issued whole and orders change:
-        slopes mislead there, so it is searched for by trial too.
+        Whether simulated times change in steps with it, because blocks are issued whole and orders change: slopes
+        mislead there, so a search by trial comes first.
     """
 
     name: str
@@ -77,8 +78,8 @@ class Parameter:
         return min(value, self.high)
 
     def belief(self, value: float) -> "Belief":
-        """Return what is believed of it beforehand where it is said to have a value."""
-        if self.log and value < SMALLEST:  # said to cost nothing: no order of magnitude to go by
+        """Return the prior belief of a parameter with a given value."""
+        if self.log and value < SMALLEST:  # given as free: no order of magnitude to start from
             return UNKNOWN_COST
         return Belief(self.inward(value), self.spread)
 
@@ -190,9 +191,9 @@ class ParameterRow(NamedTuple):
     value, prior
         Fitted, and before; the same for a parameter that was not identified. Us, or bytes per us.
     low, high
-        Between which it lies with 95 %, by the fit or by what was believed beforehand.
+        Ends of its 95 % interval, by the fit or by the prior belief.
     identified
-        Whether measurements said enough of it.
+        Whether measurements identify it.
     note
         Why not, or an empty text.
     """
@@ -207,13 +208,13 @@ class ParameterRow(NamedTuple):
 
     @property
     def belief(self) -> Belief:
-        """What it says of the parameter on the scale on which it is fitted."""
+        """The belief in the parameter on the scale on which it is fitted."""
         low, mean, high = map(PARAMETERS[self.name].inward, (self.low, self.value, self.high))
         return Belief(mean, max((mean - low) / NORMAL_95, (high - mean) / NORMAL_95, 1e-6))  # a bound may cut one off
 
 
 def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
-    """Return the parameters of a cluster of which nothing was measured yet."""
+    """Return the parameters of a cluster before any measurement."""
     rows = []
     for name, value in values_of(cluster).items():
         _, low, high = PARAMETERS[name].interval(PARAMETERS[name].belief(value))
@@ -222,7 +223,7 @@ def prior_rows(cluster: Cluster) -> tuple[ParameterRow, ...]:
 
 
 def beliefs_of(prior: Cluster, rows: Sequence[ParameterRow]) -> dict[str, Belief]:
-    """Return what rows say of the parameters of a cluster; of those not identified, what was believed beforehand."""
+    """Return beliefs from rows on the parameters of a cluster; prior beliefs for parameters that are not identified."""
     beliefs = {name: PARAMETERS[name].belief(value) for name, value in values_of(prior).items()}
     return beliefs | {row.name: row.belief for row in rows if row.identified}
 
@@ -240,9 +241,9 @@ _FINEST: Final = 0.2  # part of its spread to which a rough parameter is searche
 _SCANNED: Final = (-2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0)  # spreads from where a parameter begins, or was put
 _MOST_STEPS: Final = 12
 _LENGTHS: Final = (1.0, 0.3, 0.1)
-_SETTLED: Final = 0.01  # by which the sum falls in the last step
+_SETTLED: Final = 0.01  # least fall of the sum in a step that is not the last
 _TELLING: Final = 0.6  # part of its spread that a parameter may keep and be called identified
-_OBJECTION: Final = 4.0  # by which the sum may grow where a parameter is put back: two standard deviations
+_OBJECTION: Final = 4.0  # most growth of the sum where a parameter is put back: two standard deviations
 _SEEN: Final = 1e-3  # standard deviations: a change
 _FAR: Final = 3.0  # standard deviations: a residual that contradicts
 _ROBUST: Final = 2.0  # standard deviations beyond which a residual counts less
@@ -256,14 +257,14 @@ Residuals = Callable[[Mapping[str, float]], Floats]
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found.
+    """Result of a fit.
 
     Parameters
     ----------
     beliefs
-        What is believed of each parameter now.
+        Belief in each parameter after the fit.
     unidentified
-        Those that keep what was believed before, with the reason.
+        Parameters that keep their prior belief, with the reason.
     """
 
     beliefs: Beliefs
@@ -276,7 +277,7 @@ class Fit:
         return {name: PARAMETERS[name].outward(belief.mean) for name, belief in known.items()}
 
     def updated(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
-        """Return rows with what the fit found; what it could not identify stays as an earlier one left it."""
+        """Return rows with the fit's results; parameters that it could not identify keep an earlier fit's."""
         found = []
         for row in rows:
             if row.name in self.unidentified:
@@ -296,26 +297,26 @@ def fit(
     Parameters
     ----------
     residuals
-        Called with values of parameters; those that it is not given have those believed beforehand.
+        Called with values of parameters; missing ones have their prior value.
     groups
         The run that each residual is of, from 0, shape (n_residuals,).
     before
-        The parameters, with what is believed of them beforehand.
+        The parameters, with prior beliefs.
     identified
-        Those of them that earlier measurements identified, whatever these say.
+        Parameters that earlier measurements identified; they stay identified.
     near
-        What a fit to nearly the same residuals found.
+        Result of a fit to nearly the same residuals.
 
     Notes
     -----
     Minimised is ``sum(rho(r_i)) + sum(((u_j - mean_j) / spread_j)^2)`` over the places u of the parameters on their
-    scales (mostly logarithms), rho the soft L1 loss. A parameter whose spread the measurements do not bring below
-    0.6 of what it was is not identified; it is put back, and the others are fitted again, unless the measurements
-    object by two standard deviations. Where slopes mislead a scan and a compass search come first, and slopes are
-    taken over a wider step.
+    scales (mostly logarithms), rho the soft L1 loss. A parameter whose spread the measurements do not bring below 0.6
+    of its prior spread is not identified; it is put back, and the others are fitted again, unless the measurements
+    object by two standard deviations. Where slopes mislead a scan and a compass search come first, and slopes are taken
+    over a wider step.
 
-    Spreads are the limit of a bootstrap that draws runs with replacement, residuals' noise and what was believed before
-    anew, and moves the fit by one Gauss-Newton step: with J the Jacobian, P what was believed, ``H = J'J + P`` and
+    Spreads are the limit of a bootstrap that draws runs with replacement, draws residuals' noise and prior beliefs
+    again, and moves the fit by one Gauss-Newton step: with J the Jacobian, P the prior precision, ``H = J'J + P`` and
     ``s_g`` the slope of run g's part of the sum, the variance is ``H^-1 + H^-1 (sum_g s_g s_g') H^-1``.
     """
     minimum, names = partial(_Minimum, residuals, before), list(before)
@@ -338,14 +339,14 @@ def fit(
 
 
 class _Minimum:
-    """The least sum of squares of residuals, and of how far parameters are from what was believed of them.
+    """The least sum of squares of residuals, and of the parameters' distances from their beliefs.
 
     Attributes
     ----------
     places, cost
-        Of the parameters by name, and the sum there.
+        Places of the parameters by name, and the sum there.
     residual, jacobian
-        Of what was measured, there; the Jacobian may be that of a small step before.
+        Residuals and their Jacobian there; the Jacobian may be from before a small step.
     """
 
     def __init__(
@@ -377,11 +378,11 @@ class _Minimum:
         return np.asarray(np.sqrt(np.diag(self.covariance) + (off**2).sum(axis=0)))
 
     def _at(self, place: Floats) -> Floats:
-        """Return what is squared at a place."""
+        """Return the terms of the sum of squares at a place."""
         key = place.tobytes()
         if key not in self._known:
             found = self._residuals({p.name: p.outward(float(u)) for p, u in zip(self._parameters, place, strict=True)})
-            # soft L1: what is minimised is rho of each measured residual, but the plain square of each belief
+            # soft L1: the sum has rho of each measured residual, but the plain square of each belief
             bent = np.sign(found) * np.sqrt(2 * _ROBUST**2 * (np.sqrt(1 + (found / _ROBUST) ** 2) - 1))
             self._known[key] = np.concatenate([bent, (place - self._mean) / self._spread])
         return self._known[key]
@@ -429,7 +430,7 @@ class _Minimum:
     def _searched(self, start: Floats) -> Floats:
         """Return a place with a lower sum of squares than its neighbours along each rough parameter.
 
-        By a scan of each, since where it begins may be flat, then by a compass search.
+        By a scan of each, since the start may be flat, then by a compass search.
         """
         best, least = start, float(self._at(start) @ self._at(start))
 
@@ -454,7 +455,7 @@ class _Minimum:
 
 
 def _unidentified(found: _Minimum, before: Beliefs) -> dict[str, str]:
-    """Return which parameters measurements say little of, and why."""
+    """Return the parameters that measurements do not identify, with the reasons."""
     names = list(found.places)
     information, covariance = np.diag(found.jacobian.T @ found.jacobian), found.covariance
     reasons: dict[str, str] = {}

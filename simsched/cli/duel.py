@@ -25,7 +25,7 @@ _SIZES = {
     "fft": ("points",),
     "inception-like": ("n_blocks",),
     "transformer-like": ("n_layers",),
-}  # of families that are not made with a number of operators
+}  # of families without a number of operators
 Side = Annotated[Text, argument("B", "The scheduler that wins. Left out, A is a file that is replayed.")]
 
 
@@ -53,7 +53,7 @@ def duel(
     as_json: opt.Json = False,
     output: Annotated[Text, written("Write it to a JSON file.", "--output", "-o")] = None,
 ) -> None:
-    """Search a small graph on which A takes as many times as long as B as can be, and say why; or replay one.
+    """Search a small graph on which A takes as many times as long as B as possible, and say why; or replay one.
 
     The file has the graph, the cluster and both schedules: `simsched duel
     FILE` simulates them again, `compare FILE` and `report FILE` read it. A
@@ -96,7 +96,7 @@ def _told(tell: Callable[..., None], name: str, n: int, factor: float) -> None:
 
 
 def _starts(family: str, operators: int) -> Callable[[int], "ss.OpGraph"]:
-    """Return what makes a graph of a family of a seed."""
+    """Return a function that makes a graph of a family from a seed."""
     from workloads import from_spec
     from workloads.registry import WORKLOADS
 
@@ -123,7 +123,7 @@ def _starts(family: str, operators: int) -> Callable[[int], "ss.OpGraph"]:
 
 
 def _sizes(family: str, size: int) -> dict[str, Any]:
-    """Return what makes a graph of a family larger, at some size."""
+    """Return the option that makes a graph of a family larger, at some size."""
     return {name: 2**size if name == "points" else size for name in _SIZES[family]}
 
 
@@ -138,7 +138,7 @@ def _n_operators(spec: str, sizes: Mapping[str, Any]) -> float:
 
 
 def _replay(path: str, as_json: bool) -> None:
-    """Simulate the schedules of a file again and say whether they come to the same."""
+    """Simulate the schedules of a file again, and say whether their makespans are the same."""
     from simsched.schedulers import SCHEDULERS
 
     if path in SCHEDULERS:

@@ -47,7 +47,7 @@ def convert(
     target: Annotated[str, argument("TARGET", "File to write; its suffix says the format.")],
     shape: opt.Shape = None,
 ) -> None:
-    """Write SOURCE, a graph, schedule or profile, in another format; formats are told by suffix and content.
+    """Write SOURCE, a graph, schedule or profile, in another format; suffix and content decide the formats.
 
     A profile that torch.profiler recorded becomes ours, times per operator.
     """
@@ -67,9 +67,9 @@ def list_(
         Text, option("Of gpus: print the numbers of a preset as a file for --gpu.", metavar="GPU")
     ] = None,
 ) -> None:
-    """List what there is: workloads and their parameters, preset devices and links, file formats, or backends.
+    """List workloads and their parameters, preset devices and links, file formats, or backends.
 
-    Of a backend it is said whether it can be used here, or why not.
+    A backend is listed with whether it can be used here, or why not.
     """
     if kind not in _TABLES:
         raise UnknownNameError("kind", kind, list(_TABLES))
@@ -120,7 +120,7 @@ def _formats() -> Any:
 
     rows = []
     for name, entry in FORMATS.items():
-        suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # JSON is told apart by keys
+        suffixes = (".json", *entry.suffixes) if entry.keys else entry.suffixes  # keys distinguish formats in JSON
         rows.append((name, " ".join(suffixes), entry.holds, "yes", "-" if entry.write is None else "yes"))
     return table_of("formats", ("name", "suffix", "holds", "read", "write"), rows, left=range(5))
 

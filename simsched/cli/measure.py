@@ -1,4 +1,4 @@
-"""Commands that measure on a backend, and fit and judge the simulator by what was measured."""
+"""Commands that measure on a backend, and fit and judge the simulator by measurements."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,9 +59,9 @@ def calibrate(
 ) -> None:
     """Fit the parameters of a device and the times of operators to measurements, and print them.
 
-    What is written stands for a cluster: `simsched compare GRAPH --cluster FILE`.
+    The written file can be used as a cluster: `simsched compare GRAPH --cluster FILE`.
 
-    --gpu is what is believed of the device beforehand, where profiles do not say.
+    --gpu is the prior belief about the device, where profiles have no data.
     """
     measured = [_read_profile(path) for path in profiles]
     prior = None if gpu is None and gpus is None else opt.Target(gpu, gpus).bare()
@@ -84,7 +84,7 @@ def _read_profile(path: str) -> "ss.Profile":
 
 
 def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
-    """Return what is said of a calibration besides its parameters."""
+    """Return facts about a calibration, without its parameters."""
     error, told = found.error, "not known: no run was held out"
     if error is not None:
         runs = f"{error.runs} held-out {'run' if error.runs == 1 else 'runs'}"
@@ -112,7 +112,7 @@ def replay(
 ) -> None:
     """Run a schedule on a backend, again and again, and print how long it takes.
 
-    With --cluster the prediction stands beside it.
+    With --cluster the prediction is shown beside it.
     """
     from simsched.calibration import read_target
     from simsched.model.costmodel import bare
@@ -155,9 +155,8 @@ def validate(
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
 
-    Errors are over schedules that no fit has seen. After a round, its schedules
-    at random are fitted to, never those of schedulers. The table is of the last
-    round. Regret: how much slower than the fastest scheduler's schedule the one
+    Errors are over schedules that no fit has seen. After a round, its random schedules are fitted to, but never a
+    scheduler's. The table is of the last round. Regret: how much slower than the fastest scheduler's schedule the one
     is that the simulator ranks first.
     """
     from simsched.experiments.accuracy import validate
@@ -216,7 +215,7 @@ def replay_trace(
     perfetto: opt.Perfetto = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Simulate what a profiler trace ran, beside what was measured; with --set, --host or --streams as it might run."""
+    """Simulate a profiler trace's program, beside its measurements; with --set, --host or --streams changed."""
     from simsched.experiments.whatif import parse_change
     from workloads.formats.kineto_replay import known_change, replay_traced
 
@@ -254,7 +253,7 @@ def pairs(
     ] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Count pairs of kernels in traces that say how GPUs share, and write tables of them.
+    """Count pairs of kernels in traces that show how GPUs share, and write tables of them.
 
     Dispatch: when a kernel started that became ready beside one that fills the GPU. Slow-down: how long
     kernels took alone and beside another one, a collective for one. A file that cannot be read is a row.
@@ -292,7 +291,7 @@ def _busy_table(found: "TraceReplay") -> Any:
 
 
 def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
-    """Return what is said of a replayed trace below the table."""
+    """Return facts about a replayed trace, to print below the table."""
     from workloads.formats.kineto_facts import DOUBTED
 
     program, late = found.traced, found.late

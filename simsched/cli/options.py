@@ -1,6 +1,6 @@
-"""Arguments and options that several commands have, and what becomes of the texts that are typed.
+"""Arguments and options that several commands share, and the objects made from their texts.
 
-Those that go together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
+Options that belong together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
 """
 
 import logging
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
-_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # what `simsched.schedule` takes besides
-_written: list[str] = []  # what the running command was told to write
+_NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # other parameters of `simsched.schedule`
+_written: list[str] = []  # files that the running command was asked to write
 Text = str | None
 Texts = list[str] | None
 USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to 2 %
@@ -95,7 +95,7 @@ drawn = partial(written, is_picture=True)
 
 
 def _require_apart(values: Iterable[Any]) -> None:
-    """Refuse a file that a command would write, and reads or writes besides."""
+    """Refuse a file that a command would write, and that it also reads or writes elsewhere."""
     given = [each for value in values for each in (value if isinstance(value, list) else [value])]
     while _written:
         from workloads.registry import split_path
@@ -112,11 +112,11 @@ def argument(metavar: str, text: str) -> Any:
 
 
 class IncompleteError(Exception):
-    """A command did all it was asked to, and some of it failed: rows of a study, or a check."""
+    """A command is complete, but parts of it failed: rows of a study, or a check."""
 
 
 class BrokenSchedulerError(Exception):
-    """A scheduler of the user's that failed, which is not to refuse a graph."""
+    """A scheduler of the user's that failed, as opposed to refusing a graph."""
 
 
 def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
@@ -132,7 +132,7 @@ def read_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
 
 
 def read_plan(text: str, shapes: list[str] | None = None) -> "ss.OpGraph | ss.Schedule | ss.Program":
-    """Return a graph, schedule or program; a file says by its format which of them it holds."""
+    """Return a graph, schedule or program; the file's format decides which."""
     from workloads import read_spec
     from workloads.registry import read_traced
 
@@ -148,7 +148,7 @@ def read_plan(text: str, shapes: list[str] | None = None) -> "ss.OpGraph | ss.Sc
 def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> "list[str | ss.Scheduler]":
     """Return the schedulers of a comma-separated list, ``fast`` and ``all`` spelled out, each once.
 
-    What a trace ran is the first one.
+    With `traced`, the first is the schedule that the profiler trace ran.
     """
     from simsched.experiments.comparison import scheduler_set
 
@@ -168,7 +168,7 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
 def read_scheduler(name: str) -> "str | ss.Scheduler":
     """Return a scheduler: its name, or the function of a ``package.module:function``.
 
-    What such a function raises, other than to refuse a graph, becomes a `BrokenSchedulerError`.
+    An error of such a function, other than a refusal of the graph, becomes a `BrokenSchedulerError`.
     """
     from simsched.schedulers import resolve
 
@@ -200,7 +200,7 @@ def read_name(name: str) -> str:
 
 
 def described(error: Exception) -> str:
-    """Return an error that nobody thought of, and where it was raised."""
+    """Return an unexpected error, and the place where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
 
@@ -285,21 +285,21 @@ class Graph:
 
     @property
     def spec(self) -> str:
-        """What names the graph, with its number format, and whether its file is trusted."""
+        """Name or file of the graph, with its number format, and whether its file is trusted."""
         spec = self.graph if self.dtype is None else f"{self.graph},dtype={self.dtype}"
         is_program = self.graph.split(",")[0].lower().endswith(".pt2")
         return f"{spec},trust=true" if self.trust and is_program else spec
 
     @cached_property
     def traced(self) -> "TracedProgram | None":
-        """The program of a profiler trace; None of anything else."""
+        """The program of a profiler trace; None for anything else."""
         from workloads.registry import read_traced
 
         return None if self.shape else read_traced(self.spec)
 
     @cached_property
     def cluster_of_duel(self) -> "ss.Cluster | None":
-        """The cluster of a file with a duel; None of anything else."""
+        """The cluster in a duel's file; None for anything else."""
         from workloads.formats import format_of
         from workloads.registry import split_path
 
@@ -315,13 +315,13 @@ class Graph:
         return from_spec(self.spec, shapes=read_shapes(self.shape)) if self.traced is None else self.traced.graph
 
     def traced_facts(self) -> "TraceFacts | None":
-        """Return what is known of the step that a profiler trace ran; None of anything else."""
+        """Return facts about the step that a profiler trace ran; None for anything else."""
         from workloads.formats.kineto_facts import facts_of
 
         return None if self.traced is None else facts_of(self.traced)
 
     def traced_lines(self) -> list[str]:
-        """Return what the dependencies are worth of a graph that is from a profiler trace."""
+        """Return lines on the dependencies of a graph that is from a profiler trace."""
         return (
             []
             if self.traced is None
@@ -335,7 +335,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Scheduled(Graph):
-    """A graph and how it is scheduled."""
+    """A graph and its scheduler."""
 
     scheduler: Annotated[Text, option(f"Name, or package.module:function; {_USUAL_SCHEDULER} unless given.")] = None
     option: Option = None
@@ -353,7 +353,7 @@ class Scheduled(Graph):
             return ss.schedule(graph, cluster, scheduler, **given)
 
     def chosen(self) -> "tuple[str, str | ss.Scheduler]":
-        """Return the scheduler with its name: the one that is named, or of a trace what it ran, or the usual one."""
+        """Return the scheduler with its name: the given one, for a trace the trace's own schedule, or the default."""
         if self.scheduler is None and self.traced is not None:
             from workloads.formats.kineto_replay import traced
 
@@ -364,7 +364,7 @@ class Scheduled(Graph):
 
 @dataclass(frozen=True)
 class Plan(Scheduled):
-    """A schedule, or a graph and how it is scheduled."""
+    """A schedule, or a graph and its scheduler."""
 
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
     execution: Execution = "own"
@@ -372,7 +372,7 @@ class Plan(Scheduled):
     def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
 
-        `anew`, if that can be asked for, says whether it is scheduled anew.
+        `anew`, if it can be given, asks for a new schedule.
         """
         found = read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
@@ -390,7 +390,7 @@ class Plan(Scheduled):
         return run
 
     def run_as(self, plan: Any) -> Any:
-        """Return a schedule as --execution says.
+        """Return a schedule in the execution of --execution.
 
         Raises
         ------
@@ -407,7 +407,7 @@ class Plan(Scheduled):
 
 
 def _require_stated(program: "TracedProgram", source: str) -> None:
-    """Refuse a trace that does not say on which devices it ran."""
+    """Refuse a trace that does not name its devices."""
     from workloads.formats.kineto_device import hinted
 
     if not program.of_trace.is_stated:
@@ -418,7 +418,7 @@ def _require_stated(program: "TracedProgram", source: str) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """On what to run: a preset, or a file with a cluster or a calibration."""
+    """The target: a preset, or a file with a cluster or a calibration."""
 
     gpu: Gpu = None
     gpus: Gpus = None
@@ -431,8 +431,7 @@ class Target:
         Raises
         ------
         ClusterError
-            If a file and a preset are given, or more devices than those of a file and it is not known how they are
-            joined.
+            If a file and a preset are given, or more devices than the file has and no link is known to join them.
         """
         if source is not None and self.text() == "" and (own := source.cluster_of_duel) is not None:
             return own
@@ -456,7 +455,7 @@ class Target:
         return self._widened(read_target(self.cluster), self.cluster)
 
     def _names_file(self) -> bool:
-        """Say whether --gpu names a file with the numbers of a GPU."""
+        """Return whether --gpu names a file with the numbers of a GPU."""
         return self.gpu is not None and self.gpu.lower().endswith(".json")
 
     def _preset(self) -> "ss.Cluster":
@@ -521,7 +520,7 @@ class Compare:
         Parameters
         ----------
         traced
-            Also what a profiler trace ran.
+            Whether the schedule that a profiler trace ran is compared, too.
 
         Raises
         ------
@@ -574,19 +573,19 @@ class Backend:
 
 @dataclass(frozen=True)
 class Pictures:
-    """What is drawn of a run."""
+    """Pictures of a run."""
 
     perfetto: Perfetto = None
     gantt: Annotated[Text, drawn("Draw a Gantt chart: .png, .svg or .pdf.")] = None
 
     def files(self, name: str, trace: "ss.Trace") -> list[File]:
-        """Return what to write, for `tell`."""
+        """Return the writers of the files, for `tell`."""
         return [(name, self.perfetto, trace.to_perfetto), (name, self.gantt, trace.gantt)]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What becomes of a result."""
+    """Output options of a result."""
 
     as_json: Json = False
     output: Output = None

@@ -1,4 +1,4 @@
-"""What commands print: tables, facts and the names of written files, and on a terminal how far they are."""
+"""Output of commands: tables, facts and the names of written files, and on a terminal their progress."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,15 +50,15 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
     Parameters
     ----------
     data
-        What is printed as JSON.
+        Returns the value to print as JSON.
     shown
-        What is printed otherwise: lines, pairs, tables, or what makes such.
+        Otherwise printed: lines, pairs, tables, or a function that returns them.
     files
-        What is written before anything is printed: a reader who goes away, as `head` does, costs no file.
+        Writers of files, which run before anything is printed: a reader that ends early, as `head` does, costs no file.
     as_json
         Whether JSON is printed, and nothing else.
     """
-    said = [dump_json(data()).rstrip()] if as_json else shown  # what goes wrong does so first
+    said = [dump_json(data()).rstrip()] if as_json else shown  # it fails first, if it fails
     asked = [(name, path, write) for name, path, write in files if path is not None]
     for _, path, write in asked:
         write(path)
@@ -75,7 +75,7 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
 
 
 def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) -> None:
-    """Write files, then print facts as `simsched.show.facts` has them, see `tell`."""
+    """Write files, then print facts in the form of `simsched.show.facts`, see `tell`."""
     from simsched.show.facts import texts
 
     values = {fact.key: fact.value for fact in facts if fact.key is not None}
@@ -84,7 +84,7 @@ def tell_facts(facts: Sequence[Any], files: Sequence[File], *, as_json: bool) ->
 
 @contextmanager
 def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..., None] | None]:
-    """Give what updates a bar on stderr; None where there is no terminal."""
+    """Yield a function that updates a bar on stderr; None where there is no terminal."""
     if _is_terminal():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -102,7 +102,7 @@ def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[..., None]]:
-    """Give a function that is told a scheduler's name, then what it is doing."""
+    """Yield a function that takes a scheduler's name, then its current step."""
     begun = 0
     with _bar("starting", total, f"0/{total}") as update:
 
@@ -118,9 +118,9 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
-    """Give a function that is told how many rows of how many are done, and how many of them have no result.
+    """Yield a function that takes the numbers of rows that are done, that are to do, and that have no result.
 
-    Where there is no terminal, it prints a line a minute.
+    Without a terminal, it prints a line a minute.
     """
     first: tuple[int, float] | None = None
     said = monotonic()
@@ -129,7 +129,7 @@ def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
         def tell(done: int, total: int, without: int) -> None:
             nonlocal first, said
             now = monotonic()
-            first = first or (done, now)  # those that were done by then say nothing about the pace
+            first = first or (done, now)  # rows that were done by then do not count in the pace
             text, made, seconds = f"{done} of {total} rows", done - first[0], now - first[1]
             if made and seconds > 0:
                 text += f", {made / seconds:.3g} rows/s"

@@ -1,6 +1,6 @@
-"""The application: which commands there are, and how every failure becomes one line and an exit status.
+"""The application: its commands, and how every failure becomes one line and an exit status.
 
-`STATUSES` says which there are. 70 is the EX_SOFTWARE of Unix, 130 what shells make of Ctrl-C.
+`STATUSES` lists them. 70 is the EX_SOFTWARE of Unix, 130 the shells' status of Ctrl-C.
 """
 
 import logging
@@ -22,7 +22,7 @@ from simsched.base.system import lack
 from simsched.base.text import printable
 from simsched.cli.options import BrokenSchedulerError, IncompleteError, described, expanded
 
-# module of simsched.cli -> its commands, each of which imports what it needs when it runs: ``--help`` is quick
+# module of simsched.cli -> its commands, each of which imports only its own needs when it runs: ``--help`` is quick
 _HOME: Final = {
     "schedule": (
         "compare",
@@ -86,7 +86,7 @@ def _top(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 class _Warning(logging.Formatter):
-    """What is logged as one printable line."""
+    """A log record as one printable line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(f"warning: {record.getMessage()}")
@@ -98,9 +98,11 @@ def run(arguments: list[str]) -> int:
         if not sys.warnoptions:  # unless asked for with `python -W`: stderr is for errors
             warnings.simplefilter("ignore")
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper) and not stream.closed:  # what it cannot show ends no command
+            if (
+                isinstance(stream, TextIOWrapper) and not stream.closed
+            ):  # a character that it cannot show ends no command
                 stream.reconfigure(errors="backslashreplace")
-        if logging.lastResort is not None:  # what the library logs where nobody set logging up
+        if logging.lastResort is not None:  # without other logging
             logging.lastResort.setFormatter(_Warning())
         return _run(arguments or ["--help"])
 
@@ -137,7 +139,7 @@ def _run(arguments: list[str]) -> int:
         if type(error).__name__ == "Abort":
             return _interrupted()
         if isinstance(error, OSError | ValueError) and (lost := failure_of(sys.stdout)) is not None:
-            give_up(sys.stdout)  # as of a full disk behind `>`
+            give_up(sys.stdout)  # for example of a full disk behind `>`
             return _fail(f"cannot write the output: {lost}")
         lacking = lack(error)
         return _fail(f"unexpected {described(error)}", _DEFECT) if lacking is None else _fail(lacking)

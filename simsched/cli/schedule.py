@@ -1,4 +1,4 @@
-"""Commands that schedule and simulate, that ask what would be, why and how robust, and that report what was found."""
+"""Commands that schedule and simulate, that ask what-if, why and how robust, and that report results."""
 
 import shlex
 import sys
@@ -35,8 +35,8 @@ def compare(
 
     The trace and the chart are of the schedule with the least makespan.
 
-    Above the schedulers stand one operator after the other as PyTorch launches it,
-    as a lean host does, and as a CUDA graph, which speedups are over.
+    The table begins with one operator after the other as PyTorch launches it, as a lean host does, and as a CUDA graph,
+    the baseline of speedups.
 
     With --samples, jitter is in p50, p99 and the box plot alone.
 
@@ -81,10 +81,10 @@ def simulate(
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
-    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and say where its time goes.
+    """Simulate one schedule of GRAPH, or a schedule or program read from a file, and show its time by cause.
 
-    From a million instructions on, spans take gigabytes: then only the makespan
-    is said, unless a picture needs the spans.
+    From a million instructions on, spans take gigabytes: then only the makespan is printed, unless a picture needs the
+    spans.
     """
     from simsched.show.facts import Fact, head_facts, run_facts
 
@@ -105,7 +105,7 @@ def check(
     backend_option: opt.BackendOption = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Try what simsched relies on in a scheduler or a backend of your own, and print what is kept.
+    """Check the promises of your own scheduler or backend that simsched relies on, and print the ones that it keeps.
 
     In Python that is `simsched.testing.check_scheduler` and `check_backend`.
     """
@@ -126,7 +126,7 @@ def check(
 
 @dataclass(frozen=True)
 class Question(opt.Plan):
-    """What is asked about, and what is to be different."""
+    """The subject of a question, and the changes."""
 
     changes: Annotated[
         Texts,
@@ -174,9 +174,9 @@ def _values(parameter: str, text: str) -> list[Any]:
 
 
 def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
-    """Say what would be if something were different: makespan and where the time goes, before and after.
+    """Answer a question about a changed world: makespan and time by cause, before and after.
 
-    With --reschedule it is also said how much comes from making the plan anew.
+    With --reschedule the gain of a new schedule is shown, too.
     """
     answer = plan.ask(target).answer()
     shares = [("before", _shares(answer.blame_before)), ("after", _shares(answer.blame))]
@@ -196,7 +196,7 @@ def advise(
     schedulers: opt.Schedulers = "fast",
     keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
-    """Say what to deploy: one stream or several, captured or not, on one GPU or on all; and what to type next."""
+    """Recommend a deployment: one stream or several, captured or not, one GPU or all; and list next commands."""
     cluster, dag = target.read(graph), graph.read()
     names = opt.read_schedulers(schedulers, dag)
     found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
@@ -209,7 +209,7 @@ def advise(
 
 
 def _shares(blame: Mapping[str, float]) -> str:
-    """Return what the time of a critical path goes to in per cent."""
+    """Return a critical path's time by cause in per cent."""
     total = sum_in_order(blame.values())
     return ", ".join(f"{name} {100 * us / total:.1f} %" for name, us in blame.items() if us > 0) or "-"
 
@@ -224,7 +224,7 @@ def sweep(
     values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
     plot: Plot = None,
 ) -> None:
-    """Say how the makespan changes with a parameter, or with two."""
+    """Show how the makespan changes with a parameter, or with two."""
     axes: list[Any] = [parameter, _values(parameter, values)]
     if parameter2 is not None:
         if values2 is None:
@@ -241,13 +241,13 @@ def sensitivity(
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Say how much the makespan changes with each parameter, per cent for per cent, and rank them."""
+    """Show how much the makespan changes with each parameter, per cent for per cent, and rank them."""
     found = ss.sensitivity(plan.ask(target), per_operator=per_operator)
     result.tell(found, files=[("picture", tornado, found.plot)])
 
 
 def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
-    """Say in words what bounds a schedule, and which three changes would help most."""
+    """Explain in words the bottleneck of a schedule, and the three changes that would help most."""
     cluster = target.read(plan)
     found = ss.explain(plan.plan(cluster), cluster)
     result.tell(found, str(found))
@@ -262,7 +262,7 @@ def breakeven(
     result: opt.Result,
     plot: Plot = None,
 ) -> None:
-    """Say at which values of a parameter the better one of two schedules of GRAPH changes."""
+    """Show at which values of a parameter the better one of two schedules of GRAPH changes."""
     cluster, dag = target.read(graph), graph.read()
     sides = _side(first), _side(second)
     found = ss.breakeven(parameter, *sides, cluster, graph=dag)
@@ -287,7 +287,7 @@ def throughput(
     result: opt.Result,
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=MOST["in_flight"])] = 1,
 ) -> None:
-    """Say how many requests a schedule serves per second when one follows the other."""
+    """Show how many requests a schedule serves per second when one follows the other."""
     cluster = target.read(plan)
     result.tell(ss.throughput(plan.plan(cluster), cluster, in_flight))
 
@@ -302,7 +302,7 @@ def robust(
     samples: Annotated[int, option("Runs of each schedule.", min=1, max=MOST["samples"])] = 1000,
     box: opt.Box = None,
 ) -> None:
-    """Say which schedule of GRAPH is best when operator times vary: medians and tails."""
+    """Show which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read(graph)
     compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
     found = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
@@ -329,9 +329,8 @@ def report(
 ) -> None:
     """Write results as one HTML file that needs no network: tables that sort, charts that zoom.
 
-    A GRAPH, a schedule and a program are simulated on what --gpu, --gpus,
-    --link or --cluster say. With --cluster a replay stands beside what is
-    predicted of it.
+    A GRAPH, a schedule and a program are simulated on the cluster of --gpu, --gpus, --link or --cluster. With --cluster
+    a replay is shown beside its prediction.
     """
     from simsched.show.report.page import library, replay_sections, sections_of
 
@@ -342,7 +341,7 @@ def report(
     for graph in graphs:
         found = _read(graph.graph)
         if found is None:
-            library()  # what is missing is said before the schedulers run
+            library()  # a missing package is reported before the schedulers run
             compared, dag = draws.compare(graph, cluster), graph.read()
             names, options = opt.read_schedulers(draws.schedulers, dag), target.text()
             known = compared if draws.execution == "own" else None  # advice is on each in its own execution
@@ -366,7 +365,7 @@ def report(
 
 
 def _read(source: str) -> Any:
-    """Return what a folder or a JSON file of ours holds; None of what is a graph, or unknown."""
+    """Return the result in a folder or a JSON file of ours; None for a graph, or anything unknown."""
     from simsched.experiments.accuracy import NAME, Accuracy
     from simsched.experiments.documents import DOCUMENTS
     from simsched.experiments.study.store import STUDY

@@ -25,7 +25,7 @@ Folder = Annotated[str, argument("FOLDER", "Folder of a study, as `simsched stud
 
 @dataclass(frozen=True)
 class Execution:
-    """How the rows of a study are run."""
+    """Options of the execution of a study's rows."""
 
     workers: Annotated[
         int | None, option("Processes at a time.  [default: one per core]", min=1, max=MOST["workers"])
@@ -40,7 +40,7 @@ class Execution:
     retry: Annotated[bool, option("Run rows without a result again.", "--retry")] = False
 
     def run(self, asked: Any, folder: str) -> None:
-        """Run a study and print what came of it."""
+        """Run a study and print its results."""
         from workloads import check_kind, load_kind
 
         dask, workers = self.dask, self.workers
@@ -49,7 +49,7 @@ class Execution:
         if dask not in (None, "local") and workers is not None:
             raise StudyError(f"--workers: the Dask cluster at {dask} has as many as it has")
         executor = "serial" if self.serial else {None: "processes", "local": "dask"}.get(dask) or str(dask)
-        # schedulers of the user's are looked for in the current folder, then in that of the study's file
+        # user schedulers are searched for in the current folder, then in the folder of the study's file
         names = [read_name(choice.scheduler) for choice in asked.choices if ":" in choice.scheduler]
         if names and asked.folder not in sys.path:
             sys.path.append(asked.folder)
@@ -75,7 +75,7 @@ class Execution:
 
 
 def _require_all(found: "ss.Results") -> None:
-    """Tell how many rows failed or timed out, and why the first did; those of schedulers that refused do not count."""
+    """Raise if rows failed or timed out, with their number and the first one's reason; refusals do not count."""
     counts = Counter(row["status"] for row in found.rows)
     told = [
         f"{counts[status]} {word}" for status, word in ((FAILED, "failed"), (TIMEOUT, "timed out")) if counts[status]
@@ -93,21 +93,21 @@ def run(
     output: Annotated[str, option("Where its rows are kept.", "--output", "-o", metavar="FOLDER")],
     how: Execution,
 ) -> None:
-    """Run what is missing of a study, and say what came of it."""
+    """Run the missing rows of a study, and print its results."""
     how.run(ss.Study.from_file(file), output)
 
 
 @study.command()
 @opt.expanded
 def resume(folder: Folder, how: Execution) -> None:
-    """Go on with a study that was stopped: the configuration is the one in its folder."""
+    """Continue a study that was stopped: the configuration is the one in its folder."""
     how.run(ss.Results.open(folder).study, folder)
 
 
 @study.command()
 @opt.expanded
 def status(folder: Folder) -> None:
-    """Say how many rows are done, missing, refused, failed or out of time."""
+    """Show how many rows are done, missing, refused, failed or out of time."""
     out.print_table(ss.Results.open(folder).status())
 
 
@@ -142,7 +142,7 @@ def plot(
     output: Annotated[Text, option("Where to.  [default: FOLDER/figures]", "--output", "-o", metavar="FOLDER")] = None,
     form: Annotated[str, option("png, svg or pdf.", "--format")] = "png",
 ) -> None:
-    """Draw the figures that the study asks for, or those that suit it."""
+    """Draw the figures that the study asks for, or usual ones."""
     for path in ss.Results.open(folder).plot(output, format=form):
         out.say(f"figure written to {path}")
 
@@ -160,10 +160,10 @@ def rank(
     plot: Annotated[Text, drawn("Draw performance profiles and critical differences: .png, .svg or .pdf.")] = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Say which scheduler wins, by how much, and whether that may be chance.
+    """Show which scheduler wins, by how much, and whether that may be chance.
 
-    Blocks are instances: workload, seed, cluster and simulation. Those in
-    which a scheduler has no result are left out, and counted.
+    Blocks are instances: workload, seed, cluster and simulation. Blocks in which a scheduler has no result are left
+    out, and counted.
     """
     columns = [name.strip() for name in by.split(",") if name.strip()]
     found = ss.Results.open(folder).rank(columns, metric, baseline=baseline, rng=seed)

@@ -1,4 +1,4 @@
-"""`accounted`: what a scheduler returns is held against the graph that it was given."""
+"""`accounted`: compares a scheduler's schedule with the graph that it was given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,26 +22,26 @@ _NO_TRANSFER: Final = -1.0  # instead of NaN, which is like nothing
 
 
 def accounted(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Rule] = ()) -> Schedule:
-    """Return what a scheduler made of a graph, if it runs all that the graph holds.
+    """Return a scheduler's schedule of a graph, if it runs the whole graph.
 
     Parameters
     ----------
     plan
-        What it returned. Its graph is the given one, an equal one - operators and edges in any order, under any name
-        of the graph - or the one that its `rewriting` leads to.
+        The schedule. Its graph is the given one, an equal one - operators and edges in any order, under any name of the
+        graph - or the result of its `rewriting`.
     graph
-        What it was given.
+        The graph that the scheduler was given.
     scheduler
         Its name, for errors.
     rules
-        Substitution rules of one's own that it was told to use; those of the library are known by their names.
+        Substitution rules of the caller's that the scheduler was given; the library's rules are known by their names.
 
     Returns
     -------
     Schedule
-        Over the very graph that was given, or if it was rewritten over one that is equal to what the rewriting leads to
-        when it is done again here. So no claim of a scheduler is relied on: operators are accounted for, outputs and
-        their sizes kept, and FLOP and bytes as the rules make them, because they come from the rules.
+        A schedule of the given graph object; or after rewriting, of a graph that equals the result of repeating the
+        rewriting here. So no claim of a scheduler is relied on: operators are accounted for, outputs and their sizes
+        kept, and FLOP and bytes come from the rules.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def accounted(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Ru
             ) from None
     place = _places(plan.graph, expected, scheduler)
     if plan.rewriting and type(plan.graph) is OpGraph and plan.graph.names == expected.names:
-        return plan  # who compares graphs by identity finds several schedules of one
+        return plan  # callers that compare graphs by identity see several schedules of one
     return plan.like(graph=expected, op=place[plan.op], estimate=plan.estimate)
 
 
@@ -103,7 +103,7 @@ def unchanged(graph: OpGraph, scheduler: str) -> Iterator[None]:
 
 
 def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str, Rule] = RULES) -> OpGraph:
-    """Return what rewritings make of a graph, one after the other.
+    """Return a graph after rewritings, one after the other.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     Raises
     ------
     GraphError
-        If there is no such rule, a step cannot be made, or the parts are not those of the graph.
+        If a rule is unknown, a step cannot be made, or the parts are not the graph's.
     """
     draft = Draft.from_graph(graph)
     for one in rewriting:
@@ -151,7 +151,7 @@ def _stepped(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> 
 
 
 def _plain(plan: Schedule, scheduler: str) -> Schedule:
-    """Return a schedule of a class of somebody's own as one of ours: what else its class says is not asked."""
+    """Return a schedule of a user's class as one of ours: other attributes of the class are not read."""
     try:
         return Schedule.from_columns(
             **{

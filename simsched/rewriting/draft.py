@@ -24,7 +24,7 @@ ATTRIBUTE: Final = "slices"
 
 
 def is_contiguous(shape: Sequence[int], axis: int) -> bool:
-    """Say whether a slice along an axis lies in memory in one piece, so that to read it costs nothing.
+    """Return whether a slice along an axis is contiguous in memory, so that reading it costs nothing.
 
     >>> is_contiguous((1, 64, 8, 8), 1), is_contiguous((2, 64, 8, 8), 1), is_contiguous((2, 64, 8, 8), 0)
     (True, False, True)
@@ -54,7 +54,7 @@ def sliced_shape(shape: tuple[int, ...], part: Slice | None) -> tuple[int, ...]:
 
 
 def slices_of(op: Operator, n_reads: int) -> list[Slice | None]:
-    """Return what part an operator of a graph reads of each tensor, None for all.
+    """Return the part that an operator of a graph reads of each tensor, None for all.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def slice_made(op: Operator) -> Slice | None:
 
 
 class Read(NamedTuple):
-    """A tensor that an operator reads: all that `producer` writes, or its `slice` (axis, begin, end)."""
+    """A tensor that an operator reads: the whole output of `producer`, or its `slice` (axis, begin, end)."""
 
     producer: str
     slice: Slice | None = None
@@ -94,11 +94,11 @@ class Read(NamedTuple):
 
     @property
     def source(self) -> "Source":
-        """Where it reads."""
+        """Source that it reads from."""
         return Source(self.producer, self.slice)
 
     def moved(self, sources: "Mapping[str, Source]") -> "Read":
-        """Return the read of what a tensor has become, by the producer it had."""
+        """Return the read after its producer's tensor moved to another source."""
         source = sources.get(self.producer)
         if source is None:
             return self
@@ -106,14 +106,14 @@ class Read(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where a tensor is to be read from instead: see `Draft.replace`."""
+    """New source of a tensor: see `Draft.replace`."""
 
     producer: str
     slice: Slice | None = None
 
 
 class Row:
-    """An operator and what it reads, in the order of its inputs; `key` is a hash of both."""
+    """An operator and its reads, in the order of its inputs; `key` is a hash of both."""
 
     __slots__ = ("key", "operator", "reads")
 
@@ -128,32 +128,32 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Draft:
-    """A graph that is being rewritten: operators by name, each with what it reads. Never changed, only replaced.
+    """A graph that is being rewritten: operators by name, each with its reads. Never changed, only replaced.
 
     Parameters
     ----------
     rows
         Operators and their reads; the order breaks ties, as in `OpGraph`.
     name
-        Of the graph.
+        Name of the graph.
     outside
-        Producers that are read but do not belong to the draft, by name: those before a part of a graph.
+        Producers outside the draft whose tensors it reads, by name: those before a part of a graph.
     kept
-        Names of tensors that must go on to exist under their names because somebody outside reads them.
+        Names of tensors that must continue to exist under their names because an operator outside reads them.
 
     Attributes
     ----------
     rows : Mapping[str, Row]
         By name.
     readers : Mapping[str, Sequence[tuple[str, int]]]
-        Who reads a tensor: name and input position, once per read. No entry for a tensor that nobody reads.
+        Readers of a tensor: name and input position, once per read. No entry for a tensor without readers.
     kept : Mapping[str, None]
-        As given, and the tensors that nobody reads in the graph the draft was made from: its outputs.
+        As given, and the tensors without readers in the graph that the draft was made from: its outputs.
 
     Raises
     ------
     GraphError
-        If a name stands twice or a read names no operator.
+        If a name appears twice or a read names no operator.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class Draft:
     def from_graph(cls, graph: OpGraph) -> "Draft":
         """Return the draft of a graph, the same at each call.
 
-        Slices stand in ``attributes["slices"]`` there and in the reads here.
+        Slices are in ``attributes["slices"]`` of the graph and in the reads of the draft.
         """
         return _of_graph(graph)
 
@@ -225,7 +225,7 @@ class Draft:
         return found[0][0] if len(found) == 1 and name not in self.kept else None
 
     def about(self, find: Callable[..., T], *given: Any) -> T:
-        """Return what a function finds out about the draft, with more arguments; it is asked once."""
+        """Return a function's result for the draft and more arguments; computed once."""
         if (find, given) not in self._found:
             self._found[find, given] = find(self, *given)
         found: T = self._found[find, given]
@@ -236,7 +236,7 @@ class Draft:
         return self.about(_by_kind).get(kind, ())
 
     def can_be_sliced(self, name: str, axis: int) -> bool:
-        """Say whether all readers of a tensor can read it as a slice along an axis of another tensor."""
+        """Return whether all readers of a tensor can read it as a slice along an axis of another tensor."""
         reads = (self.rows[reader].reads[i] for reader, i in self.readers.get(name, ()))
         return all(read.slice is None or read.slice[0] == axis for read in reads)
 
@@ -261,8 +261,8 @@ class Draft:
             Operators that come, in the place of the first that goes; one that has the name of one that goes
             takes its place and its readers, and must write the same tensor.
         redirect
-            What to read instead of a tensor, by name: by all its readers, also those among `add`. A reader of a
-            slice then reads that part of the new slice.
+            New source of a tensor, by name, for all its readers, also those among `add`. A reader of a slice then reads
+            that part of the new slice.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What a substitution rule is, and where several rules look."""
+"""Substitution rules, and shared searches for their matches."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ ACTIVATIONS: Final = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A substitution.
+    """A substitution rule.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Rule:
     find
         Yields the names of the operators of each possible substitution, in an order that the draft fixes.
     make
-        Returns the draft after one of those, None if its operators would depend on each other in a circle.
+        Returns the draft after a match, None if its operators would depend on each other in a circle.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Rule:
 
 
 def sole_follower(draft: Draft, name: str) -> Row | None:
-    """Return the row of the only operator that reads a tensor, if it reads all of it and as it is."""
+    """Return the row of a tensor's only reader, if it reads the whole tensor unchanged."""
     follower = draft.only_reader(name)
     if follower is None:
         return None
@@ -85,7 +85,7 @@ def pairs_in(keys: Mapping[str, Hashable]) -> Iterator[tuple[str, str]]:
 
 
 def pairs_into(draft: Draft, kind: str) -> Iterator[tuple[str, str, str]]:
-    """Yield two operators and the one of a kind that alone reads them, one directly behind the other.
+    """Yield two operators and an operator of a kind that alone reads them, one directly after the other.
 
     All are in one number format.
     """

@@ -1,7 +1,7 @@
-"""The substitution rules by name: those that AutoGraph needs, most of them from TASO's.
+"""The substitution rules by name: the ones that AutoGraph needs, most of them from TASO's.
 
-All read an operator's inputs in the order of its edges, and need them known: an operator without an edge reads an
-input of the network, and nobody can tell which. "Alone" means: by nobody else, and no output of the network. All
+All read an operator's inputs in the order of its edges, and need them known: an operator without an edge reads an input
+of the network, and the graph does not say which. "Alone" means: by no other operator, and no output of the network. All
 operators of a match have one number format.
 
 ==== ================================================================== ============================================
@@ -35,10 +35,10 @@ R12  a slice of a join is what was joined, a join of all slices is all  a slice 
 R13  elementwise operators after each other are one                     the second alone reads the first, one shape
 ==== ================================================================== ============================================
 
-Where several become one, those that read a part read a slice (`simsched.rewriting.splitting`), and a concatenation
+Where several operators become one, readers of a part read a slice (`simsched.rewriting.splitting`), and a concatenation
 that puts parts together again is cleaned at once, as by R12. In R9 and R10 v and w are weights, not other operands.
-Conditions of ours, so that what is never of use does not swell a search: depthwise convolutions are not grouped by
-R8, and of all pairs of activations R11 takes only those that have something in common.
+Conditions of ours exclude useless matches, which would swell a search: depthwise convolutions are not grouped by R8,
+and R11 takes only pairs of activations that share an input tensor, or a tensor before it.
 
 References
 ----------
@@ -70,7 +70,7 @@ FUSED: Final = "elementwise"
 _ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
 
 
-# R1: an activation or a normalization behind a product
+# R1: an activation or a normalization after a product
 
 
 def _takes_in(first: Row, follower: Row) -> bool:
@@ -122,7 +122,7 @@ def _can_chain(first: Row, second: Row) -> bool:
         return False
     if any(shape != op.output_shape for shape in (*op.input_shapes, *then.input_shapes, then.output_shape)):
         return False  # one input is spread over the other
-    # with an input of the network, which has no edge, nobody could tell which of several inputs it is
+    # inputs of the network have no edge: the graph does not say which of several inputs it is
     return len(first.reads) == len(op.input_shapes) or len(second.reads) == 1
 
 
@@ -205,7 +205,7 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
 
 
 def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
-    """Return what activations read slices of and along which axis, or what the tensor they read was made from."""
+    """Return the tensor that activations read slices of and the axis, or the tensor that their input was made from."""
     found: dict[str, Hashable] = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
@@ -254,7 +254,7 @@ def _needless(draft: Draft) -> Iterator[Match]:
 
 
 def _cleaned(draft: Draft, match: Match) -> Draft | None:
-    """Return the draft in which a concatenation or a reader of one reads what was put there."""
+    """Return the draft in which a concatenation or a reader of one reads the concatenated tensors directly."""
     if len(match) == 1:
         return splitting.joined(draft, match[0])
     found, remove = _direct_reads(draft, *match)
@@ -269,9 +269,9 @@ def _cleaned(draft: Draft, match: Match) -> Draft | None:
 
 
 def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Source], list[str]]:
-    """Return by input of a reader where it can read what it reads of a concatenation, and what then is replaced.
+    """Return by input of a reader the direct source of its read of a concatenation, and the operators replaced.
 
-    Of a reader that is itself a slice, input 0 stands for what it cuts out.
+    For a reader that is itself a slice, input 0 is its cut.
     """
     concat, row = draft.rows[name], draft.rows[reader]
     axis, pieces = splitting.axis_of_concat(concat.operator), dict[Slice | None, Source]()
@@ -292,7 +292,7 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
     for read in concat.reads:
         inner = read.producer in draft.rows and read.producer not in draft.kept and read.producer not in now_read
         if inner and all(who == name for who, _ in draft.readers[read.producer]):
-            return {}, []  # it would be computed, and nobody reads it
+            return {}, []  # it would be computed without readers
     return found, [reader, name]
 
 

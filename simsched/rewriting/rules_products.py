@@ -20,7 +20,7 @@ _FEATURES: Final = ("in_features", "out_features", "activation", "bias", works.W
 
 
 class Linear(NamedTuple):
-    """A product of the last axis with weights; `rest` are the attributes that are not known here, as JSON."""
+    """A product of the last axis with weights; `rest` are the unknown attributes, as JSON."""
 
     lead: works.Shape
     in_features: int
@@ -32,23 +32,23 @@ class Linear(NamedTuple):
 
     @property
     def input_shape(self) -> works.Shape:
-        """Shape of what it reads."""
+        """Shape of its input."""
         return (*self.lead, self.in_features)
 
     @property
     def output_shape(self) -> works.Shape:
-        """Shape of what it writes."""
+        """Shape of its output."""
         return (*self.lead, self.out_features)
 
     def fields(self, ops: tuple[Operator, ...], weights: works.Recipe) -> dict[str, Any]:
-        """Return attributes and shapes of it as an operator that stands for others."""
+        """Return its attributes and shapes as fields of an operator that replaces others."""
         sizes = {"in_features": self.in_features, "out_features": self.out_features, "bias": self.bias}
         attributes = {**ops[0].attributes, **sizes, works.WEIGHTS: weights}
         return {"attributes": attributes, "input_shapes": (self.input_shape,), "output_shape": self.output_shape}
 
 
 def linear_of(op: Operator) -> Linear | None:
-    """Return what the attributes of a product with weights say; None if it is none or its shapes do not agree."""
+    """Return the product with weights that attributes describe; None if they do not, or its shapes do not agree."""
     if op.kind != "linear" or len(op.input_shapes) != 1 or not op.output_shape or not op.input_shapes[0]:
         return None
     (*lead, features), (*rows, outputs) = op.input_shapes[0], op.output_shape
@@ -64,7 +64,7 @@ def linear_of(op: Operator) -> Linear | None:
 
 
 def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) -> Mapping[str, tuple[T, Source]]:
-    """Return what operators of a kind are and where they read, by name, of those of which both are known."""
+    """Return the properties and reads of operators of a kind, by name, where both are known."""
     found = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
@@ -83,14 +83,14 @@ def _linears(draft: Draft) -> Mapping[str, tuple[Linear, Source]]:
 
 
 def _read_apart(draft: Draft, match: Match) -> bool:
-    """Say whether two convolutions read different tensors."""
+    """Return whether two convolutions read different tensors."""
     return _convs(draft)[match[0]][1] != _convs(draft)[match[1]][1]
 
 
 def _one_for_two(
     draft: Draft, match: Match, axis: int, make: Callable[[tuple[Operator, ...], str], Operator]
 ) -> Draft | None:
-    """Return the draft in which one operator stands for two of one tensor, or of two that are joined along the axis."""
+    """Return the draft in which one operator replaces two of one tensor, or two of tensors joined along the axis."""
     names = splitting.in_order_of_concat(draft, match[:2], axis)
     op = make(splitting.operators(draft, names), splitting.new_name(draft, "+".join(names)))
     reads, others = (draft.rows[name].reads for name in names)
@@ -117,7 +117,7 @@ def _one_in_the_other(draft: Draft) -> Iterator[Match]:
 
 
 def _keeps_size(conv: Conv) -> bool:
-    """Say whether a convolution has an odd kernel, stride 1 and as many zeros around that the size stays."""
+    """Return whether a convolution has an odd kernel, stride 1 and the padding that keeps the size."""
     if conv.groups != 1 or any(step != 1 for step in conv.stride):
         return False
     return all(k % 2 and p == k // 2 for k, p in zip(conv.kernel, conv.padding, strict=True))
@@ -222,7 +222,7 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
 
 
 def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
-    """Return what tells average pools apart, or None of what is none."""
+    """Return a key of an average pool, or None for anything else."""
     if op.kind != "pool" or op.attributes.get("pool") not in ("avg", "global_avg") or op.output_shape is None:
         return None
     if len(op.input_shapes) != 1 or "activation" in op.attributes:

@@ -1,28 +1,29 @@
-"""What operators cost that come from others, and how their weights come about.
+"""Costs of operators that are made from others, and the origin of their weights.
 
 Works
-    Those of the operator replaced that has the most FLOP (then the most outputs), sized for the new outputs: columns
-    follow the channels, rows the rest, and the inner dimension of a product follows from the FLOP. Of a new copy one
-    elementwise work, none if the replaced have none.
+    They are the works of the replaced operator with the most FLOP (then the most outputs), sized for the new outputs:
+    columns follow the channels, rows the rest, and the inner dimension of a product follows from the FLOP. A new copy
+    has one elementwise work, none if the replaced operators have none.
 Kernels
-    Where kernels were measured or given: those of the operator replaced that has the most thread blocks (then the most
-    outputs per block), with the same threads, registers and shared memory; as many blocks as the outputs need at that
-    operator's outputs per block. A new copy has a thread per 4 bytes, in blocks of 256 threads of 32 registers.
+    Where kernels were measured or given, they are the kernels of the replaced operator with the most thread blocks
+    (then the most outputs per block), with the same threads, registers and shared memory; as many blocks as the outputs
+    need at that operator's outputs per block. A new copy has a thread per 4 bytes, in blocks of 256 threads of 32
+    registers.
 Time
-    None if one of those replaced has none, and so to be estimated. Otherwise their times scaled: the sum of the times
-    by the roofline estimate of the new operator over the sum of those of the replaced, all on an A100, because a rule
-    knows no device. Where neither FLOP nor bytes are known it is the sum of the times, and None for a new copy.
+    None if a replaced operator has none, and so to be estimated. Otherwise the sum of the replaced operators' times,
+    scaled by the new operator's roofline estimate over the sum of theirs, all on an A100, because a rule knows no
+    device. Where neither FLOP nor bytes are known it is the sum of the times, and None for a new copy.
 Utilization
-    Of operators that ran beside each other the sum, at most 1; of those that ran after each other the largest.
+    The sum for operators that ran beside each other, at most 1; the largest for operators that ran after each other.
 
 Weights
-    Those of an operator are its parameters: those of a convolution or a product with a matrix are a weight
-    (output channels first) and a bias, those of a normalisation its scale and shift. All that is done to them is done
-    once, before the network runs, and costs nothing. An operator says in ``attributes["weights"]``, as JSON values:
+    An operator's weights are its parameters: for a convolution or a product with a matrix a weight (output channels
+    first) and a bias, for a normalisation its scale and shift. All changes of weights are made once, before the network
+    runs, and cost nothing. An operator describes its weights in ``attributes["weights"]``, as JSON values:
 
     ``{"of": name}``
-        Those of the operator of the graph that had this name at first; with ``"part": i``, of part i of a unit. An
-        operator without the attribute has its own. Two operators that share their weights name the same one.
+        The weights of the operator of the graph that had this name at first; with ``"part": i``, of part i of a unit.
+        An operator without the attribute has its own. Two operators that share their weights name the same one.
     ``{"concat": [...], "axis": 0 | 1}``
         Stacked along the output channels, biases too; or along the input channels, biases added up.
     ``{"pad": recipe, "kernel": [...]}``
@@ -89,13 +90,13 @@ _WORD: Final = 4  # bytes that a thread of a copy handles
 
 
 def shape_of(op: Operator) -> Shape:
-    """Return the shape of what an operator writes, which is known."""
+    """Return the shape of an operator's output, which has to be known."""
     assert op.output_shape is not None
     return op.output_shape
 
 
 def joined_shape(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape of tensors behind each other along an axis."""
+    """Return the shape of tensors concatenated along an axis."""
     return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
 
 
@@ -107,9 +108,9 @@ def tensor_nbytes(shape: Sequence[int], dtype: str) -> float:
 def made_from(
     ops: Sequence[Operator], name: str, *, output_shape: Shape, like: Operator | None = None, **fields: Any
 ) -> Operator:
-    """Return the operator that does what `ops` did beside each other, or after each other in kernels `like` one's.
+    """Return the operator that does the work of `ops` beside each other, or after each other in kernels `like` one's.
 
-    It is of the kind of the first; FLOP and bytes are the sums unless `fields` say otherwise, bytes never less than 0.
+    It has the kind of the first; FLOP and bytes are the sums unless `fields` set them, bytes never less than 0.
     """
     loads = [op.utilization for op in ops if op.utilization is not None]
     kernels = _kernels((like,) if like else ops, output_shape)
@@ -169,7 +170,7 @@ def copy_of(
 
 
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
-    """Return the operator that makes a slice of what `op` writes; a `view` costs nothing."""
+    """Return the operator that makes a slice of the output of `op`; a `view` costs nothing."""
     whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}
     shape = sliced_shape(whole, (axis, begin, end))
     made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
@@ -177,7 +178,7 @@ def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: boo
 
 
 def made_from_sum(ops: Sequence[Operator], total: Operator, attributes: Mapping[str, Any], **sizes: Any) -> Operator:
-    """Return the operator that does what `ops` did and their sum, `total`, whose name and activation it has."""
+    """Return the operator that does the work of `ops` and their sum, `total`, whose name and activation it has."""
     if "activation" in total.attributes:
         attributes = {**attributes, "activation": total.attributes["activation"]}
     largest = max(ops, key=lambda op: (sum(kernel.blocks for kernel in op.kernels), op.flops))
@@ -263,7 +264,7 @@ def _scaled(size: int, factor: float) -> int:
 
 
 def _timed(made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequence[float]], float | None]) -> Operator:
-    """Return an operator with the time that those it stands for tell, where these say nothing else `otherwise`."""
+    """Return an operator with a time from the replaced operators' rooflines, or without these from `otherwise`."""
     times = [op.time for op in ops if op.time is not None]
     if len(times) < len(ops):
         return made

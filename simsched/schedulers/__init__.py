@@ -1,4 +1,4 @@
-"""The algorithms: functions from (graph, cluster, cost) to a `Schedule`, one file each."""
+"""Schedulers: functions from (graph, cluster, cost) to a `Schedule`, one file each."""
 
 import importlib
 import inspect
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
-    """Return a scheduler that needs no ``tools`` any more; one that never did, as it is."""
+    """Return a scheduler with its ``tools`` bound; return one without this parameter unchanged."""
     signature = inspect.signature(function)
     asked = signature.parameters.get("tools")
     if asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
@@ -76,12 +76,12 @@ FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph"
 
 
 def resolve(scheduler: str | Scheduler) -> Scheduler:
-    """Return a scheduler by name, by ``package.module:function``, or as it is.
+    """Return a scheduler, given by name, by ``package.module:function``, or as a function.
 
     Raises
     ------
     UnknownNameError
-        If the name is not in `SCHEDULERS`; the message lists those that are, or the closest.
+        If the name is not in `SCHEDULERS`; the message lists all names, or the closest.
     SchedulerError
         If ``package.module:function`` cannot be imported, takes no graph, cluster and cost model, or is an object whose
         attributes raise something else than AttributeError.
@@ -120,19 +120,20 @@ def scheduler_name(scheduler: str | Scheduler) -> str:
 
 
 def takes(scheduler: str | Scheduler, option: str) -> bool:
-    """Return whether a scheduler names an option of its own."""
+    """Return whether a scheduler names an option."""
     return option in inspect.signature(resolve(scheduler)).parameters
 
 
 def schedule(
     graph: OpGraph, cluster: Target, scheduler: str | Scheduler, cost: CostModel | None = None, **options: Any
 ) -> Schedule:
-    """Return what a scheduler makes of a graph, proved valid, and held against the graph: see `accounted`.
+    """Return a scheduler's schedule of a graph, proved valid and compared with the graph: see `accounted`.
 
     Parameters
     ----------
     graph, cluster
-        What to run, and on what: a cluster, or a calibration, of which the schedule has the measured graph.
+        The graph to run, and the cluster or calibration that runs it; with a calibration the schedule has the measured
+        graph.
     scheduler
         A name in `SCHEDULERS`, ``package.module:function``, or a function.
     cost
@@ -145,10 +146,10 @@ def schedule(
     UnknownNameError
         If the scheduler is not known.
     SchedulerError
-        If it has no such option, an option is not what its hint says, or it refuses the graph.
+        If the scheduler has no such option, an option does not fit its type hint, or the scheduler refuses the graph.
     ScheduleError
-        If what it returns is no schedule, is one of another graph and does not say how that came about, or cannot run;
-        or if it changed the graph.
+        If its result is no schedule, is one of another graph and does not say how that came about, or cannot run; or if
+        it changed the graph.
     """
     name = scheduler_name(scheduler)
     function = equipped(resolve(scheduler))
@@ -176,6 +177,6 @@ def schedule(
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:
-    """Return the substitution rules among the options of a scheduler: who calls it vouches for them."""
+    """Return the substitution rules among a scheduler's options: the caller vouches for them."""
     given = options.get("rules")
     return [rule for rule in given if isinstance(rule, Rule)] if isinstance(given, list | tuple) else []

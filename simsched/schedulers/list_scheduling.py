@@ -1,4 +1,4 @@
-"""List scheduling over the streams of devices, in machine code: what lios, heft, peft and etf share."""
+"""List scheduling over the streams of devices, in native code, shared by lios, heft, peft and etf."""
 
 from math import inf
 from typing import Any, Final
@@ -30,7 +30,7 @@ class Stream(Row):
     """A stream of a device."""
 
     free: f8  # end of its last operator
-    first: i8  # of its idle intervals, which lie side by side, with room for one behind each operator
+    first: i8  # of its idle intervals, which are side by side, with room for one after each operator
     n_gaps: i4
 
 
@@ -47,14 +47,14 @@ class Lists(Table):
     n_ops: i8
     n_devices: i8
     n_streams: i8  # of each device
-    limit: i8  # of the operators placed when it returns
+    limit: i8  # number of operators placed when it returns
     n_placed: i8
     n_ready: i8
     next_turn: i8
     insertion: i8
     in_turn: i8
     charged: i8
-    # what a device charges in us, and until when its host is busy
+    # a device's host costs in us, and the time until which its host is busy
     launch: f8
     record: f8
     wait: f8
@@ -69,7 +69,7 @@ class Lists(Table):
     end: f8
     issued: f8
     slot: i8
-    at: i8  # place of the idle interval, -1 behind the last operator
+    at: i8  # place of the idle interval, -1 after the last operator
     # the graph and the devices
     in_ptr: Column[i8]
     inputs: Rows[Edge]
@@ -77,7 +77,7 @@ class Lists(Table):
     readers: Column[i4]  # of each operator, rising
     kernels: Column[i4]
     lag: Column[f8]  # us from the first launch of each operator on to its end, where its launches are slower than it
-    time: Column[f8]  # of each device and operator
+    time: Column[f8]  # by device and operator
     latency: Column[f8]
     bandwidth: Column[f8]
     # how operators are placed
@@ -86,7 +86,7 @@ class Lists(Table):
     turn: Column[i4] = length("n_ops")
     draw_op: Column[f8]
     draw_stream: Column[f8]
-    # what is placed
+    # operators to place
     ops: Rows[Listed] = length("n_ops")
     placed: Column[i4] = length("n_ops")
     streams: Rows[Stream] = length("n_devices * n_streams")
@@ -104,7 +104,7 @@ def push(s: Lists, i: int) -> None:
 
 
 def pop(s: Lists) -> int:
-    """Remove the first operator of the heap, of which `n_ready` are then left."""
+    """Remove the first operator of the heap, which then has `n_ready` operators."""
     first, i, at = s.heap[0], s.heap[s.n_ready], 0
     while 2 * at + 1 < s.n_ready:
         below = 2 * at + 1
@@ -134,7 +134,7 @@ def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
 
 
 def use(s: Lists, stream: Stream) -> None:
-    """Take a part of an idle interval of a stream, or of the time behind its last operator."""
+    """Take a part of an idle interval of a stream, or of the time after its last operator."""
     if s.at < 0:
         if s.insertion and s.start > stream.free:
             add_gap(s, stream, stream.n_gaps, stream.free, s.start)
@@ -154,7 +154,7 @@ def use(s: Lists, stream: Stream) -> None:
 
 
 def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
-    """Add an idle interval before that of a number."""
+    """Add an idle interval before the interval of a number."""
     at = stream.first + number
     for k in range(stream.first + stream.n_gaps, at, -1):
         s.gaps[k].start, s.gaps[k].end = s.gaps[k - 1].start, s.gaps[k - 1].end
@@ -184,7 +184,7 @@ def charged_start(s: Lists, i: int, slot: int) -> float:
 
 @piece("list schedulers")
 def place(s: Lists) -> None:
-    """Place operators one by one, each where it ends first (what is ahead of it counts), up to the limit."""
+    """Place operators one by one, each where it ends first (with the time ahead of it added), up to the limit."""
     if s.n_placed == 0:
         for i in range(s.n_ops):
             if s.ops[i].missing == 0:
@@ -209,7 +209,7 @@ def place(s: Lists) -> None:
         op.slot, op.start, op.finish = s.slot, s.start, s.end
         s.placed[s.n_placed] = i
         s.n_placed += 1
-        for q in range(s.out_ptr[i], s.out_ptr[i + 1]):  # what can go on is ready, the lowest first
+        for q in range(s.out_ptr[i], s.out_ptr[i + 1]):  # readers without missing inputs are ready, the lowest first
             reader = s.ops[s.readers[q]]
             reader.missing -= 1
             if reader.missing == 0:
@@ -257,7 +257,7 @@ def find_best(s: Lists, i: int) -> None:
             if end + ahead < s.best or s.slot < 0:
                 s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued
             if end == there + us:
-                break  # on no stream of this device could it end earlier
+                break  # no stream of this device could end it earlier
 
 
 class Draft(Instance):
@@ -266,7 +266,7 @@ class Draft(Instance):
     Parameters
     ----------
     scheduler
-        Whose draft it is.
+        Name of the scheduler, for errors.
     graph, cluster, cost
         As the scheduler has them.
     streams
@@ -275,7 +275,7 @@ class Draft(Instance):
     Attributes
     ----------
     streams
-        Of each device; no more than there are operators, as the others would stay empty.
+        Streams of each device; no more than operators, as the others would stay empty.
     ops
         Where and when each operator runs: `slot`, its stream numbered by device, `start` and `finish` in us.
     """
@@ -285,7 +285,8 @@ class Draft(Instance):
         if streams is None:
             # Simulated on one, two and four A40, HEFT, PEFT and ETF gain nothing from more than 4 to 8 streams of one
             # device. On several devices two streams of each are up to a quarter better than one on CNNs and on HIOS's
-            # layered graph; from four on, what they take to be free of contention is put onto fewer and fewer devices.
+            # layered graph; from four on, they ignore ever more contention and put the operators onto fewer and fewer
+            # devices.
             streams = 8 if len(cluster) == 1 else 2
         self._scheduler, self.streams = scheduler, min(streams, len(graph))
         self.ops: npt.NDArray[Any] = np.zeros(len(graph), Listed.dtype)
@@ -310,7 +311,7 @@ class Draft(Instance):
         insertion
             Whether an operator may start in an idle interval between two others, the first that it fits into.
         ahead
-            What is added to the finish times that are compared, by device, shape (n_ops, n_devices).
+            Times that are added to the finish times in comparisons, by device, shape (n_ops, n_devices).
         in_turn
             Equal priorities: the operator that became ready first, of several in graph order.
         overheads
@@ -345,7 +346,7 @@ class Draft(Instance):
             draw_stream=draw_stream,
             ops=self.ops,
         )
-        if insertion:  # of which the system only gives the pages that are written to
+        if insertion:  # the system gives only the pages that are written to
             table["gaps"] = np.empty((n + 1) * n_slots, Gap.dtype)
         if overheads:
             table["kernels"], table["lag"] = self._launches()
@@ -374,9 +375,9 @@ class Draft(Instance):
     def schedule(self, order: npt.NDArray[np.int32] | None = None) -> Schedule:
         """Return the schedule, launched in a given order, or by start times.
 
-        Equal starts: the operator that ends first, then the first in topological order. An operator starts no
-        earlier than what it reads from ends, so that is a topological order; and on a stream each is behind all
-        that end before it starts.
+        Equal starts: the operator that ends first, then the first in topological order. An operator starts no earlier
+        than its producers end, so that is a topological order; and on a stream each comes after all that end before it
+        starts.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What schedulers share: what it takes to run operators on devices and to move their tensors, as arrays; streams."""
+"""Shared parts of schedulers: times of operators on devices and of transfers, as arrays; streams."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
@@ -40,7 +40,7 @@ def ways(cluster: Cluster) -> tuple[Floats, Floats]:
 class Edge(Row):
     """An edge, as one of its ends sees it."""
 
-    us: f8  # between any two devices, -1 where that depends on them
+    us: f8  # between any two devices, -1 where it depends on them
     nbytes: f8
     mean_us: f8  # over pairs of devices
     op: i4  # at the other end
@@ -56,7 +56,7 @@ def transfer(edge: Edge, a: int, b: int, n_devices: int, latency: Column[f8], ba
 
 
 class Instance:
-    """Operators, devices that are linked, and what each of the one takes on each of the other.
+    """Operators, linked devices, and the time of each operator on each device.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ class Instance:
     Attributes
     ----------
     devices
-        Those that are linked with all before them, by their places in the cluster; all of them if every edge has an
+        Devices that are linked with all before them, by their indices in the cluster; all devices if every edge has an
         exact `transfer`.
     times
-        Of each device and operator in us, shape (n_devices, n_ops).
+        Times by device and operator in us, shape (n_devices, n_ops).
     latency, bandwidth
-        From each device to each other in us and bytes per us, shape (n_devices, n_devices).
+        Latency and bandwidth from each device to each other in us and bytes per us, shape (n_devices, n_devices).
     transfer
         us of each edge between two devices, -1 where they depend on these, shape (n_edges,).
     mean_time, mean_transfer
@@ -157,7 +157,7 @@ def sources(graph: OpGraph) -> list[list[int]]:
 
 
 def turns(graph: OpGraph) -> TopologicalSorter[int]:
-    """Return what gives the operators that are ready, one after the other, and is told of those that are done."""
+    """Return an object that yields ready operators, one after the other, and takes the finished ones."""
     found = TopologicalSorter(dict(enumerate(sources(graph))))
     found.prepare()
     return found
@@ -171,7 +171,7 @@ def _others(ptr: Ints, edges: Indices, ends: Indices) -> list[list[int]]:
 def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
     """Return the transitive reduction of a DAG that is numbered topologically, and its closure.
 
-    Of each vertex its consumers, ascending; and as bits itself and all that it leads to, v by bit n - 1 - v, so that
+    For each vertex its consumers, ascending; and as bits itself and all its descendants, v by bit n - 1 - v, so that
     the masks of later vertices are shorter.
     """
     children: list[list[int]] = [[] for _ in range(n)]
@@ -211,10 +211,10 @@ def captured(
     order
         Operators in launch order, a topological one.
     streams
-        Of each operator, in graph order.
+        Stream of each operator, in graph order.
     search
-        What is said of the search; ``"streams"`` and ``"waits"`` are added: streams in use, and distinct pairs of a
-        consumer and a producer that are on two of them.
+        Statistics of the search; ``"streams"`` and ``"waits"`` are added: streams in use, and distinct pairs of a
+        consumer and a producer on different streams.
 
     Raises
     ------

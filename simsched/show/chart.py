@@ -1,4 +1,4 @@
-"""What a chart shows and what it looks like, whoever draws it: `paper` with matplotlib, `report.figures` in pages."""
+"""Charts as data: values and looks, drawn by `paper` with matplotlib and by `report.figures` in pages."""
 
 import re
 from collections import Counter
@@ -22,16 +22,16 @@ MOST_MARKS: Final = 24
 BREAKS: Final = re.compile(r"(?<=[:./_\-\s])")
 """Where names are broken."""
 _LEAST_ROOM, _LEAST_FACTOR = 0.14, 1.05  # between ticks, as a part of an axis; of colours to either side
-_LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: how many sizes there are, and the largest over the least
-_LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # what is flatter, or known worse, grows by no power that could be told
+_LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: number of sizes, and the largest over the least
+_LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # a flatter or less certain exponent is not reported
 # Okabe and Ito's palette, distinct for the colour-blind and in grey; black is left to text.
 PALETTE: Final = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
-GREY: Final = "#999999"  # kinds behind the palette
-# of schedulers: the same with grey for yellow, of which a line is not seen on white
+GREY: Final = "#999999"  # kinds after the palette
+# of schedulers: the same with grey for yellow, because a yellow line is not seen on white
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#737373")
 _TINTS: Final = (0.0, 0.6, 0.25, 0.8)  # shares of white
 # the shape of each scheduler: of lists, stages, baselines, captured graphs and searches; and, by their order, its
-# colour: that which none of those before it has, as long as there is one
+# colour: the one that no earlier one has, as long as there is one
 _SHAPES: Final = {
     "lios": 0,
     "hios-lp": 1,
@@ -59,7 +59,7 @@ SHAPES: Final = 8
 
 
 class Look(NamedTuple):
-    """What a scheduler looks like: its colour, and which kind of line, marker and hatch it has."""
+    """Look of a scheduler: its colour, and its kind of line, marker and hatch."""
 
     colour: str
     shape: int
@@ -67,7 +67,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows, and whether it is logarithmic; None where the values decide."""
+    """Title of an axis, and whether it is logarithmic; None where the values decide."""
 
     label: str = ""
     log: bool | None = False
@@ -100,23 +100,23 @@ class Chart:
         the means of each name, in a band of a sample standard deviation (n - 1). Bars are means, with such a deviation;
         boxes quartiles; in groups by place, or one by one where the only place is None. A map has a row of cells for
         each name. A tornado has a bar per place, from `reference` to the values of two names. A stack has a bar per
-        place, of the values of all names one behind the other. A scatter has points (x, y, from, to), with a bar along
-        x from the one to the other.
+        place, of the values of all names one after the other. A scatter has points (x, y, from, to), with a bar along x
+        from the one to the other.
     series
         Values by name and place.
     x, y
-        Axes of the places and of the values; of a map `y` is that of the rows, of a scatter of both values.
+        Axes of the places and of the values; a map's `y` is the axis of the rows, a scatter's the axis of both values.
     title, note
         Above and below.
     reference
-        A line across all values: 1 of speedups, say. Where the colours of a map turn; where a tornado begins. None:
-        there is none.
+        A line across all values: 1 of speedups, say. Where the colours of a map turn; where a tornado begins. None: no
+        line.
     upright
-        Where upright lines stand.
+        Positions of upright lines.
     geometric
-        Whether means and deviations are those of logarithms, and the legend tells how a line grows.
+        Whether means and deviations are of logarithms, and the legend shows the growth of a line.
     label, limits
-        What the colours of a map mean, and values that they reach at least.
+        Meaning of a map's colours, and values that they reach at least.
     columns
         Width in columns of a paper, 1 or 2.
     hollow
@@ -171,7 +171,7 @@ class Chart:
 
     @cached_property
     def places(self) -> list[Any]:
-        """All places: numbers from the smallest to the largest, anything else in the order of its first use."""
+        """All places: numbers from the smallest to the largest, others in the order of their first use."""
         return ordered(x for given in self.series.values() for x in given)
 
     @property
@@ -181,22 +181,22 @@ class Chart:
 
     @property
     def grouped(self) -> bool:
-        """Whether there are several places, so that names are told by a legend."""
+        """Whether there are several places, so that a legend distinguishes the names."""
         return self.places != [None]
 
     @property
     def legend(self) -> bool:
-        """Whether a legend tells the names."""
+        """Whether a legend has the names."""
         return self.kind != "map" and self.grouped
 
     @property
     def lying(self) -> bool:
-        """Whether places, or names, stand from top to bottom."""
+        """Whether places, or names, are listed from top to bottom."""
         return self.kind in ("bar", "box", "tornado", "stack")
 
     @property
     def ticks(self) -> list[float]:
-        """Places that are numbers far enough apart to be told at an axis, else none."""
+        """Places that are numbers far enough apart for labels at an axis, else none."""
         if not self.numeric or len(self.places) < 2:
             return []
         at = np.log(self.places) if self.x.log else np.array(self.places)
@@ -209,7 +209,7 @@ class Chart:
 
     @property
     def looks(self) -> dict[Any, Look]:
-        """What each name looks like; those of tornadoes and stacks are no schedulers."""
+        """Look of each name; names of tornadoes and stacks are no schedulers."""
         return {
             name: Look(look.colour, 0) if self.kind in ("tornado", "stack") else look
             for name, look in looks_of(self.series).items()
@@ -226,13 +226,13 @@ class Chart:
 
     @property
     def rows(self) -> list[Any]:
-        """Rows of a map from the top: numbers grow upwards, anything else comes in the order of its first use."""
+        """Rows of a map from the top: numbers grow upwards, others are in the order of their first use."""
         rows = ordered(self.series)
         return rows[::-1] if all(map(is_number, rows)) else rows
 
     @property
     def colours(self) -> list[float]:
-        """Values that the colours of a map are told by, evenly: from the least to the most, or by factors."""
+        """Values in the legend of a map's colours, evenly spaced: from the least to the most, or by factors."""
         given = (*self.means.values(), *(self.limits or ()))
         low, high = min(given), max(given)
         if self.reference is None:
@@ -242,15 +242,15 @@ class Chart:
 
     @property
     def diagonal(self) -> tuple[float, float]:
-        """From where to where both axes of a scatter go."""
+        """Ends of both axes of a scatter."""
         given = [value for points in self.series.values() for row in points.values() for value in row[:2].tolist()]
         room = 0.06 * (max(given) - min(given)) or 0.5 * max(given) or 1.0
         return max(0.0, min(given) - room), max(given) + room
 
     def spread(self, name: Any) -> list[tuple[Any, float, float, float]]:
-        """Return place, mean, and what is a sample standard deviation below and above it, in the order of the places.
+        """Return by place the mean, and the ends of a sample standard deviation below and above it, in order.
 
-        On a logarithmic axis, which has no place for 0, what would reach that ends at the least value.
+        On a logarithmic axis, which has no place for 0, a lower end that would reach 0 is the least value.
         """
         found = []
         for x in self.places:
@@ -263,13 +263,13 @@ class Chart:
         return found
 
     def told(self, name: Any) -> str:
-        """Return what a legend says of a name; of a geometric chart also how it grows, where that is known."""
+        """Return the legend's text for a name; in a geometric chart with its growth, where it is known."""
         power = growth(self.series[name]) if self.geometric else None
         return str(name) if power is None else f"{name} O(n^{power:.2f})"
 
 
 def timed(chart: Chart) -> Chart:
-    """Return a chart whose values are times in us in the unit that reads best, which their axis names."""
+    """Return a chart whose values are times in us with the times in the unit that reads best, named on their axis."""
     scale, unit = time_unit(max(float(row.max()) for given in chart.series.values() for row in given.values()))
     series = {name: {x: row / scale for x, row in given.items()} for name, given in chart.series.items()}
     told: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
@@ -291,7 +291,7 @@ def named(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def broken(name: str, width: int) -> str:
-    """Return a printable name on as many lines as it needs, broken behind punctuation where it has any.
+    """Return a printable name on as many lines as it needs, broken after punctuation where possible.
 
     >>> broken("my_package.my_module:round_robin", 12).split()
     ['my_package.', 'my_module:', 'round_robin']
@@ -312,19 +312,19 @@ def number(value: float) -> str:
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each scheduler of a figure, or of anything else that is drawn.
+    """Return the look of each scheduler of a figure, or of any other names.
 
     Parameters
     ----------
     names
-        A name of `SCHEDULERS`, also with options behind a blank such as ``"hios-lp w=4"``, is of its kind: lists,
-        stages, baselines, captured graphs or searches. All others are of one kind.
+        Names of `SCHEDULERS`, also with options after a blank such as ``"hios-lp w=4"``, are of that scheduler's kind:
+        lists, stages, baselines, captured graphs or searches. All others are of one kind.
 
     Notes
     -----
     Kinds differ by shape. No colour is there twice in a figure of up to seven names, and no look in one of up to 56.
-    Who comes first in the order of `_SHAPES`, then of the names, has its own colour if nobody has that, else the
-    one that the fewest have. So a scheduler looks the same in most figures, and schedulers alike in any order.
+    Names choose in the order of `_SHAPES`, then alphabetically: each gets its usual colour if that is free, else the
+    one that the fewest have. So a scheduler looks the same in most figures, and the same names look alike in any order.
 
     >>> looks_of(["sequential", "lios"])
     {'sequential': Look(colour='#737373', shape=2), 'lios': Look(colour='#0072B2', shape=0)}
@@ -336,7 +336,7 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     for name in sorted(given, key=lambda name: place.get(name, len(place))):
         stem = name.partition(" ")[0]
         kind, own = _SHAPES.get(stem, _OTHERS), place.get(stem, 0)
-        # stable: of those that the fewest have, its own first
+        # stable: among the least used colours, its usual one first
         colours = sorted((COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))), key=used.__getitem__)
         shapes = (kind, *range(_OTHERS, SHAPES), *range(_OTHERS))
         looks = [Look(colour, shape) for shape in shapes for colour in colours]
@@ -346,7 +346,7 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 
 
 def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:
-    """Return the number of each operator's colour by its kind, shape (n_ops,); what colours are called, and colours.
+    """Return each operator's number of colour by its kind, shape (n_ops,); the names of the colours; and the colours.
 
     Colours go to the kinds that the graph has most of; kinds after the seventh share one.
     """

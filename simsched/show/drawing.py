@@ -32,13 +32,13 @@ _piece: Final = pieces("drawing.svg")
 _MARGIN, _BAND_LABEL, _HEADING = 24, 64, 600  # pixels: around everything, beside bands, least for the title
 _NAME, _DETAIL = 12, 10  # sizes of letters
 _HEIGHT, _NARROWEST, _WIDEST, _PADDING, _GAP = 40, 56, 220, 8, 18  # of boxes
-_ROW: Final = 84  # from the top of a row to that of the next one
+_ROW: Final = 84  # from the top of a row to the next row's
 _NARROW: Final = 0.37  # width of a narrow character by its height
 _BAND_FILLS: Final = ("#eef2f7", "#dfe6ef")
 
 
 class Box(NamedTuple):
-    """What is said about an operator."""
+    """Text on an operator."""
 
     name: str
     detail: str
@@ -47,7 +47,7 @@ class Box(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What is said about a graph or schedule."""
+    """Boxes and bands of a graph or schedule."""
 
     title: str
     subtitle: str
@@ -96,7 +96,7 @@ def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     Parameters
     ----------
     shown
-        What to draw; see `simsched.show.drawing.to_svg`. Stages are clusters where they are bands there.
+        The graph or schedule to draw; see `simsched.show.drawing.to_svg`. Bands of stages there are clusters here.
     path
         Where to write it, whole or not at all.
 
@@ -240,13 +240,13 @@ def _dot(picture: Picture) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a string of DOT, in which names of entities and escapes stand for themselves."""
+    """Return a text as a string of DOT, in which names of entities and escapes stay literal."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
     return '"' + plain.replace("\n", "\\n") + '"'
 
 
 def describe(shown: OpGraph | Schedule) -> Picture:
-    """Return what is to be said about a graph or schedule.
+    """Return the texts and bands of a graph or schedule.
 
     Raises
     ------
@@ -334,8 +334,8 @@ def lay_out(
 
     Notes
     -----
-    Rows are topological generations. Each vertex wants to lie at the mean of its neighbours above, then below, then
-    both; a row takes this order, and the places nearest to what is wanted at which boxes do not touch.
+    Rows are topological generations. Each vertex is attracted to the mean of its neighbours above, then below, then
+    both; a row takes this order, and the places nearest to these means at which boxes do not touch.
     """
     from scipy.optimize import isotonic_regression
     from scipy.sparse import coo_array, eye_array
@@ -358,7 +358,7 @@ def lay_out(
         x[layer] = np.cumsum(room[layer]) - (room[layer].sum() + room[layer]) / 2
     above = coo_array((weight, tuple(steps.T[::-1])), (n, n))
     for sweep, links in enumerate([above, above.T] * _ONE_WAY + [above + above.T] * _BOTH_WAYS):
-        mean = (links + 1e-6 * eye_array(n)).tocsr()  # who has no neighbour stays
+        mean = (links + 1e-6 * eye_array(n)).tocsr()  # a vertex without neighbours stays
         mean.data /= np.repeat(mean.sum(axis=1), np.diff(mean.indptr))
         for layer in layers[:: -1 if sweep % 2 else 1]:
             wanted = mean[layer] @ x
@@ -399,7 +399,7 @@ def _em(character: str) -> float:
 
 
 def shortened(text: str, size: float, width: float) -> str:
-    """Return a text that is no wider than given; what is too long loses its middle.
+    """Return a text that is no wider than given; a longer one loses its middle.
 
     >>> shortened("inception_5b_branch_pool", 12, 90)
     'incept…_pool'

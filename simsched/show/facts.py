@@ -1,4 +1,4 @@
-"""What is said of graphs, clusters, runs and measurements: on lines, in JSON, on pages and in notebooks."""
+"""Facts about graphs, clusters, runs and measurements: on lines, in JSON, on pages and in notebooks."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ _LONGEST, _LISTED = 200, 8  # characters of a cell; devices whose memory is list
 
 
 class Fact(NamedTuple):
-    """What is said of something: in JSON if it has a key, on a line if it has a text."""
+    """A fact: in JSON if it has a key, on a line if it has a text."""
 
     key: str | None
     value: Any
@@ -25,7 +25,7 @@ class Fact(NamedTuple):
 
 
 def texts(facts: Iterable[Fact]) -> list[tuple[str, str]]:
-    """Return labels and texts of facts, of those that have a text."""
+    """Return labels and texts of facts that have a text."""
     return [
         (each.label or str(each.key).removesuffix("_us").replace("_", " "), each.text)
         for each in facts
@@ -39,9 +39,9 @@ def short(rows: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None = 100_000) -> list[Fact]:
-    """Return what is said of a graph, and of its times on a device.
+    """Return facts about a graph, and about its times on a device.
 
-    The width, which takes a while, is found up to `widest` operators; None: nothing is said of it.
+    The width, which takes a while, is computed up to `widest` operators; None: never.
     """
     width = graph.width if len(graph) <= (widest or 0) else None
     wide = Fact("width", width, "not computed for so many operators" if width is None else str(width))
@@ -75,13 +75,13 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
 
 
 def _guesses(graph: OpGraph, device: Device | None) -> list[Fact]:
-    """Return what is said of operators of which the bytes alone are known, nothing if there are none."""
+    """Return a fact about operators of which only the bytes are known, none if there are none."""
     guess = None if device is None else bounded_by_bytes(graph, device)
     return [] if guess is None else [Fact("unknown", guess, guess, "unknown kinds")]
 
 
 def head_facts(trace: Trace) -> list[Fact]:
-    """Return what is known of a run without its spans."""
+    """Return facts about a run that do not need its spans."""
     name = trace.graph.name
     return [
         Fact("graph", name, f"{name}: {len(trace.graph)} operators, {len(trace.graph.src)} edges"),
@@ -91,7 +91,7 @@ def head_facts(trace: Trace) -> list[Fact]:
 
 
 def run_facts(trace: Trace) -> list[Fact]:
-    """Return all that is said of a run; makes the spans."""
+    """Return all facts about a run; computes the spans."""
     path, peaks, warnings = trace.critical_path(), trace.peak_memory(), trace.memory_warnings()
     shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
     busy, efficiency, occupancy = trace.sm_utilization(), trace.sm_efficiency(), trace.achieved_occupancy()
@@ -115,7 +115,7 @@ def run_facts(trace: Trace) -> list[Fact]:
 
 
 def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
-    """Return what is said of measured runs; `predicted` is a makespan in us."""
+    """Return facts about measured runs; `predicted` is a makespan in us."""
     found, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
     compared = "outputs were not compared" if error is None else f"{error:.2g} of outputs"
     facts = [
@@ -137,7 +137,7 @@ def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
 
 
 def cluster_pairs(cluster: Cluster) -> list[tuple[str, str]]:
-    """Return labels and texts: devices, models with what issuing costs on them, and links."""
+    """Return labels and texts: devices, models with their costs of issuing, and links."""
     names = ", ".join(device.name for device in cluster.devices)
     rows = [("cluster", cluster.name), ("devices", f"{len(cluster)}: {names}")]
     for device in cluster.kinds:

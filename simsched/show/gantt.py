@@ -27,7 +27,7 @@ _MOST_CURVES: Final = 4  # devices with load curves
 _DIGITS, _LOAD_DIGITS = 4, 3  # after the point of a time in us, and of a load
 # with matplotlib
 _FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
-_MOST_STREAMS: Final = 16  # of a device, each on a row of its own
+_MOST_STREAMS: Final = 16  # of a device, each on a separate row
 _ROW, _TALLEST, _BAR = 0.3, 9.0, 0.84  # inches of a row, and of all; height of a bar in its row
 _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
 
@@ -41,7 +41,7 @@ class Row:
     device
         Where.
     trace, measured
-        Of which trace, and whether that is the second of two.
+        The trace, and whether it is the second of two.
     codes
         Number of the kind of each span of the trace.
     spans
@@ -49,7 +49,7 @@ class Row:
     what
         ``"stream"``, ``"copy"`` or ``"host"``.
     label
-        What it is, without the device.
+        The row's label, without the device.
     first
         Whether it is the first of its label: overlapping spans, as measured ones may be, take further rows.
     middle
@@ -78,7 +78,7 @@ class Row:
 
 
 class Kind(NamedTuple):
-    """What a bar may be: its name, its colour, and ``"kernel"``, ``"copy"``, ``"wait"``, ``"launch"`` or ``"sync"``."""
+    """Kind of a bar: its name, its colour, and ``"kernel"``, ``"copy"``, ``"wait"``, ``"launch"`` or ``"sync"``."""
 
     name: str
     colour: str
@@ -88,12 +88,12 @@ class Kind(NamedTuple):
 def rows_of(
     traces: Sequence[Trace], *, host: bool = False, until: float = inf, most: int | None = None
 ) -> tuple[list[Row], list[Kind]]:
-    """Return the rows of a Gantt chart by device: its host threads, its streams, then those of its copies; and kinds.
+    """Return the rows of a Gantt chart by device: its host threads, its streams, then its copies; and kinds.
 
     Parameters
     ----------
     traces
-        One, or two of one program: the rows of the second stand below those of the first.
+        One trace, or two of one program: rows of the second are below the rows of the first.
     host
         Whether host threads have rows.
     until
@@ -143,7 +143,7 @@ def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
 
 
 def _shared(rows: Sequence[Row]) -> list[Row]:
-    """Return the kernels of streams, of which such as follow each other are on one row."""
+    """Return the kernels of streams on shared rows, where kernels that follow each other share a row."""
     work = [replace(row, spans=row.spans[row.trace.kind[row.spans] == KERNEL]) for row in rows]
     busy = sorted((row for row in work if len(row.spans)), key=lambda row: row.bars[1].min())
     lane = lanes([row.bars[1].min() for row in busy], [row.bars[2].max() for row in busy])
@@ -158,7 +158,7 @@ def _shared(rows: Sequence[Row]) -> list[Row]:
 
 
 def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
-    """Return what each span is, shape (n_spans,), and what each number stands for.
+    """Return the kind of each span as a number, shape (n_spans,), and the kind of each number.
 
     Colours go to the kinds of operators by how many the graph has of each, so that two schedules of one graph look
     alike; kinds after the seventh share grey.
@@ -187,11 +187,11 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     Parameters
     ----------
     trace
-        What to draw.
+        The trace to draw.
     path
         Where to write the figure; the suffix, ``.png``, ``.svg`` or ``.pdf``, gives the format.
     measured
-        Another trace of the same program: each of its rows stands below the one of the first.
+        Another trace of the same program: each of its rows is below the first trace's.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
 
     Notes
     -----
-    Of a device with more than 16 streams those that follow each other share rows, without their waits; of one with
+    On a device with more than 16 streams, streams that follow each other share rows, without their waits; on one with
     copies to more than four others all copies share one. No picture is taller than some 10 inches. One collection per
     kind: the time to draw hardly depends on the number of spans.
     """
@@ -226,7 +226,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
         said = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
         ends = ", ".join(f"{what} {format_time(each.makespan)}" for what, each in said)
         ax.set_title(ends, loc="right", fontsize=7)
-        size = min(7.0, max(_LEAST_LABEL, 57.6 * inches))  # of names, of which there are as many as have room
+        size = min(7.0, max(_LEAST_LABEL, 57.6 * inches))  # of names; as many as fit are shown
         named = [row for row in rows if row.first and (row.what == "stream" or 72 * inches * _THIN >= size)]
         named = named[:: ceil(size / (72 * inches))]
         ax.set_yticks([row.middle for row in named], [row.label for row in named], fontsize=size)
@@ -283,9 +283,9 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
 
     Notes
     -----
-    Times are in us, to a tenth of a nanosecond. Each bar has its `row`, `kind` and `name` as numbers of lists;
-    `start` and `dur`; `alone`, what of it the span would take by itself; `wait` from being ready to the start; and
-    `path`, 1 on the critical path, else 0. ``notes`` say what is left out. O(n log n).
+    Times are in us, to a tenth of a nanosecond. Each bar has its `row`, `kind` and `name` as numbers of lists; `start`
+    and `dur`; `alone`, the span's time without contention; `wait` from being ready to the start; and `path`, 1 on the
+    critical path, else 0. ``notes`` list omissions. O(n log n).
     """
     until, notes = max(trace.makespan for trace in traces), []
     starts = np.concatenate([trace.start for trace in traces])

@@ -16,7 +16,7 @@ def read_resource(path: str) -> str:
 
 
 def pieces(path: str) -> Callable[..., str]:
-    """Return what fills in a piece of a file, each of which stands below a comment with its name.
+    """Return the pieces of a file by name; a comment with the name precedes each piece.
 
     Texts that are filled in for ``{name}`` are made printable and escaped, unless it ends with an underscore: they are
     markup already.

@@ -1,4 +1,4 @@
-"""What notebooks show of graphs, schedules, traces and tables: HTML that takes the colours of its page."""
+"""HTML of graphs, schedules, traces and tables for notebooks, in the colours of the page."""
 
 from base64 import b64encode
 from collections import Counter
@@ -21,17 +21,17 @@ from simsched.show.markup import printable
 from simsched.show.paper import encoded, style
 from simsched.simulator import Makespans
 
-_DRAWN: Final = 60  # operators, and four times as many edges, of which a drawing is read at a glance
-_EXPLAINED: Final = 100_000  # instructions whose spans are found in some tenths of a second
+_DRAWN: Final = 60  # operators, and four times as many edges: a drawing up to this is read at a glance
+_EXPLAINED: Final = 100_000  # instructions whose spans are computed in some tenths of a second
 _WIDE: Final = 2_000  # operators up to which the width is found at once
 _LISTED, _NAMED = 24, 6  # streams; operators of one
 
 
 def html(shown: Any) -> str:
-    """Return a graph, a cluster, a schedule, a trace, sampled makespans, or what has a `table`, as HTML.
+    """Return a graph, a cluster, a schedule, a trace, sampled makespans, or any object with a `table`, as HTML.
 
-    Everything that was given, names above all, is escaped. Pictures of graphs have paper of their own; all else takes
-    the colours of the page, dark or light.
+    All given texts, names above all, are escaped. Pictures of graphs have a white background; all else takes the
+    colours of the page, dark or light.
     """
     return f'<div style="max-width:100%;overflow-x:auto">{"".join(_parts(shown))}</div>'
 

@@ -44,7 +44,7 @@ _GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are
 _NAME, _MOST_TICKS = 22, 6  # characters on a line of a name; numbers at an axis
 _LEVEL: Final[Any] = {"color": "#7F7F7F", "linewidth": 0.7, "zorder": 0.9}
 _SMALL, _EMPTY = "#4D4D4D", "#D9D9D9"
-# both can be told apart by all: the one runs from violet over white to orange, the other from dark to light
+# colour-blind readers distinguish both: the one runs from violet over white to orange, the other from dark to light
 _DIVERGING, _SEQUENTIAL = "PuOr_r", "cividis"
 _WITHIN: Final = 0.1  # the band around the diagonal
 
@@ -212,7 +212,7 @@ def _boxes(ax: Any, chart: Chart) -> float:
 
 
 def _rows(ax: Any, chart: Chart) -> tuple[dict[tuple[Any, Any], float], float, float]:
-    """Name the places, from top to bottom; return where each bar or box stands, how wide it is, and inches of all."""
+    """Name the places, from top to bottom; return the position and width of each bar or box, and the inches of all."""
     names = list(chart.series)
     rows = chart.places if chart.grouped else names
     _name_rows(ax, rows)
@@ -305,7 +305,7 @@ def _scale(axis: Any, log: bool | None) -> None:
     if log:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         low, high = axis.get_view_interval()
-        narrow = low > 0 and np.log10(high / low) < 1.5  # with more there are powers of 10 enough
+        narrow = low > 0 and np.log10(high / low) < 1.5  # a wider range has enough powers of 10
         axis.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0) if narrow else (1.0,), numticks=_MOST_TICKS))
         axis.set_minor_formatter(NullFormatter())
     else:

@@ -23,7 +23,7 @@ from simsched.model.trace.timeline import lanes
 
 Event = dict[str, Any]
 _LONGEST = 2**62 / 1e3  # us
-_SLICE, _FLOW_END, _FLOW_START = range(3)  # at one instant a slice comes before what binds to it
+_SLICE, _FLOW_END, _FLOW_START = range(3)  # at one instant a slice comes before the flows that bind to it
 
 
 def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
 
     def add(ns: int, span: int, phase: int, **event: Any) -> None:
         pid, tid = tracks[span]
-        # of one instant what takes no time comes first, then as the spans stand in the trace
+        # at one instant spans without duration come first, then in the order of the trace
         timed.append((ns, end[span] > start[span], span, phase, event | {"ts": _us(ns), "pid": pid, "tid": tid}))
 
     for i, (begun, ended) in enumerate(zip(start, end, strict=True)):

@@ -1,4 +1,4 @@
-"""Pictures of who wins a study: performance profiles, and mean ranks with critical differences."""
+"""Pictures of a study's ranking: performance profiles, and mean ranks with critical differences."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 7.2  # inches
 _PROFILE, _LINE, _HEAD = 2.6, 0.17, 0.7  # inches: axes of a profile, a name beside ranks, the line of ranks with bars
-_BAR: Final = 0.22  # of the height of a name, between bars of sets that are not told apart
+_BAR: Final = 0.22  # of the height of a name, between bars of sets without significant difference
 _MANY: Final = 9  # ranks from which on every other one is written
 _NAME: Final = 28  # characters of a name
 _FARTHEST: Final = 0.99  # part of the ratios that a profile shows
@@ -55,7 +55,7 @@ def draw_ranking(ranking: "Ranking", path: str | os.PathLike[str] | None = None)
 
 
 def _short(name: str, longest: int = _NAME) -> str:
-    """Return a name on one line, cut where there is no room for more."""
+    """Return a name on one line, cut if it is too long."""
     text = printable(name)
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
@@ -90,7 +90,7 @@ def _profile(ax: Any, group: "Group", looks: Mapping[str, Look]) -> None:
 
 
 def _ranks(ax: Any, group: "Group") -> None:
-    """Draw mean ranks on a line, the better half named on the left, and a bar through each set not told apart."""
+    """Draw mean ranks on a line, the better half named on the left, and bars that join equal ranks."""
     ax.set_axis_off()
     ranked = [(row.scheduler, row.mean_rank) for row in group.rows if row.mean_rank is not None]
     n = len(ranked)

@@ -1,4 +1,4 @@
-"""Charts of what experiments found: their numbers in the unit that reads best, with a title that says of what."""
+"""Charts of experiments' results: numbers in the unit that reads best, with a title that names the subject."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ _BARS: Final = 15  # of a tornado
 
 
 def draw_result(found: Any, path: str | os.PathLike[str] | None = None) -> Any:
-    """Draw what an experiment found; return the axes."""
+    """Draw a result of an experiment; return the axes."""
     return draw(chart_of(found), path)
 
 
@@ -55,7 +55,7 @@ def _breakeven(found: "whatif.BreakEven") -> Chart:
 
 
 def _outcome(found: "whatif.Answer | whatif.WhatIf") -> Chart:
-    """Return the makespans before and after changes, and with the plan kept where it was made anew."""
+    """Return the makespans before and after changes, and with the old schedule if a new one was made."""
     times = {name: run.makespan for name, run in found.runs.items()}
     return timed(Chart("bar", named(times), y=Axis("makespan"), title=found.title))
 
@@ -101,7 +101,7 @@ def _sweep(found: "whatif.Sweep") -> Chart:
 
 
 def _places(parameter: str, values: Sequence[Any]) -> tuple[list[Any], str]:
-    """Return where values stand on an axis: at their numbers if all are of one kind, else by texts; and its name."""
+    """Return the positions of values on an axis (numbers if all are of one kind, else texts), and the axis' name."""
     from simsched.experiments.whatif.changes import is_taken_as_is, unit_of
     from simsched.experiments.whatif.whatif import shown, text_of
 
@@ -145,7 +145,7 @@ def _accuracy(found: "accuracy.Accuracy") -> Chart:
     return timed(Chart("scatter", series, x, y, title, hollow=hollow))
 
 
-# by the views of results: none of their packages is imported for nothing
+# by the views of results: no package is imported without need
 _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
     "comparison": _samples,
     "robustness": _samples,

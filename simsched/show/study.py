@@ -1,4 +1,4 @@
-"""Figures of a study: those that its file asks for, or those that suit what it sweeps."""
+"""Figures of a study: the ones that its file asks for, or usual ones for its swept values."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 RATIOS: Final = ("speedup", "estimate_speedup", "over_bound")
 """Columns of which 1 means no difference."""
-_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # what no name of a file needs
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.=-]+")  # characters that file names do not need
 _MOST: Final = 6  # values in a note; figures of one column, before the rest is averaged over
 _SHOWN: Final = {
     "line": "mean and standard deviation of ",
@@ -78,13 +78,13 @@ class StudyFigure(Checked):
     kind
         ``"line"``, ``"bar"``, ``"box"``, ``"heatmap"`` or ``"search-time"``.
     x, y, by
-        Columns of the rows, or their last part: ``"n_ops"``, ``"makespan"``. By default ``y`` is the speedup where
-        rows have one, else the makespan; of a search time, over ``ops``, that of the search. There is a line, a bar, a
-        box or a row of cells for each value of ``by``.
+        Columns of the rows, or their last part: ``"n_ops"``, ``"makespan"``. By default ``y`` is the speedup where rows
+        have one, else the makespan; over ``ops`` it is the search time. There is a line, a bar, a box or a row of cells
+        for each value of ``by``.
     where
-        Values that columns must have; a list stands for any of them.
+        Values that columns must have; a list allows any of its values.
     name
-        Of the file, without its suffix; in it stands - for what is no letter, digit or any of _ . = -
+        Name of the file, without its suffix; a - replaces all but letters, digits and _. = -
     title, xlabel, ylabel
         Texts; by default in words, with the unit.
     logx, logy
@@ -92,7 +92,7 @@ class StudyFigure(Checked):
     columns
         Width in columns of a paper, 1 or 2.
     scale
-        Values are multiplied by it, and have no unit but what `ylabel` says.
+        Values are multiplied by it, and have no unit but the one in `ylabel`.
     schedulers
         Which, and in which order.
     """
@@ -120,13 +120,12 @@ class StudyFigure(Checked):
 
 
 def check_figures(tables: Tables, source: str) -> tuple[StudyFigure, ...]:
-    """Return the figures that ``[[figure]]`` tables ask for; `source` is what errors call the study.
+    """Return the figures that ``[[figure]]`` tables ask for; `source` is the study's name in errors.
 
     Raises
     ------
     StudyError
-        If a field is unknown or holds what it cannot; the message names the figure. Whether rows have the columns is
-        seen when it is drawn.
+        If a field is unknown or has a wrong value; the message names the figure. Columns are checked when it is drawn.
     """
     try:
         return tuple(read(StudyFigure, table, f"{source}: [[figure]] {i}") for i, table in enumerate(tables, 1))
@@ -174,9 +173,9 @@ def charts_of(rows: Sequence[Row], figures: Tables, swept: Sequence[str]) -> lis
     Parameters
     ----------
     rows
-        Of the study, in its order; those without a result are left out and counted in a note below each chart.
+        Rows of the study, in its order; rows without a result are left out and counted in a note below each chart.
     figures
-        ``[[figure]]`` tables; none: those that suit the study, see `default_figures`.
+        ``[[figure]]`` tables; none: usual ones for the study, see `default_figures`.
     swept
         Columns that the study varies, such as ``"workload.n_ops"``.
 
@@ -187,8 +186,8 @@ def charts_of(rows: Sequence[Row], figures: Tables, swept: Sequence[str]) -> lis
 
     Notes
     -----
-    A point is the mean over its rows: the instances, and whatever else varies among them, which the note names. What
-    is drawn by anything but the scheduler is drawn for each scheduler, maps with their colours in common.
+    A point is the mean over its rows: the instances, and all other columns that vary among them, which the note names.
+    A figure with lines by anything but the scheduler is drawn for each scheduler, maps with their colours in common.
     """
     # lists, of options, are categories like any other text
     rows = [{column: str(v) if isinstance(v, list | dict) else v for column, v in row.items()} for row in rows]
@@ -257,7 +256,7 @@ def _charts(
 
 
 def _measure(rows: Sequence[Row]) -> str:
-    """Return the column that figures are of unless they say."""
+    """Return the column that figures show by default."""
     return "speedup" if any(row.get("speedup") is not None for row in rows) else "makespan_us"
 
 
@@ -313,7 +312,7 @@ def _short(column: str) -> str:
 
 
 def words(column: str) -> str:
-    """Return what an axis calls a column.
+    """Return an axis' name for a column.
 
     >>> words("cluster.gpus"), words("option.max_streams")
     ('GPUs', 'max streams')
@@ -322,7 +321,7 @@ def words(column: str) -> str:
 
 
 def in_units(column: str, largest: float) -> tuple[float, str]:
-    """Return what values of a column, up to the largest, are divided by to read well, and the label of their axis."""
+    """Return the divisor that makes values of a column, up to the largest, read well, and the label of their axis."""
     scale, unit = 1.0, ""
     if column.endswith("_us"):
         scale, unit = time_unit(largest)
@@ -333,7 +332,7 @@ def in_units(column: str, largest: float) -> tuple[float, str]:
 
 
 def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[Row]:
-    """Return the rows with some values in some columns; a list stands for any of them.
+    """Return the rows with some values in some columns; a list allows any of its values.
 
     Raises
     ------
@@ -351,12 +350,12 @@ def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[
 
 
 def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) -> list[Row]:
-    """Return the rows of some schedulers in their order: labels, or names that stand for all labels that begin so.
+    """Return the rows of some schedulers in their order: labels, or names, which include all labels that begin so.
 
     Raises
     ------
     StudyError
-        If one has no row; the message lists those that have.
+        If one has no row; the message lists the schedulers with rows.
     """
     if not schedulers:
         return list(rows)
@@ -373,16 +372,16 @@ def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) ->
 def pick(
     rows: Sequence[Row], x: str | None, y: str, by: str, swept: Sequence[str], *, scheduler: str | None = None
 ) -> tuple[dict[Any, dict[Any, list[float]]], str, str]:
-    """Return values of column `y` by those of `by`, then `x`, of the rows with a result; what they are; what is lost.
+    """Return values of column `y` by values of `by`, then `x`, of rows with a result; a title; a note on omissions.
 
     Parameters
     ----------
     rows
         All that the figure is about, with their `status`.
     swept
-        Columns that a study varies: the text names those that were averaged over.
+        Columns that a study varies: the text names the averaged ones.
     scheduler
-        Of which scheduler alone.
+        Only rows of this scheduler.
     """
     rows = [row for row in rows if scheduler in (None, row["scheduler"])]
     lacks = [_lack(row, [column for column in (by, x, y) if column is not None]) for row in rows]

@@ -1,4 +1,4 @@
-"""The best graphs that substitutions make of a part of one, by a backtracking search."""
+"""The best graphs that substitutions make from a part of a graph, by a backtracking search."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Cost(NamedTuple):
 
 
 class MixedCost:
-    """Cost of drafts: ``sum of all times + alpha * sum of those on the longest path``, in us.
+    """Cost of drafts: ``sum of all times + alpha * sum of times on the longest path``, in us.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class MixedCost:
         self._times: dict[int, float] = {}
 
     def __call__(self, draft: Draft) -> Cost:
-        """Return the cost of a draft, in which what stands for a reader outside takes no time. O(V + E)."""
+        """Return the cost of a draft; operators that represent outside readers take no time. O(V + E)."""
         for row in draft.rows.values():
             if row.key not in self._times:
                 op = row.operator
@@ -61,10 +61,10 @@ _LARGEST_GROWTH: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What substitutions, in order, have made of a draft, and its cost in us.
+    """A draft after substitutions, in order, and its cost in us.
 
-    Substitutions within one of the `settled` sets of operators were tried before. Of a graph that was put together
-    `rewriting` says in what parts the steps were made.
+    Substitutions within one of the `settled` sets of operators were tried before. For a combined graph `rewriting`
+    names the part of each step.
     """
 
     draft: Draft
@@ -74,7 +74,7 @@ class Variant:
     rewriting: tuple[Rewriting, ...] = ()
 
     def of_part(self, part: Draft) -> RewrittenPart:
-        """Return what was done to a part that the variant is of."""
+        """Return the steps made in a part that the variant includes."""
         names = tuple(name for name, row in part.rows.items() if row.operator.kind != READER)
         return RewrittenPart(names, self.steps)
 
@@ -84,21 +84,21 @@ Interval = tuple[int, int]
 
 
 class Choice(NamedTuple):
-    """Intervals that make up the graph, in order, with the variant of each, and what they cost together in us."""
+    """Intervals that make up the graph, in order, with the variant of each, and their total cost in us."""
 
     cost: Cost
     parts: tuple[tuple[Interval, Variant], ...]
 
 
 T = TypeVar("T", Variant, Choice)
-_DIGITS: Final = 6  # of us: far above what rounding does to a sum, far below what an operator takes
+_DIGITS: Final = 6  # decimals of us: far above a sum's rounding, far below an operator's time
 
 
 def least(found: Iterable[T], most: int) -> list[T]:
-    """Return those of least cost, one for each sum of times, the least first.
+    """Return the variants of least cost, one for each sum of times, the least first.
 
-    Of graphs whose times add up to the same, nearly all are the same graph, or differ in which of several equal
-    parts was rewritten: the best of them stands for all.
+    Graphs with the same sum of times are nearly always the same graph, or differ only in which of several equal parts
+    was rewritten: the best of them represents all.
     """
     chosen: dict[float, T] = {}
     for one in sorted(found, key=lambda one: one.cost.mixed):
@@ -114,7 +114,7 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
     Parameters
     ----------
     variants
-        What each interval can be rewritten to, the least cost first.
+        Variants of each interval, the least cost first.
     end
         Number of parts.
     top
@@ -123,7 +123,7 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
     Notes
     -----
     ``best(i) = min over j of variants(i, j) + best(j)``, with lists of the `top` least instead of one, since the
-    longest paths of intervals do not add up to that of the graph. O(intervals x top^2).
+    longest paths of intervals do not add up to the graph's. O(intervals x top^2).
     """
     beginning: dict[int, list[Interval]] = {}
     for interval in variants:
@@ -145,14 +145,14 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
 
 @dataclass(slots=True)
 class Backtracking:
-    """The search, and how much it has done.
+    """The backtracking search, and counts of its work.
 
     Parameters
     ----------
     rules
-        By name, in the order in which they are tried.
+        Rules by name, in the order in which they are tried.
     costs
-        What is minimised.
+        The cost to minimise.
     beta
         A graph of more than `beta` times the least cost so far is not gone on with.
     budget
@@ -166,9 +166,8 @@ class Backtracking:
 
     Notes
     -----
-    The graph of least cost is tried next, of equal ones the first found, where the paper goes on with all of a
-    set at a time: that way a budget is spent where it pays. Substitutions that were made in another order before
-    are not made again.
+    The graph of least cost is tried next, on ties the first derived. The paper tries all graphs of a set at a time; our
+    order spends a budget where it pays. Substitutions that were made in another order before are not made again.
     """
 
     rules: Mapping[str, Rule]
@@ -192,7 +191,7 @@ class Backtracking:
         Parameters
         ----------
         starts
-            Where to begin; each gets an equal share of what is left of the budget.
+            Graphs to begin from; each gets an equal share of the remaining budget.
         """
         found: dict[int, Variant] = {}
         for i, start in enumerate(starts):
@@ -202,10 +201,10 @@ class Backtracking:
         return least(found.values(), self.top)
 
     def by_one_rule(self, start: Variant) -> dict[str, Variant]:
-        """Return what each rule alone makes of a part, applied wherever that lowers the cost, in the order of matches.
+        """Return the graph that each rule alone makes from a part, applied wherever it lowers the cost.
 
-        From these the search may reach what it does not see from the part itself: what is best at first can stand
-        in the way of what is better in the end.
+        Matches are tried in their order. From these graphs the search may reach others that it does not reach from the
+        part itself: the best first step can bar the way to the best result.
         """
         found = {}
         for name, rule in self.rules.items():
@@ -227,8 +226,8 @@ class Backtracking:
     def joined(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
         """Make the substitutions of smaller parts in a part; each of them is settled with that.
 
-        Of each the first that is not possible ends it: a neighbour's substitutions may have changed an operator that
-        both touch, such as a concatenation that reads from one and belongs to the other.
+        Each list ends at its first impossible step: a neighbour's substitutions may have changed an operator that both
+        touch, such as a concatenation that reads from one and belongs to the other.
         """
         steps: list[Step] = []
         settled = []
@@ -245,7 +244,7 @@ class Backtracking:
         return Variant(draft, self.costs(draft), tuple(steps), tuple(settled))
 
     def _explored(self, start: Variant, end: int) -> list[Variant]:
-        """Return a graph and those derived from it that do not cost too much."""
+        """Return a graph and the graphs derived from it that do not cost too much."""
         found, best = [start], start.cost.mixed
         waiting = [(best, 0)]
         seen, tried = {start.draft.signature()}, {frozenset(start.steps)}
@@ -266,7 +265,7 @@ class Backtracking:
     def _derived(
         self, variant: Variant, settled: Sequence[frozenset[str]], tried: set[frozenset[Step]], end: int
     ) -> Iterator[tuple[Step, Draft]]:
-        """Yield what one more substitution makes of a graph, as far as it was not tried before."""
+        """Yield the graphs that one more substitution makes from a graph, unless it was tried before."""
         made = frozenset(variant.steps)
         for name, rule in self.rules.items():
             for match in rule.matches(variant.draft):

@@ -12,7 +12,7 @@ BUDGET: Final = 1 << 22
 
 
 class Operator(Row):
-    """Where an operator runs, when it is over, and its place on paths."""
+    """An operator's device, its end, and its place on paths."""
 
     finish: f8
     mean_us: f8  # over devices
@@ -33,17 +33,17 @@ class Mapping(Table):
     n_path: i8
     n_paths: i8
     at: i8  # the operator that is recorded next
-    n_states: i8  # mappings recorded of those before it
+    n_states: i8  # mappings recorded for earlier operators
     ops: Rows[Operator]
     in_ptr: Column[i8]
     inputs: Rows[Edge]  # by consumer
     out_ptr: Column[i8]
-    outputs: Rows[Edge]  # by producer; for Algorithm 1; of the released code's paths, those taken have mean us -1
-    time: Column[f8]  # of each device and operator
+    outputs: Rows[Edge]  # by producer; Algorithm 1 as released sets mean us to -1 on used paths
+    time: Column[f8]  # by device and operator
     latency: Column[f8]  # from each device to each other
     bandwidth: Column[f8]
     clock: Column[f8] = length("n_devices")  # when each device is free
-    order: Column[i4]  # in which operators run
+    order: Column[i4]  # order in which operators run
     path: Column[i4] = length("n_ops")
     recorded: Column[f8] = length("n_states * n_ops * n_devices")  # ends by operator and device
     mapped: Column[i4] = length("n_states * 2 * n_ops * n_devices")  # by state, and by turns of `at`
@@ -51,10 +51,10 @@ class Mapping(Table):
 
 
 def makespan(t: Mapping, limit: float) -> float:
-    """Return when those that are mapped are over, infinity where it is not below `limit`.
+    """Return the end of the mapped operators, infinity where it is not below `limit`.
 
-    An operator starts behind those before it on its device and when its inputs are there; as released, when the
-    devices of its inputs are free instead.
+    An operator starts after the earlier ones on its device and when its inputs are there; in the released code, when
+    the devices of its inputs are free instead.
     """
     latest = 0.0
     for d in range(t.n_devices):
@@ -64,7 +64,7 @@ def makespan(t: Mapping, limit: float) -> float:
         op = t.ops[i]
         if op.device < 0:
             continue
-        if t.released or i >= t.path[0]:  # what is before the path ends as it did
+        if t.released or i >= t.path[0]:  # operators before the path end as they did
             start = t.clock[op.device]
             for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
                 edge = t.inputs[e]
@@ -175,7 +175,7 @@ def map_paths(t: Mapping) -> None:
             if latest < best or (t.released and latest == best):
                 best, on = latest, d
                 if best == before and not t.released:
-                    break  # behind what is there, more operators end nothing sooner
+                    break  # after this operator, more operators end nothing sooner
         if tried != on:
             put_path(t, on)
             makespan(t, inf)
@@ -185,7 +185,7 @@ def map_paths(t: Mapping) -> None:
 
 
 def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
-    """Write when the next operator ends first on device `j`; return after which mapping of those before it."""
+    """Record the next operator's earliest end on device `j`; return the earlier mapping that it extends."""
     i, best, parent = t.at, inf, 0
     last, took = t.in_ptr[i + 1], t.time[j * t.n_ops + i]
     if t.released:  # only the first producer counts, and the first operator takes no time
@@ -241,7 +241,7 @@ class Windows(Table):
     """Operators device by device, and the window that slides over them."""
 
     n_ops: i8
-    n_devices: i8  # with operators
+    n_devices: i8  # devices with operators
     width: i8
     turn: i8
     first: i8  # operator in the window
@@ -250,7 +250,7 @@ class Windows(Table):
     stamp: i8  # of the search that marks
     n_merged: i8
     n_refused: i8
-    answer: f8  # what the stage asked for takes
+    answer: f8  # latency of the requested stage
     latency: f8  # of the whole
     best: f8
     best_time: f8
@@ -270,7 +270,7 @@ def stage_of(t: Windows, i: int) -> Stage:
 
 
 def end_of(t: Windows, s: int) -> float:
-    """Return when a stage ends: it starts when the one before it on its device and all inputs are there."""
+    """Return a stage's end: it starts when the stage before it on its device and all inputs are done."""
     stage, start = t.stages[s], 0.0
     if stage.previous >= 0:
         start = stage_of(t, stage.previous).end
@@ -282,7 +282,7 @@ def end_of(t: Windows, s: int) -> float:
 def evaluate(t: Windows, begin: int) -> float:
     """Find the ends of stages from a place in the order on; return when the last device is done.
 
-    What does not follow the stage of that place, wherever it stands in the order, ends as before.
+    Stages that do not follow the stage of that place, wherever they are in the order, end as before.
     """
     makespan = 0.0
     for at in range(begin, t.n_ops):
@@ -303,10 +303,10 @@ def reads_marked(t: Windows, s: int) -> bool:
 
 
 def can_merge(t: Windows, taken: int) -> bool:
-    """Mark what follows from the first of `taken` operators up to the last; return whether none of these does.
+    """Mark the successors of the first of `taken` operators up to the last; return whether none of these is marked.
 
-    What follows in the data, in another device's order, or in both by turns: an in-order execution
-    would wait for ever if operators of one stage waited for each other so.
+    Successors by data, by another device's order, or by both in turn: an in-order execution would wait for ever if
+    operators of one stage waited for each other.
     """
     first, after = t.first, t.first + taken
     t.stamp += 1
@@ -333,7 +333,7 @@ def set_stage(t: Windows, size: int, us: float) -> None:
 
 
 def rearrange(t: Windows, taken: int) -> None:
-    """Put the joined stage into the order: behind what does not follow it, before what does."""
+    """Put the joined stage into the order: after the stages that do not follow it, before its successors."""
     begin, end = t.stages[t.first].place, t.stages[t.first + taken - 1].place
     at, n_followers = begin, 0
     for place in range(begin, end + 1):
@@ -374,14 +374,14 @@ def close(t: Windows) -> None:
 
 @piece("HIOS schedulers")
 def run_alone(t: Windows) -> None:
-    """Evaluate every operator as a stage of its own."""
+    """Evaluate every operator as a separate stage."""
     t.latency = evaluate(t, 0)
 
 
 @piece("HIOS schedulers")
 def next_stage(t: Windows) -> None:
-    """Go on to the next stage whose latency has to be asked for, or to the end of the turns."""
-    if t.taken > 0:  # the answer is known: the best stage of the window is that of the least makespan so far
+    """Continue to the next stage whose latency is needed, or to the end of the turns."""
+    if t.taken > 0:  # the answer is known: the best stage of the window is the one of the least makespan so far
         alone, begin = t.stages[t.first].time, t.stages[t.first].place
         set_stage(t, t.taken, t.answer)
         makespan = evaluate(t, begin)

@@ -28,11 +28,11 @@ _ALL_SUBSETS_OF: Final = 10
 _STEPS: Final = 2**21  # cells between two looks at the clock
 _FIRST_ROOM: Final = 1024
 _EXACT_BELOW: Final = 2.0**62
-_MOST_NBYTES: Final = 2**30  # of one column; so cells can be counted in 32 bits
+_MOST_NBYTES: Final = 2**30  # bytes of one column; so cells can be counted in 32 bits
 
 
 class StoppedError(Exception):
-    """The time is over, or the user has interrupted."""
+    """The time is over, or the user has interrupted the search."""
 
 
 class TooLargeError(Exception):
@@ -40,16 +40,15 @@ class TooLargeError(Exception):
 
 
 class Problem:
-    """A graph, what the stages of it cost, and which of its operators can be merged.
+    """A graph, the latencies of its stages, and its operators that can be merged.
 
     Parameters
     ----------
     graph, cluster, cost, tools
         As the scheduler has them.
     option
-        Where latencies come from. Those that are named and the formula do not know operators by name:
-        operators of equal times, kernels, loads and traffic are of one class, and stages of equal
-        classes, group by group, are asked for once.
+        Source of latencies. Named sources and the formula do not know operators by name: operators of equal times,
+        kernels, loads and traffic are of one class, and stages of equal classes, group by group, are asked for once.
     strategy
         Whether operators can be merged: not with ``"parallel"``, and with ``"merge"`` there have to be some.
     deadline
@@ -62,16 +61,16 @@ class Problem:
     latency
         Answers for a stage by names.
     times
-        Of each operator alone in us, shape (n_ops,).
+        Time of each operator alone in us, shape (n_ops,).
     classes
         Number of the class of each operator, shape (n_ops,); without equal ones by topological position.
     lacking
-        Convolutions of which nobody knows whether they can be merged, and the field that is missing.
+        Convolutions with too little data to tell whether they can be merged, and the missing field.
 
     Raises
     ------
     SchedulerError
-        If operators have to be merged and none of the graph has what that needs.
+        If operators have to be merged and none in the graph has the data that merging needs.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ def _classes(graph: OpGraph, times: Floats) -> Ints:
     number: dict[tuple[object, ...], int] = {}
     found = []
     for i, time in enumerate(times.tolist()):
-        loads = repr([column[i] for column in columns])  # as text: what is unknown is NaN, which differs from itself
+        loads = repr([column[i] for column in columns])  # as text: unknown numbers are NaN, which differs from itself
         row = (time, graph.label("dtype", i), graph.label("works", i), loads, *kernels[ptr[i] : ptr[i + 1]])
         found.append(number.setdefault(row, len(number)))
     return np.array(found)
@@ -156,14 +155,14 @@ def _classes(graph: OpGraph, times: Floats) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A fastest sequence of stages of a part, and what the search for it saw.
+    """A fastest sequence of stages of a part, and statistics of its search.
 
     Parameters
     ----------
     stages
         Groups of operators by name; and whether they are merged.
     states, transitions, merged_transitions
-        What the dynamic program went through; transitions with those that merge.
+        States and transitions of the dynamic program, and transitions that merge operators.
     schedules
         How many sequences of stages there are; exact, or close if `schedules_exact` is false, None beyond 1e308, or if
         it was stopped.
@@ -192,7 +191,7 @@ class Part:
     Parameters
     ----------
     problem
-        What they are of.
+        The problem that the stages belong to.
     ops
         The operators, in topological order; below each is numbered by its place.
     r, s
@@ -227,7 +226,7 @@ class Part:
         within = ((place[i], place[j]) for i in ops for j in dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j in place)
         self._readers = reduced(n, within)[0]  # without edges that follow from others
         if least_transitions(self._readers) > max_transitions:
-            raise TooLargeError("max_transitions")  # known before anything is asked about operators to merge
+            raise TooLargeError("max_transitions")  # known before any latency of merged operators is asked for
         self._classes = np.unique(problem.classes[ops], return_inverse=True)[1]  # below n
         self._merges = problem.merges(ops)
         merge_cost = [problem.ask(self._named((merge,)), merged=True) for merge in self._merges]
@@ -279,7 +278,7 @@ class Part:
         return tuple(tuple(self._names[k] for k in group) for group in stage)
 
     def _make_room(self, *growing: str) -> None:
-        """Double the columns of what is nearly full."""
+        """Double the columns that are nearly full."""
         run = self._run
         for what in growing:
             room = getattr(run, f"{what}_room")
@@ -388,8 +387,8 @@ class Part:
 def least_transitions(readers: Sequence[Sequence[int]]) -> int:
     """Return how many endings of one operator there are at least.
 
-    Of w operators as many steps from the start none reads from another: there is a state for each set of them, and
-    each of a set ends its state.
+    The first operators of w chains do not read from each other: there is a state for each set of them, and each subset
+    ends its state.
     """
     steps = [0] * len(readers)
     for x, reading in enumerate(readers):
@@ -431,7 +430,7 @@ def blocks_of(graph: OpGraph, blocks: str) -> list[list[int]]:
 
 _MOST_TOGETHER: Final = 10_000
 """Operators of a part: what it takes to write down who depends on whom grows with their square."""
-_MOST_BITS: Final = 12_960  # of a count: text of more than 4,300 digits is no number to Python
+_MOST_BITS: Final = 12_960  # bits of a count: Python refuses numbers of more than 4,300 digits as text
 
 
 def ios(
@@ -457,7 +456,7 @@ def ios(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what; the first device is used.
+        The graph to run, and the cluster; its first device is used.
     cost
         Time of an operator alone on a device, in us.
     tools
@@ -468,28 +467,28 @@ def ios(
     r, s
         Most operators of a group and most groups of a stage; None for no limit.
     endings
-        ``"exact"``: a stage may be any operators that no other operator still to be scheduled reads from; its
-        groups are those that edges connect. ``"single_root"``: of a group only one operator may read from none
-        of the stage, as in the released code, which made the figures of the paper. None: as `mode` says.
+        ``"exact"``: a stage may be any operators that no other operator still to be scheduled reads from; edges connect
+        its groups. ``"single_root"``: in each group all operators but one have readers in the stage, as in the released
+        code, which made the figures of the paper. None: chosen by `mode`.
     blocks
-        What is optimised on its own: ``"labels"``, the blocks of `OpGraph.blocks` (labels that read from each
-        other in a circle are one); ``"dominators"``, the pieces between operators that every path passes,
-        whatever the labels; ``"none"``, the graph as a whole.
+        The parts that are optimised separately: ``"labels"``, the blocks of `OpGraph.blocks` (labels that read from
+        each other in a circle are one); ``"dominators"``, the pieces between operators that every path passes, whatever
+        the labels; ``"none"``, the graph as a whole.
     max_part
         Most operators that are optimised together, 10,000 at most; larger blocks are cut topologically into equal
         pieces.
     max_transitions
-        Budget of a block, in endings looked at, those that `r` and `s` rule out among them. A block that needs
-        more is cut topologically in halves, each with half the budget, and so on; so is one whose search would
-        take gigabytes.
+        Budget of a block, in endings looked at, including endings that `r` and `s` rule out. A block that needs more is
+        cut topologically in halves, each with half the budget, and so on; a block whose search would take gigabytes is
+        cut likewise.
     max_stages
         Budget of a block likewise, in stages to ask `stage_latency` for; none are asked with a formula.
     stage_latency
-        Latency of a stage in us: ``"executed"``, with launches and barrier, as the paper measures stages on the
-        device; ``"simulated"``, without both; ``"hios-sim"``; a `StageFormula`, which is evaluated in machine code; a
-        function of (groups, merged=False); or a table from groups to us. Groups are a tuple of tuples of operator
-        names: groups by their first operators, operators in topological order. Operators to merge are one group, whose
-        operators do not read from each other.
+        Latency of a stage in us: ``"executed"``, with launches and barrier, as the paper measures stages on the device;
+        ``"simulated"``, without both; ``"hios-sim"``; a `StageFormula`, which is evaluated in native code; a function
+        of (groups, merged=False); or a table from groups to us. Groups are a tuple of tuples of operator names: groups
+        by their first operators, operators in topological order. Operators to merge are one group, whose operators do
+        not read from each other.
     mode
         ``"paper"`` or ``"impl"``, which makes ``endings="single_root"`` the default.
     time_limit
@@ -498,41 +497,40 @@ def ios(
     Returns
     -------
     Schedule
-        With `execution="stages"`, group k of a stage on stream k; `estimate` is the sum of the stage latencies. With
-        executed stages it is one operator after the other on one stream, where that is simulated to be faster than
-        the stages that were found. Its graph is the given one, or where operators were merged one rewritten by
-        `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks
-        (number, operators, parts and reason of each), states, transitions (endings within `r` and `s`, those that
-        merge included), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact
-        if feasible_schedules_exact; None beyond 1e308 for a part or 1e3900 for all, or if stopped), distinct_stages
-        and asked_stages (those that look different; both 0 with a formula), merged (operators merged), merging_lacks
+        A schedule with `execution="stages"`, group k of a stage on stream k; `estimate` is the sum of the stage
+        latencies. With executed stages it is one operator after the other on one stream, if the simulation of that is
+        faster than the best stages. Its graph is the given one, or where operators were merged one rewritten by
+        `simsched.rewriting.merge`. `search` holds: blocks and parts (blocks, cut ones in pieces), cut_blocks (number,
+        operators, parts and reason of each), states, transitions (endings within `r` and `s`, including endings that
+        merge), merged_transitions, feasible_schedules (sequences of stages; the product over parts; exact if
+        feasible_schedules_exact; None beyond 1e308 for a part or 1e3900 for all, or if stopped), distinct_stages and
+        asked_stages (stages of different classes; both 0 with a formula), merged (operators merged), merging_lacks
         (convolutions whose merging could not be considered, each with the field that is missing), one_stream (whether
         one stream was faster), stopped and time_s.
 
     Raises
     ------
     SchedulerError
-        If an option is out of range, or with ``strategy="merge"`` no operator has what merging needs.
+        If an option is out of range, or with ``strategy="merge"`` no operator has the data that merging needs.
     UnknownNameError
         If `stage_latency` is a name that is not known.
 
     Notes
     -----
-    IOS [1]_, Algorithm 1 with the pruning of section 4.3. The program is run bottom-up over all sets that hold
-    with an operator what it reads from: the fastest way to run such a set is the fastest way to run what an
-    ending leaves, and then the ending. In a part of n operators and width d there are at most C(n/d + 2, 2)^d
-    transitions; each costs about 30 ns. Sets are bit masks of any length. Equal costs keep the ending found
-    first: by falling last operator, without merges before with them, so that what changes nothing is not merged.
+    IOS [1]_, Algorithm 1 with the pruning of section 4.3. The program is run bottom-up over all sets that contain the
+    producers of their operators: the fastest way to run a set is the fastest way to run the set without an ending, and
+    then the ending. In a part of n operators and width d there are at most C(n/d + 2, 2)^d transitions; each costs
+    about 30 ns. Sets are bit masks of any length. Equal costs keep the ending that is tried first: by falling last
+    operator, without merges before with them, so that merges without gain are not made.
 
     A stage is asked for once, and stages that look the same are one: with the simulator, operators that differ
     in names alone are.
 
-    Where the text leaves it open: in a stage of merged operators these read the same tensor in the same way
-    (`simsched.rewriting.can_merge`), and what the split takes counts. Any set of them up to 10 is tried,
-    of more those next to each other in topological order. The released code limits endings (above), tries a merge
-    before the same without, merges kernels that do not align, and does not count the split; only the first of
-    these is followed with ``mode="impl"``, results that are wrong never. It cuts blocks every `max_part`
-    operators.
+    Where the text leaves it open: merged operators of a stage read the same tensor in the same way
+    (`simsched.rewriting.can_merge`), and the time of the split counts. Any set of them up to 10 is tried, of more only
+    neighbours in topological order. The released code limits endings (above), tries a merge before the same without,
+    merges kernels that do not align, and does not count the split; ``mode="impl"`` follows only the first of these, and
+    never its wrong results. It cuts blocks every `max_part` operators.
 
     References
     ----------
@@ -547,7 +545,7 @@ def ios(
     single_root = (endings or ("exact" if mode == "paper" else "single_root")) == "single_root"
 
     def solve(ops: Sequence[int], share: int = 1, reason: str | None = None) -> list[Solution]:
-        """Return the solution of a block or of a piece, with that part of the budget, or those of its pieces."""
+        """Return the solution of a block or of a piece with that part of the budget, or the solutions of its pieces."""
         n = -(-len(ops) // min(max_part, _MOST_TOGETHER))
         if n > 1:
             reason = "max_part"
@@ -574,7 +572,7 @@ def ios(
 
 
 def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
-    """Return the stages of which each is one operator of the graph, with what the search for another schedule saw."""
+    """Return stages of one operator of the graph each, with the statistics of the search for another schedule."""
     graph = problem.graph
     order = graph.order_index
     nowhere = np.zeros(len(graph), np.int64)
@@ -594,7 +592,7 @@ def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
 
 
 def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]], start: float) -> Schedule:
-    """Put the stages of all pieces one after the other, with what the search saw."""
+    """Put the stages of all pieces one after the other, with the statistics of the search."""
     asked = sum(not merged for _, merged in problem.latency.known)
     found = [solution for block in solved for solution in block]
     stages = [stage for solution in found for stage in solution.stages]

@@ -1,8 +1,8 @@
 """States of a part, the stages that end each, and the prefix tree of these, compiled.
 
-Operators of a part are numbered topologically from 0. A state is what is still to be scheduled: with an operator it
-holds all those that it reads from. Stages are taken off its end, so what they leave is a state again. All states come
-from taking operators off the whole part, in falling order. The same stage of several states is one node of the tree.
+Operators of a part are numbered topologically from 0. A state is a set of operators still to be scheduled: with an
+operator it contains all its producers. Stages are taken off its end, so the rest is a state again. All states come from
+taking operators off the whole part, in falling order. The same stage of several states is one node of the tree.
 """
 
 from math import inf
@@ -19,7 +19,7 @@ NOT_TAKEN: Final = -1
 
 
 class State(Row):
-    """Its cells, by falling operator: those of `cells` from `start` to `end`.
+    """A state; its cells, by falling operator, are `cells[start:end]`.
 
     It is state `origin` without the operator of that state's cell `offset`; from the cell `offset` on its own cells are
     below that operator.
@@ -32,7 +32,7 @@ class State(Row):
 
 
 class Cell(Row):
-    """An operator that may be taken off a state, the state without it, and the cells of that below the operator."""
+    """An operator that may be taken off a state, the state without it, and that state's cells below the operator."""
 
     operator: i4
     rest: i4
@@ -41,7 +41,7 @@ class Cell(Row):
 
 
 class Value(Row):
-    """The fastest way to run a state: us to the end, the state after its stage, and what that merges or -1.
+    """The fastest way to run a state: us to the end, the state after its stage, and the stage's merge or -1.
 
     Also how many ways there are, as a float and modulo 2^64.
     """
@@ -54,9 +54,9 @@ class Value(Row):
 
 
 class Group(Row):
-    """An operator; if it is taken off, its `parent` joined its group before, or is itself, the first of its group.
+    """An operator; its `parent` is the operator whose group it joins, or itself as the first of its group.
 
-    `n_sources` of those that it reads from are taken too.
+    `n_sources` is the number of its producers that are taken, too.
     """
 
     time: f8
@@ -66,7 +66,7 @@ class Group(Row):
 
 
 class Frame(Row):
-    """A step of the search: the operator taken, the stage it makes, and the cells that are still to be tried.
+    """A step of the search: the operator taken, its stage, and the cells that are still to be tried.
 
     `longest` is the time of the longest group, `n_roots` how many operators read from none in the stage (each group has
     one), and `trail` how many groups have joined others so far.
@@ -83,7 +83,7 @@ class Frame(Row):
 
 
 class Node(Row):
-    """A node of the prefix tree of stages and looks: the node it extends and by what, as one number.
+    """A node of the prefix tree of stages and classes: the node it extends and its own operator, as one number.
 
     `asked` is the number of the stage to ask for, from 1; or 0. `cost` is the answer.
     """
@@ -94,7 +94,7 @@ class Node(Row):
 
 
 class PartTable(Table):
-    """What the search works on; it returns for more where a number `n_...` is within `n_ops` of its room."""
+    """Tables of the search, which returns for more room where a number `n_...` is within `n_ops` of the end."""
 
     n_ops: i8
     n_words: i8
@@ -121,8 +121,8 @@ class PartTable(Table):
     written_room: i8
     time: Column[f8]
     classes: Column[i4]  # operators of a class look the same to the stage latency
-    fewer: Column[i4]  # by how many the operators before this one can lessen the groups of a stage
-    factor: Column[f8]  # of a stage by its number of groups; the constant stands first
+    fewer: Column[i4]  # number by which earlier operators can lessen the groups of a stage
+    factor: Column[f8]  # factor of a stage by its number of groups; the constant comes first
     reader_ptr: Column[i4]
     readers: Column[i4]
     source_ptr: Column[i4]
@@ -189,7 +189,7 @@ def _point(s: PartTable, p: int, offset: int, v: int) -> None:
 
 @piece("search of IOS")
 def build_states(s: PartTable) -> None:
-    """Find all states from the one that stands first, with what each of their cells leads to.
+    """Build all states from the first one, with the successor state of each cell.
 
     A state is made once, by the sequence that takes its operators off in falling order. Every other
     cell of a state leads to one that the state before it leads to by two cells. `state` is `n_states` if all are found.
@@ -252,7 +252,7 @@ def root(s: PartTable, x: int) -> int:
 
 
 def _symbol(s: PartTable, at: int) -> int:
-    """Return what a drafted operator looks like: the last of a group before others of its class."""
+    """Return the class of a drafted operator, marked if it is the last of a group before others of its class."""
     return 2 * s.classes[s.drafted[at] >> 1] + (s.drafted[at] & 1)
 
 
@@ -265,7 +265,7 @@ def _comes_before(s: PartTable, a: int, b: int) -> bool:
 
 
 def ask_for(s: PartTable, node: int) -> None:
-    """Give the stage that is taken, which a node stands for, the number of what it looks like.
+    """Ask for the latency of the taken stage of a node, by the number of its classes.
 
     That is the classes of its operators in order, group by group: groups by their classes, equal ones by
     their first operators. The first stage of a look is written down to be asked for.
@@ -334,7 +334,7 @@ def _merge(s: PartTable) -> None:
 
 
 def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
-    """Take an operator off: it joins the groups of those that read from it."""
+    """Take an operator off: it joins the groups of its readers."""
     x = cell.operator
     us, size = s.time[x], 1
     n_groups, n_roots, trail = frame.n_groups + 1, frame.n_roots + 1, frame.trail
@@ -397,7 +397,7 @@ def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
 
 
 def _search_state(s: PartTable) -> bool:
-    """Go on with the endings of a state; return whether they are all tried.
+    """Continue with the endings of a state; return whether all are tried.
 
     An ending is built by taking operators off in falling order, so each of them comes once and each
     prefix is an ending too.
@@ -421,7 +421,7 @@ def _search_state(s: PartTable) -> bool:
 
 @piece("search of IOS")
 def search_endings(s: PartTable) -> None:
-    """Go on with the endings of all states, the smallest state first, until `left` or the room is used up.
+    """Continue with the endings of all states, the smallest state first, until `left` or the room is used up.
 
     `state` is below 0 if all are tried.
     """

@@ -1,7 +1,7 @@
 """A walk of changes to a candidate, judged by a quick model of its makespan: operators share a device in proportion.
 
-An operator starts when the one before it on its stream and all it reads from are over and there, and the host has
-launched it. What runs on a device at once slows down alike by the sum of the loads, if that is above 1.
+An operator starts when the one before it on its stream has ended, its inputs are there, and the host has launched it.
+Operators that run on a device at once all slow down by the sum of their loads, if that is above 1.
 """
 
 from functools import cache
@@ -18,18 +18,18 @@ from simsched.schedulers.listing import Edge, transfer, ways
 
 
 class Op(Row):
-    """An operator: where its `inputs` and `readers` begin, up to the next one's; how far the model is with it."""
+    """An operator: the begins of its `inputs` and `readers`, up to the next one's; and the model's progress with it."""
 
-    ready: f8  # when it is launched and its inputs are there, as far as that is known, in us
-    left: f8  # us of its own
+    ready: f8  # time in us when it is launched and its inputs are there, as far as known
+    left: f8  # remaining us of the operator
     first_input: i4
     first_reader: i4
-    missing: i4  # what it waits for
+    missing: i4  # number of operators that it waits for
     behind: i4  # the next one on its stream, or -1
 
 
 class Cost(Row):
-    """An operator on a device: us that it takes alone, part that it fills, us of the host to launch it."""
+    """An operator on a device: its us alone, the part that it fills, and the host's us to launch it."""
 
     time: f8
     load: f8
@@ -37,7 +37,7 @@ class Cost(Row):
 
 
 class Place(Row):
-    """A device, the load of what runs on it, and the us that its host has spent on launches."""
+    """A device, the load of its running operators, and the us that its host has spent on launches."""
 
     gap: f8
     hop: f8
@@ -59,7 +59,7 @@ class Draw(Row):
 
 
 class Move(Row):
-    """A kind of change: the draw below which it is chosen, how often it was, how often that made things better."""
+    """A kind of change: the draw below which it is chosen, the number of its uses, and of those that improved."""
 
     below: f8
     tries: i8
@@ -93,10 +93,10 @@ class Walked(Table):
     readers: Rows[Edge]
     costs: Rows[Cost]  # by device and operator
     devices: Rows[Place]
-    latency: Column[f8]  # from each device to each other; inf: there is no way
+    latency: Column[f8]  # from each device to each other; inf: not linked
     bandwidth: Column[f8]
     last: Column[i4] = length("n_devices * n_streams")  # operator of each stream
-    waiting: Column[i4] = length("n_ops")  # for their time alone
+    waiting: Column[i4] = length("n_ops")  # operators that wait for their time alone
     running: Column[i4] = length("n_ops")
 
 
@@ -120,7 +120,7 @@ def makespan_of(s: Walked) -> float:
 
 
 def _line_up(s: Walked) -> None:
-    """Put every operator behind the one before it on its stream."""
+    """Put every operator after the one before it on its stream."""
     s.n_waiting = 0
     for d in range(s.n_devices):
         s.devices[d].issued = 0.0
@@ -143,7 +143,7 @@ def _line_up(s: Walked) -> None:
 
 
 def _run_until(s: Walked, then: float, later: float) -> None:
-    """Run on; release those that wait for what is over then, or a rounding error later."""
+    """Run until a time; release operators whose waits end then, or a rounding error later."""
     n = s.n_running
     for k in range(n):
         op, slower = s.ops[s.running[k]], max(1.0, s.devices[s.device[s.running[k]]].loaded)
@@ -160,7 +160,7 @@ def _run_until(s: Walked, then: float, later: float) -> None:
 
 
 def _end(s: Walked, u: int) -> None:
-    """Tell those that wait for an operator that it is over."""
+    """Release the operators that wait for an operator."""
     here = s.device[u]
     device = s.devices[here]
     device.loaded -= s.costs[here * s.n_ops + u].load
@@ -186,7 +186,7 @@ def _arrive(s: Walked, v: int, time: float) -> None:
 
 
 def _start_ready(s: Walked, later: float) -> None:
-    """Start what waits for no later time."""
+    """Start operators that wait for no later time."""
     k = 0
     while k < s.n_waiting:
         v = s.waiting[k]
@@ -312,11 +312,11 @@ def _chain(s: Walked, op: int, draw: Draw) -> None:
             return
         part *= onward
         op = s.readers[first + int(part)].op
-        part -= int(part)  # what is left of it is as random
+        part -= int(part)  # the remainder is as random
 
 
 def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
-    """Let the lanes of two operators exchange what they launch from the first on, for a while or to the end."""
+    """Let the lanes of two operators exchange their launches from the first on, for a while or to the end."""
     device, stream, to_device, to_stream = s.device[op], s.stream[op], s.device[other], s.stream[other]
     start, end = s.place[op], s.n_ops
     if draw.b < 0.5:
@@ -329,7 +329,7 @@ def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
             s.device[v], s.stream[v] = device, stream
 
 
-_LEAST: Final = 0.05  # of the choice of a move, whatever it has been worth
+_LEAST: Final = 0.05  # least probability of a move, whatever it has been worth
 _STEPS: Final = 10.0  # of a walk at first
 _MOST_STEPS: Final = 32
 _MOST_WORK: Final = 20_000  # steps times operators
@@ -347,18 +347,17 @@ class Walk:
     streams
         Streams of each device that it may use.
     graph, cluster, cost
-        What the model knows of.
+        The graph, the cluster and the cost model.
     captured
         Whether the candidate runs as a captured graph: no host launches its operators one by one.
 
     Notes
     -----
-    Moves: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch;
-    ``exchange`` two operators that are launched about the same time; ``follow`` an operator that it reads
-    from or that reads from it; put a ``chain`` of readers on any stream; ``cross`` two streams: they exchange what
-    they launch from then on; ``gather`` a stretch of the critical path on one stream; ``clear`` the
-    stream around an operator. Operators stay behind all that they read from.
-    O(V (streams in use) + E) for each step.
+    Moves: ``relocate`` an operator to any stream, device and place; ``reorder`` its launch; ``exchange`` two operators
+    that are launched about the same time; ``follow`` a producer or a reader; put a ``chain`` of readers on any stream;
+    ``cross`` two streams: they exchange their later launches; ``gather`` a stretch of the critical path on one stream;
+    ``clear`` the stream around an operator. Operators stay after all their producers. O(V (streams in use) + E) for
+    each step.
     """
 
     def __init__(
@@ -409,7 +408,8 @@ class Walk:
         path
             The operators of the critical path of the candidate, or of one like it.
         temperature
-            In us: what the model calls worse by d is taken with probability exp(-d / temperature).
+            Temperature in us: a candidate that the model calls worse by d is taken with probability exp(-d /
+            temperature).
         """
         table, steps = self._table, int(self._steps)
         draws = rng.random((steps, Draw.dtype.itemsize // 8))
@@ -420,7 +420,7 @@ class Walk:
         return table.makespan
 
     def adapt(self, accepted: float) -> None:
-        """Go further where the simulator accepts most of what the model proposes, else less far.
+        """Make walks longer where the simulator accepts most of the model's proposals, else shorter.
 
         Moves that make the candidate better by the model become more likely.
         """
@@ -438,7 +438,7 @@ class Walk:
 def _loads(graph: OpGraph, device: Device) -> Floats:
     """Return the part of a device that each operator fills, NaN if it does not fit, shape (n_ops,).
 
-    Its utilization; or that of its kernels weighted by their time, in blocks of those that the device holds at once.
+    An operator's utilization; or its kernels', weighted by their time, in blocks relative to the device's capacity.
     """
     loads = np.nan_to_num(graph.utilization) * device.contention
 

@@ -21,9 +21,9 @@ _MARKS: Final = (
     "triangle-left",
     "triangle-right",
 )
-_BAR, _ROOM = 26, 100  # pixels of a bar, and of what stands around bars
+_BAR, _ROOM = 26, 100  # pixels of a bar, and around bars
 _LINE: Final = 22  # characters on a line of a name
-_TOOLS: Final = 44  # pixels at the right: the toolbar stands there, beside the legend
+_TOOLS: Final = 44  # pixels at the right for the toolbar, beside the legend
 
 
 def plain(text: str) -> str:
@@ -36,12 +36,12 @@ def plain(text: str) -> str:
 
 
 def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
-    """Return the title of a chart, what it shows in a sentence, its height in pixels, and its traces and layout.
+    """Return a chart's title, a sentence on its contents, its height in pixels, and its traces and layout.
 
     Colours of texts, axes and grounds follow the theme of the page.
     """
     traces, layout, height = _DRAWN[chart.kind](chart)
-    # a reference crosses the axis of the values, what is upright that of the places
+    # a reference crosses the axis of the values, upright lines cross the axis of the places
     across = [("x" if chart.lying else "y", chart.reference, "dash")] if chart.reference and chart.kind != "map" else []
     across += [("x", at, "dot") for at in chart.upright]
     shapes = [
@@ -143,7 +143,7 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
 
 
 def _lying(chart: Chart) -> tuple[dict[str, Any], int]:
-    """Return the layout and the height of what lies from top to bottom."""
+    """Return the layout and the height of a chart that lists places from top to bottom."""
     several = len(chart.series) if chart.grouped and chart.kind in ("bar", "box") else 1  # in a group
     n = len(chart.places if chart.grouped else chart.series) * max(1.0, 0.6 * several)
     mode = "group" if several > 1 else "overlay"

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its styles, scripts and numbers in it, and what it says of each kind of result."""
+"""The page: one HTML file with its styles, scripts and numbers in it, and the sections of each kind of result."""
 
 import json
 import logging
@@ -67,9 +67,9 @@ def write_report(
     path
         Where to write it, whole or not at all.
     title
-        Of the page; by default that of the first section.
+        Title of the page; by default the first section's.
     command
-        What it was made with, for the section on its origin.
+        The command that made it, for the section on its origin.
 
     Returns
     -------
@@ -87,8 +87,8 @@ def write_report(
 
     Notes
     -----
-    A page is the same for the same results but for its date. It forbids itself, by its content security policy, to
-    load anything, and to run any script but those whose digests it names. O(n log n) for n spans.
+    A page is the same for the same results but for its date. Its content security policy forbids to load anything, and
+    to run any script but those whose digests it names. O(n log n) for n spans.
     """
     given = list(results) if isinstance(results, Sequence) and not isinstance(results, str | bytes) else [results]
     sections = [each for result in given for each in sections_of(result)]
@@ -115,7 +115,7 @@ def write_report(
             body_=body,
             own_=own,
             links_="".join(_piece("link", name=f"s{i}", text=each.title) for i, each in enumerate(sections)),
-            # not run as the page is read: texts and tables are there before it is
+            # not run while the page is parsed: texts and tables appear before it is
             later_=_piece("plotly", script_=drawing) if drawing else "",
         )
         + "\n"
@@ -126,7 +126,7 @@ def write_report(
 
 
 def library() -> str:
-    """Return Plotly's script, in which nothing ends the element it stands in.
+    """Return Plotly's script, in which no text ends the element that contains it.
 
     Raises
     ------
@@ -148,21 +148,21 @@ class Section:
 
 
 def text(said: str, tone: str = "plain") -> str:
-    """Return a paragraph, if there is anything to say.
+    """Return a paragraph, or nothing for an empty text.
 
-    Its tone is ``"plain"``, ``"lead"`` (what the section comes to), ``"note"`` or ``"warning"``.
+    Its tone is ``"plain"``, ``"lead"`` (the section's main result), ``"note"`` or ``"warning"``.
     """
     return _piece("text", tone=tone, text=said) if said else ""
 
 
 def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Return names and what they stand for, one line each."""
+    """Return names and their values, one line each."""
     body = "".join(_piece("pair", name=name, text=said) for name, said in rows)
     return _piece("pairs", caption=caption, body_=body)
 
 
 def table(shown: Table, mark: str = "best") -> str:
-    """Return a table that readers can sort; `mark` is what is said of the row that is set off."""
+    """Return a table that readers can sort; `mark` explains the emphasised row."""
     looks = ["" if c in shown.left else ' class="num"' for c in range(len(shown.headings))]
     head = "".join(
         _piece("head", look_=look, heading=heading.replace("-\n", "").replace("\n", " "))
@@ -181,7 +181,7 @@ def table(shown: Table, mark: str = "best") -> str:
 
 
 def sort_key(cell: str) -> str | None:
-    """Return the number that a cell sorts by: the one it begins with, in library units; none of what is missing.
+    """Return the number that a cell sorts by: the one it begins with, in library units; none for missing values.
 
     >>> sort_key("1.5 ms"), sort_key("-"), sort_key("lios")
     ('1500.0', '', None)
@@ -200,9 +200,9 @@ def figure(chart: Chart) -> str:
 
 
 def gantt(title: str, trace: Trace, measured: Trace | None = None) -> str:
-    """Return what ran when, with load curves below on the same axis of time.
+    """Return a Gantt chart, with load curves below on the same axis of time.
 
-    Each row of a measured trace of the same program stands below the simulated one.
+    Each row of a measured trace of the same program is below the simulated one.
     """
     found = gantt_data([trace] if measured is None else [trace, measured])
     n, used = len(found["bars"]["row"]), set(found["bars"]["kind"])
@@ -221,7 +221,7 @@ def gantt(title: str, trace: Trace, measured: Trace | None = None) -> str:
 
 
 def tabs(label: str, panels: Mapping[str, str]) -> str:
-    """Return alternatives by name, of which one is seen at a time, and all are printed; the first is open."""
+    """Return alternatives by name, of which the screen shows one at a time, and print shows all; the first is open."""
     buttons = "".join(
         _piece("button", label=name, here=str(not i).lower(), focus=-1 if i else 0) for i, name in enumerate(panels)
     )
@@ -233,7 +233,7 @@ def tabs(label: str, panels: Mapping[str, str]) -> str:
 
 
 def json_text(value: Any) -> str:
-    r"""Return JSON that may stand in a script element: no text in it can end the element.
+    r"""Return JSON for a script element: no text in it can end the element.
 
     >>> json_text({"name": "</script>"})
     '{"name":"\\u003c/script\\u003e"}'
@@ -272,13 +272,13 @@ def sections_of(result: Any) -> Sequence[Section]:
 
 
 def _parameters(graph: OpGraph, cluster: Cluster) -> str:
-    """Return what was scheduled and on what."""
+    """Return the graph, the cluster and the options."""
     workload = short(texts(graph_facts(graph, cluster.devices[0], widest=None)))
     return pairs("Workload", workload) + pairs("Cluster", short(cluster_pairs(cluster)))
 
 
 def _finding(found: Any) -> Sequence[Section]:
-    """Return what an analysis says of itself: its sentences, its chart and its table."""
+    """Return a finding's sentences, its chart and its table."""
     shown, blocks = found.table(), []
     if found.view == "explanation":
         blocks, shown = [text(sentence) for sentence in found.sentences], shown._replace(note="")
@@ -316,7 +316,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
 
 
 def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
-    """Return in two sentences which schedule is fastest, by how much, and from which it is not told apart."""
+    """Return two sentences: the fastest schedule, its gain, and schedules that are not certainly slower."""
     said = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != found.baseline:
         note = "" if found.doubt is None else f" with 90 %, {found.doubt.basis}"
@@ -331,7 +331,7 @@ def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
 
 
 def _advice(found: "advise.Advice") -> Sequence[Section]:
-    """Return what to deploy, what to type next and what was assumed, before how all schedulers compare."""
+    """Return the advice, the commands to type next and the assumptions, then the comparison of all schedulers."""
     deploy = Section(
         f"What to deploy: {found.graph} on {found.cluster}",
         text(" ".join(found.verdict), "lead"),
@@ -343,7 +343,7 @@ def _advice(found: "advise.Advice") -> Sequence[Section]:
 
 
 def _blames(traces: Mapping[str, Trace]) -> str:
-    """Return a bar for each run, of what its critical path is blamed on."""
+    """Return a bar for each run: its critical path's time by cause."""
     blames = {name: trace.critical_path().blame for name, trace in traces.items()}
     causes = [cause for cause in next(iter(blames.values())) if any(blame[cause] > 0 for blame in blames.values())]
     series = {cause: {name: blame[cause] for name, blame in blames.items()} for cause in causes}
@@ -363,7 +363,7 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
 
 
 def _duel(found: "duel.Duel") -> Sequence[Section]:
-    """Return why one schedule loses to another: where the time of both goes, what runs when, and what bounds them."""
+    """Return the reasons why one schedule loses to another: time by cause, traces, and bottlenecks of both."""
     traces, shown = found.traces, found.table()
     reasons = [text(sentence, "lead" if i == 0 else "") for i, sentence in enumerate(found.reasons)]
     first = Section(shown.title, *reasons, table(shown._replace(note="")), _blames(traces))
@@ -371,7 +371,7 @@ def _duel(found: "duel.Duel") -> Sequence[Section]:
 
 
 def _answer(answer: "whatif.Answer") -> Sequence[Section]:
-    """Return what changes do to the makespan: before, after and the difference."""
+    """Return the makespan before and after changes, and the difference."""
     traces = {name: case.trace for name, case in answer.runs.items()}
     lead = (
         f"{answer.before.schedule.graph.name} takes {format_time(answer.makespan)} instead of "
@@ -391,7 +391,7 @@ def _run(trace: Trace) -> str:
 
 
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
-    """Return what was measured, beside a prediction if there is one."""
+    """Return measurements, beside a prediction if there is one."""
     found, trace, lead, chart = replay.summary, replay.trace, "", gantt("What ran when", replay.trace)
     if simulated is not None:
         off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
@@ -412,7 +412,7 @@ def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[
 
 
 def _study(results: "study.Results") -> Sequence[Section]:
-    """Return means, figures, how far a study is, what its searches say, and what it is made of."""
+    """Return a study's means, figures, progress, search statistics, and inputs."""
     from simsched.experiments.study.study import swept_columns
     from simsched.show.study import charts_of
 
@@ -488,7 +488,7 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     return Section(title, *blocks), *charts, about
 
 
-# by the views of results: none of their packages is imported for nothing
+# by the views of results: no package is imported without need
 _MAKERS: Final[Mapping[str, Callable[[Any], Sequence[Section]]]] = {
     "comparison": _comparison,
     "advice": _advice,
