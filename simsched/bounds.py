@@ -1,4 +1,4 @@
-"""Lower bounds on the makespan that the simulator can report: what no schedule can beat."""
+"""Lower bounds on the makespan in the simulator's model, for any schedule."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _MOST_JOINED: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a graph meets on a cluster, for bounds; devices that do not differ are of one kind.
+    """Costs of a graph on a cluster, for bounds; devices that do not differ are of one kind.
 
     Parameters
     ----------
@@ -35,15 +35,15 @@ class Setting:
     times
         Least time of each operator on each kind, shape (n_kinds, n_ops); infinite where it cannot run.
     work
-        What operators take of a device's resources, as a share of the device x us, shape
-        (n_resources, n_kinds, n_ops); infinite where they cannot run.
+        Operators' use of a device's resources, as a share of the device x us, shape (n_resources, n_kinds, n_ops);
+        infinite where they cannot run.
     capacity
-        What a device has of each resource, shape (n_resources,).
+        A device's capacity of each resource, shape (n_resources,).
     pairs
         Producers and consumers, each pair once, shape (2, n_pairs).
     moves
-        ``moves[a][b]``: least time to move what a pair needs from a device of kind a to *another* device,
-        of kind b, shape (n_pairs,); infinite where there is no other, or no way.
+        ``moves[a][b]``: least time to move a pair's tensor from a device of kind a to *another* device, of kind b,
+        shape (n_pairs,); infinite where there is no other, or no link.
     first
         Time before which no operator starts.
     step
@@ -84,15 +84,14 @@ def reach(setting: Setting) -> tuple[Floats, Floats]:
 
     Notes
     -----
-    An operator starts `step` after everything it reads from, and where a producer is on another
-    device also the time of the move later. Either way it cannot be before ``start`` = the latest over
-    its producers, each where it is best. Of the producers whose data would come later than that from
-    another device, some are on the operator's own device, and share it: the earliest of their starts
-    plus all of their work, by whichever resource they ask most of, bounds their ends. The others come
-    late. Which are which is not known, but if the latest of the others is known, those that would come
-    still later are all on the device, so it is enough to try the beginnings of the list by falling
-    arrival. This is done for graphs of up to 100,000 operators. Tails are the mirror image, consumers in place of
-    producers. O(kinds^2 E + V log V).
+    An operator starts `step` after everything it reads from, and where a producer is on another device also the time of
+    the move later. Either way it cannot be before ``start`` = the latest over its producers, each where it is best. Of
+    the producers whose data would come later than that from another device, some are on the operator's own device, and
+    share it: the earliest of their starts plus all of their work, by the resource that they use most, bounds their
+    ends. The others come late. The division between both is not known, but if the latest of the others is known,
+    producers that would come still later are all on the device, so it is enough to try the beginnings of the list by
+    falling arrival. This is done for graphs of up to 100,000 operators. Tails are the mirror image, with consumers
+    instead of producers. O(kinds^2 E + V log V).
     """
     return _reach(setting, backwards=False), _reach(setting, backwards=True)
 
@@ -164,8 +163,8 @@ def alone(graph: OpGraph) -> npt.NDArray[np.bool_]:
 
     Notes
     -----
-    Of a topological order, all behind an operator depend on it if it is the only one that is ready
-    when its turn comes, and likewise from the end. O(V + E).
+    In a topological order, all operators after one depend on it if it is the only one that is ready at its turn, and
+    likewise from the end. O(V + E).
     """
     n = len(graph)
     place = place_of(graph.order_index)
@@ -190,18 +189,17 @@ def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
     head, tail
         Least time before the start of each operator, and after its end, shape (n_ops,).
     work
-        What each takes of the resource, shape (n_ops,).
+        Use of the resource by each operator, shape (n_ops,).
     capacity
-        Of the resource per us.
+        Capacity of the resource per us.
 
     Notes
     -----
-    The work of any set of operators is done between the least head and the least tail of the set:
-    ``min head + work / capacity + min tail``. For a head as threshold the best set is one of those
-    with heads from there on and the longest tails. Up to 256 heads are tried, fewer in graphs of more
-    than 16,000 operators, of more heads an even choice; the least of all is always among them. Those
-    that promise most come first, and the rest is left out once it can bring no more.
-    O(V log V + thresholds V).
+    The work of any set of operators is done between the least head and the least tail of the set: ``min head + work /
+    capacity + min tail``. For a head as threshold the best set has heads from there on and the longest tails. Up to 256
+    heads are tried, fewer in graphs of more than 16,000 operators, of more heads an even choice; the least of all is
+    always among them. Those that promise most come first, and the rest is left out once it can bring no more. O(V log V
+    + thresholds V).
     """
     able = work > 0
     if not able.any():
@@ -212,11 +210,11 @@ def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
     n = min(len(thresholds), max(4, min(_MOST_THRESHOLDS, _MOST_STEPS // len(head))))
     thresholds = thresholds[np.linspace(0, len(thresholds) - 1, n).astype(np.int64)]
     by_head = np.argsort(-head)
-    last = np.searchsorted(-head[by_head], -thresholds, "right") - 1  # of the operators with heads from there on
+    last = np.searchsorted(-head[by_head], -thresholds, "right") - 1  # operators with heads from there on
     promised = thresholds + np.cumsum(work[by_head])[last] / capacity + np.maximum.accumulate(tail[by_head])[last]
     best = 0.0
     for i in np.argsort(-promised).tolist():
-        if promised[i] < best * (1.0 - TIE):  # nor can those that follow
+        if promised[i] < best * (1.0 - TIE):  # the following ones promise no more
             break
         chosen = head >= thresholds[i]
         best = max(best, float(thresholds[i] + (np.cumsum(work[chosen]) / capacity + tail[chosen]).max()))
@@ -224,7 +222,7 @@ def area(head: Floats, work: Floats, tail: Floats, capacity: float) -> float:
 
 
 def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
-    """Return for each resource the largest `area`: of all devices, and of those that some operators cannot do without.
+    """Return for each resource the largest `area`: of all devices, and of the devices that some operators need.
 
     Parameters
     ----------
@@ -234,12 +232,12 @@ def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
     Returns
     -------
     numpy.ndarray
-        In us, shape (n_resources,).
+        Areas in us, shape (n_resources,).
 
     Notes
     -----
-    An operator counts where it takes least. Operators that can run only on some kinds of devices have
-    the capacity of those alone.
+    An operator counts with its least time over devices. Operators that can run only on some kinds of devices have only
+    these devices' capacity.
     """
     head, tail, work = head.min(axis=0), tail.min(axis=0), setting.work.min(axis=1)
     found = np.zeros(len(work))
@@ -269,9 +267,8 @@ class Bounds:
         Longest path of operators, each at its fastest, with the transfers and the gaps that no
         schedule avoids.
     sm_work, dram_work, residency
-        What operators need of the issue slots, of DRAM, and of the scarcest of threads, blocks,
-        registers and shared memory, over what the cluster offers, between the least time that must
-        come before them and after them.
+        Operators' use of the issue slots, of DRAM, and of the scarcest of threads, blocks, registers and shared memory,
+        over the cluster's capacity, between the least time that must come before them and after them.
     """
 
     critical_path: float
@@ -288,42 +285,40 @@ class Bounds:
 def lower_bound(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> float:
     """Return a time in us below which no schedule of `graph` can be simulated on `cluster`; see `bounds`.
 
-    A graph that a scheduler has rewritten has a bound of its own.
+    A graph that a scheduler has rewritten has a separate bound.
     """
     return bounds(graph, cluster, cost).best
 
 
 def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bounds:
-    """Return what bounds the makespan of any schedule of `graph` on `cluster` in the simulator's model.
+    """Return lower bounds of the makespan of any schedule of `graph` on `cluster` in the simulator's model.
 
     Parameters
     ----------
     graph, cluster
-        What is to run, and on what.
+        The graph to run, and the cluster that runs it.
     cost
         Time of an operator alone on a device in us; by default its `time`, else a roofline.
 
     Returns
     -------
     Bounds
-        Of schedules of any execution, lowered with any options, without jitter, but for what times lose that
-        are taken for one instant (1e-9 of them). Infinite if an operator fits nowhere, or only where no links
-        lead to what reads from it.
+        Bounds for schedules of any execution, lowered with any options, without jitter, up to the simulator's tolerance
+        of equal times (1e-9 of them). Infinite if an operator fits nowhere, or only on devices without links to its
+        readers' devices.
 
     Notes
     -----
-    *Operators.* A block takes its time on an idle device or longer. One that is slowed by a share a of
-    the load on a resource makes progress no faster than 1 over a times that load, so a times its time
-    and what it loads is work, of which one device does at most 1 per us. Blocks of a kernel that are
-    merged into one cohort may end up to a quarter of a block early, and so may those that are quick, hence less than
-    1.75 blocks for a kernel of more than one wave. An
-    operator that no other can run beside takes its solo time. Operators
-    without a known grid take no residency, and those without `utilization` either count in the
-    critical path alone; with `contention` off that is so for all.
+    *Operators.* A block takes its time on an idle device or longer. One that is slowed by a share a of the load on a
+    resource makes progress no faster than 1 over a times that load, so a times its time and its load is work, of which
+    one device does at most 1 per us. Blocks of a kernel that are merged into one cohort may end up to a quarter of a
+    block early, and so may those that are quick, hence less than 1.75 blocks for a kernel of more than one wave. An
+    operator that no other can run beside takes its solo time. Operators without a known grid take no residency, and
+    those without `utilization` either count in the critical path alone; with `contention` off that is so for all.
 
-    *Between operators.* What all executions have in common: a first launch, of a kernel or of a
-    captured graph, and between an operator and one that reads from it the least of `gap`, `hop`,
-    `barrier`, `barrier_many` and `graph_node`. Launches and waits beyond that a captured graph does without.
+    *Between operators.* Common to all executions: a first launch, of a kernel or of a captured graph, and between an
+    operator and its reader the least of `gap`, `hop`, `barrier`, `barrier_many` and `graph_node`. A captured graph
+    needs no other launches and waits.
 
     *Transfers* count where no choice of devices avoids them: if producer and consumer fit on different
     devices only, if the faster device is another one, or if several producers of one operator (or
@@ -347,7 +342,7 @@ _RESOURCES: Final = 6
 
 
 def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[Setting, Ints]:
-    """Return the setting of the simulator's model, and which resources its `work` has: those asked for at all."""
+    """Return the setting of the simulator's model, and the resources of its `work`: those that any operator uses."""
     single = alone(graph)
     by_kind = cost is None or cost is default_cost  # another cost model may look at the names of devices
     alike = cluster.kind if by_kind else np.arange(len(cluster))
@@ -388,13 +383,13 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
 def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, single: npt.NDArray[np.bool_]) -> Floats:
     """Return per operator the least time on a device, and 6 shares of the device x us, shape (7, n_ops).
 
-    The shares are of issue slots, DRAM and what an SM can hold.
+    The shares are of issue slots, DRAM and an SM's threads, blocks, registers and shared memory.
     """
     device = cluster.devices[d]
     solo = operator_times(graph, device, cost)
     asked = demand_on(graph, cluster, d, solo, refuse_unfit=False)
     first = kernels_on(graph, device).ptr[:-1]
-    runs = np.isfinite(asked["unit"])  # a kernel of which no block fits here has to run on another device
+    runs = np.isfinite(asked["unit"])  # a kernel without a block that fits here has to run on another device
     launches = [asked["solo"], *[np.zeros(len(runs))] * _RESOURCES]
     if device.contention:
         unit, gridded = np.where(runs, asked["unit"], 0.0), asked["blocks"] > 0

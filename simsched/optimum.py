@@ -1,4 +1,4 @@
-"""The best schedule of the contention-free model, and the proof of how good it is, by OR-tools CP-SAT."""
+"""The best schedule of the contention-free model, with a proven bound, by OR-tools CP-SAT."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -36,7 +36,7 @@ _POLL: Final = 0.02  # s between two looks at the clock and at Ctrl-C
 
 @dataclass(frozen=True)
 class Instance:
-    """A graph on a cluster as the contention-free model sees it: devices of so many streams, and moves between them.
+    """A graph on a cluster in the contention-free model: devices of so many streams, and moves between them.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ class Instance:
     times
         Time of each operator on each device, shape (n_devices, n_ops); infinite where it does not fit.
     moves
-        Time to move what each pair of producer and consumer needs, shape (n_pairs, n_devices, n_devices);
-        zero within a device, infinite where no links lead.
+        Time to move the tensors of each pair of producer and consumer, shape (n_pairs, n_devices, n_devices); zero
+        within a device, infinite where no links lead.
     pairs
         See `simsched.bounds.pairs_of`.
     unit
-        In which times are, in us.
+        Unit of times in us.
     exact
-        Whether times are those in us, but for the rounding of floats; or rounded down.
+        Whether times are exact up to the rounding of floats, or else rounded down.
     """
 
     graph: OpGraph
@@ -72,7 +72,7 @@ class Instance:
 
     @cached_property
     def producers(self) -> dict[int, list[tuple[int, int]]]:
-        """For operators that read from others those, and the rows of the pairs."""
+        """Producers of operators that read from others, and the rows of the pairs."""
         return grouped((v, (u, row)) for row, (u, v) in enumerate(self.pairs.T.tolist()))
 
     @cached_property
@@ -82,7 +82,7 @@ class Instance:
 
     @cached_property
     def setting(self) -> Setting:
-        """What bounds look at: each device a kind, its streams a resource of which an operator takes one."""
+        """Costs for bounds: each device a kind, its streams a resource of which an operator takes one."""
         n = self.n_devices
         moves = self.moves.transpose(1, 2, 0).copy()
         moves[np.arange(n), np.arange(n)] = inf  # there is no other device of the kind
@@ -158,7 +158,7 @@ def whole_of(instance: Instance, horizon: float) -> Instance:
 
     Notes
     -----
-    What alone takes longer than the horizon is out of the question. Times of up to six decimals are exact in the
+    An operator that alone takes longer than the horizon does not occur. Times of up to six decimals are exact in the
     largest unit that divides them all, if the horizon is at most 2^40 of it. Others are rounded down to 2^-40 of the
     horizon, or to 10^-9 us if that is more: then the optimum in units is a lower bound of the optimum in us.
     """
@@ -190,7 +190,7 @@ class Listed(NamedTuple):
 def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> Listed:
     """Return the best to start from: of the schedules of list schedulers, and of some of our own.
 
-    Each is listed anew, operators in its launch order, each on the stream of its device that is free first.
+    Each is listed again, operators in its launch order, each on the stream of its device that is free first.
     """
     graph, streams, found = instance.graph, {"streams": instance.streams}, []
     for name, options in (("heft", streams), ("peft", streams), ("etf", streams), ("inter-lp", {})):
@@ -219,15 +219,15 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     Parameters
     ----------
     rank
-        Of each operator; of equal ones the first in topological order comes first. The places in a topological order
+        Rank of each operator; on ties the first in topological order comes first. The places in a topological order
         keep that order.
     device
-        Of each operator, or None for any.
+        Device of each operator, or None for any.
 
     Notes
     -----
-    Equal ends: the first device, and its stream that is free first. A makespan of infinity says
-    that a place was given where an operator cannot be.
+    Equal ends: the first device, and its stream that is free first. The makespan is infinite if an operator cannot run
+    on its given device.
     """
     n, times, moves = len(rank), *instance.rows
     turns = place_of(instance.graph.order_index).tolist()
@@ -275,14 +275,14 @@ class Model:
 
     Notes
     -----
-    A start for each operator, a truth value for each operator and device, and one for each operator and
-    stream of a device. Operators on one stream do not overlap; together they do not exceed all streams.
-    A consumer starts when its producer is over and, if their devices differ, the move later. Where a
-    move takes the same between any two devices, one truth value says whether they differ.
+    A start for each operator, a truth value for each operator and device, and one for each operator and stream of a
+    device. Operators on one stream do not overlap; together they do not exceed all streams. A consumer starts when its
+    producer is over and, if their devices differ, the move later. Where a move takes the same between any two devices,
+    one truth value is true if they differ.
 
-    Starts lie between the heads and the tails of the bounds. (That the work of each device fits between
-    the least of both is left out: of large numbers the presolve of OR-tools 9.15 then says that nothing
-    is feasible.) That equal devices may be exchanged the solver sees for itself.
+    Starts lie between the heads and the tails of the bounds. (The model omits that the work of each device fits between
+    the least of both: with large numbers the presolve of OR-tools 9.15 would then report an infeasible model.) The
+    solver itself sees that equal devices may be exchanged.
     """
 
     def __init__(self, instance: Instance, bound: int, hint: Listed, cp_model: Any) -> None:
@@ -373,18 +373,18 @@ class Model:
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best schedule found, and what has been proved about it.
+    """The best schedule, its makespan and the proven bound.
 
     Parameters
     ----------
     schedule
-        With ``execution="events"``; its `estimate` is `makespan`.
+        The schedule, with ``execution="events"``; its `estimate` is `makespan`.
     makespan
-        In the contention-free model, in us.
+        Makespan in the contention-free model, in us.
     bound
         Proved: no schedule of that model takes less, in us.
     search
-        Statistics, the same as those of the schedule.
+        Statistics, equal to the schedule's.
     """
 
     schedule: Schedule
@@ -394,12 +394,12 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """What is not proved, ``(makespan - bound) / makespan``: 0 for an optimum."""
+        """Gap between makespan and bound, ``(makespan - bound) / makespan``: 0 for an optimum."""
         return (self.makespan - self.bound) / self.makespan if self.makespan else 0.0
 
     @property
     def proved(self) -> bool:
-        """Whether nothing but rounding stands between makespan and bound: a gap of at most 1e-5."""
+        """Whether makespan and bound differ only by rounding: a gap of at most 1e-5."""
         return self.gap <= _ROUNDING
 
 
@@ -419,7 +419,7 @@ def optimal(
     Parameters
     ----------
     graph, cluster
-        What to run, and on what.
+        The graph to run, and the cluster that runs it.
     time_limit
         Wall time in s after which the best so far is returned; None for none. So is Ctrl-C.
     cost
@@ -436,9 +436,9 @@ def optimal(
     Returns
     -------
     Optimum
-        With schedule, makespan, proved bound and gap. With one worker the same for the same input, unless
-        `time_limit` or Ctrl-C ended it. With more, another schedule of the same makespan may come out of a
-        finished search, and anything of one that was ended.
+        The optimum, with schedule, makespan, proved bound and gap. With one worker the same for the same input, unless
+        `time_limit` or Ctrl-C ended the search. With more, a finished search may return another schedule of the same
+        makespan, and a search that was ended any schedule.
 
     Raises
     ------
@@ -449,17 +449,17 @@ def optimal(
 
     Notes
     -----
-    *Model.* A device runs up to `streams` operators at a time, each as long as it takes alone; a tensor that
-    another device reads arrives `Cluster.transfer_time` after its producer, however many are under way;
-    launching and waiting cost nothing. This is the model of list schedulers and of their estimates, not
-    that of `simulate`: neither makespan nor bound hold for simulated times, of which `lower_bound` is a bound.
+    *Model.* A device runs up to `streams` operators at a time, each as long as it takes alone; a tensor that another
+    device reads arrives `Cluster.transfer_time` after its producer, however many are under way; launching and waiting
+    cost nothing. List schedulers and their estimates use this model, `simulate` does not: neither makespan nor bound
+    hold for simulated times, for which `lower_bound` is a bound.
 
     *Search.* The best of the schedules of the list schedulers of the library and of a few of our own is the hint
     that CP-SAT improves on; see `Model` for the program. The bounds of `simsched.bounds`, with streams as the
     resource, are part of it, and end the search at once where the hint meets them.
 
-    *Numbers.* CP-SAT counts in whole numbers, see `whole_of`; the makespan is evaluated anew in us. Of times that are
-    no whole numbers of a unit a gap of some 1e-7 may be left of a finished search.
+    *Numbers.* CP-SAT counts in whole numbers, see `whole_of`; the makespan is evaluated again in us. If times are no
+    whole numbers of a unit, a finished search may leave a gap of some 1e-7.
 
     Proofs are to be expected up to some 20 operators, and often up to 50. The solver
     may end a little after the limit.
@@ -514,14 +514,14 @@ def optimal(
 
 
 def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
-    """Solve in a thread of its own, so that Ctrl-C and the clock are heeded; return whether there is a solution."""
+    """Solve in a separate thread, so that Ctrl-C and the clock are heeded; return whether there is a solution."""
     with ThreadPoolExecutor(1, "optimal") as pool:
         solved = pool.submit(solver.solve, program)
         try:
             while not wait([solved], _POLL).done:
                 if deadline.over():
                     solver.stop_search()
-        except BaseException:  # a second Ctrl-C: nobody wants the solution any more
+        except BaseException:  # a second Ctrl-C: the solution is not wanted any more
             solver.stop_search()
             raise
     name = solver.status_name(solved.result())
@@ -530,7 +530,7 @@ def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
 
 
 def _read(solver: Any, model: Model, instance: Instance) -> Listed:
-    """Return what the solver found, listed anew in us."""
+    """Return the solver's schedule, listed again in us."""
     turn = place_of(instance.graph.order_index)
     start = [solver.value(x) for x in model.start]
     end = [x + solver.value(span) for x, span in zip(start, model.span, strict=True)]

@@ -1,4 +1,4 @@
-"""What simsched relies on in a scheduler or a backend of your own, to be called in your tests.
+"""Promises that simsched relies on in a scheduler or a backend of your own, to be checked in your tests.
 
 >>> import simsched as ss
 >>> def dealing(graph, cluster, cost):
@@ -46,11 +46,11 @@ class Promise:
     Parameters
     ----------
     text
-        What it is.
+        The promise in words.
     kept
         Whether it is; None where it could not be tried.
     detail
-        The first case in which it is not, why it could not be tried, or what was found.
+        The first case that breaks it, the reason why it could not be tried, or the test's result.
     """
 
     text: str
@@ -60,14 +60,14 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What became of each promise; prints as a table.
+    """Results of all promises; prints as a table.
 
     Parameters
     ----------
     subject
-        Name of what was checked.
+        Name of the scheduler or backend.
     promises
-        In the order in which they were tried.
+        Promises in the order in which they were tried.
     """
 
     subject: str
@@ -75,7 +75,7 @@ class Contract:
 
     @property
     def broken(self) -> tuple[Promise, ...]:
-        """Those that are not kept."""
+        """Broken promises."""
         return tuple(each for each in self.promises if each.kept is False)
 
     def require(self) -> None:
@@ -102,7 +102,7 @@ class Contract:
 
 
 def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES) -> Contract:
-    """Try what is relied on in a scheduler.
+    """Check the promises of a scheduler.
 
     Parameters
     ----------
@@ -122,17 +122,17 @@ def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES
         - other seeds of Python's hashes, in other processes, give the same schedules;
         - an operator that cannot run anywhere is refused with a `SimschedError`.
 
-        The time by size is told. A graph may be refused with a `SchedulerError`, not all of them.
+        The time by size is reported. A graph may be refused with a `SchedulerError`, but not all of them.
 
     Raises
     ------
     UnknownNameError, SchedulerError
-        If there is no such scheduler.
+        If no scheduler has this name.
 
     Notes
     -----
-    It runs in this process, and waits for a scheduler that never ends; other processes have two minutes. Those import
-    the function by its module and name, and so cannot try one of a notebook or a lambda.
+    It runs in this process, and waits for a scheduler that never ends; other processes have two minutes. Other
+    processes import the function by its module and name, and so cannot try one of a notebook or a lambda.
     """
     resolve(scheduler)
     checks: Mapping[str, Callable[[str | Scheduler], str | None]] = {
@@ -232,7 +232,7 @@ def _is_the_same(scheduler: str | Scheduler) -> None:
 
 
 def digest(scheduler: str | Scheduler) -> str:
-    """Return a hash of the schedules of all small graphs; those that are refused count as refused."""
+    """Return a hash of the schedules of all small graphs; refused graphs count as refused."""
     found = hashlib.sha256()
     for _, graph, cluster in _cases():
         try:
@@ -297,22 +297,22 @@ def _timed(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
 
 
 def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
-    """Try what is relied on in a backend: it replays six small schedules and profiles a graph of six operators.
+    """Check the promises of a backend: it replays six small schedules and profiles a graph of six operators.
 
     Parameters
     ----------
     backend
         Such as ``hwbackend.get("cupy")``.
     clock_us
-        By how many us its clocks may err.
+        Largest error of its clocks in us.
 
     Returns
     -------
     Contract
-        Every repeat has a latency; what ran is the program of the schedule; each launch and copy has one span, none
-        before what it reads is there, those of a stream one after the other; outputs are those of one operator after
-        the other; provenance; graphs are realised with kernels; profiles have all operators; and schedules for
-        more devices, or no repeats, are refused with a `BackendError`.
+        Every repeat has a latency; the program is the schedule's; each launch and copy has one span, which begins after
+        its inputs, and after the earlier spans of its stream; outputs equal those that operators give one after the
+        other; provenance; graphs are realised with kernels; profiles have all operators; and schedules for more
+        devices, or no repeats, are refused with a `BackendError`.
     """
     graph, plans, made = diamond(), schedules_of(backend), list[_Ran]()
 
@@ -340,7 +340,7 @@ def _require(holds: Any, case: str, text: str) -> None:
 
 
 class _Ran(NamedTuple):
-    """A schedule, how a backend ran it, and by how many us clocks may err."""
+    """A schedule, its run by a backend, and the largest error of clocks in us."""
 
     backend: Backend
     plan: Schedule
@@ -413,7 +413,7 @@ def _has_spans(ran: _Ran) -> None:
 
 
 def _keeps_edges(ran: _Ran) -> None:
-    """On its device a producer has to have ended, else its copy, which starts when it has."""
+    """On the same device a producer has to have ended; else its copy, which starts when it has."""
     program = ran.run.program
     copies, operators = program.copies, ran.run.trace.operator_times()
     times, where = spans_of(ran.run.trace).copies, np.empty(len(program.graph), np.int64)

@@ -1,4 +1,4 @@
-"""Commands that schedule and simulate, that ask what-if, why and how robust, and that report results."""
+"""Commands that schedule and simulate, that ask about changed worlds, reasons and robustness, and that report results."""
 
 import shlex
 import sys

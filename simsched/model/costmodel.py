@@ -1,4 +1,4 @@
-"""How long an operator takes alone: the `CostModel` protocol, the default, a roofline, and what was measured."""
+"""Time of an operator alone: the `CostModel` protocol, the default, a roofline, and measured times."""
 
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -28,7 +28,7 @@ Subject = TypeVar("Subject")
 
 
 class CostModel(Protocol):
-    """Anything that answers how many us an operator takes alone on a device."""
+    """A function that returns the us that an operator takes alone on a device."""
 
     def __call__(self, op: Operator, device: Device) -> float:
         """Return a time in us, finite and not negative."""
@@ -46,7 +46,7 @@ def roofline(op: Operator, device: Device) -> float:
     Each kernel takes ``start + max(chain, compute, memory) + tail``: the time to start and end it; the longest of the
     sequence of its blocks one after the other, its whole tiles and whole blocks on each SM at the peak rate, and its
     bytes at the rate of DRAM or of the L2 cache; and the time to fill each wave of blocks. Kernels that were measured
-    or given stand; for its works the libraries of the device choose some. Parameters are found in the L2 cache if
+    or given are used; for works the libraries of the device choose kernels. Parameters are found in the L2 cache if
     those of the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules.
 
     >>> op = Operator("copy", nbytes=1.2e9)
@@ -112,7 +112,7 @@ def times_by_device(graph: OpGraph, cluster: Cluster, cost: CostModel | None = N
 def placed_times(
     graph: OpGraph, cluster: Cluster, ops: Indices, device: Indices, cost: CostModel | None = None
 ) -> Floats:
-    """Return the time in us of each of `ops` alone on the device that stands beside it, by position in the cluster.
+    """Return the time in us of each of `ops` alone on its device, given by position in the cluster.
 
     A cost model is asked once for each operator and device that occur together; see `operator_times`.
     """
@@ -131,7 +131,7 @@ def placed_times(
 class Calibrated(CostModel, Protocol):
     """A cluster whose parameters were fitted, with the operators that were measured on it: a `Calibration`.
 
-    It is a cost model, too: where nothing else is said, operators take the times that it knows.
+    It is a cost model, too: without another one, operators take the times that it knows.
     """
 
     @property
@@ -140,7 +140,7 @@ class Calibrated(CostModel, Protocol):
         ...
 
     def apply(self, graph: OpGraph) -> OpGraph:
-        """Return the graph with the times and kernels that were measured; what `apply` returned, as it is."""
+        """Return the graph with measured times and kernels; return a graph that `apply` returned unchanged."""
         ...
 
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
@@ -157,14 +157,14 @@ def bare(target: Target) -> Cluster:
 
 
 def with_cluster(target: Target, cluster: Cluster) -> Target:
-    """Return a target with another cluster; what is known of operators stays."""
+    """Return a target with another cluster; its measured operators stay."""
     return cluster if isinstance(target, Cluster) else cast(Target, replace(cast(Any, target), cluster=cluster))
 
 
 def upon(target: Target, subject: Subject) -> tuple[Subject, Cluster]:
-    """Return a graph, or what runs one, as measured on a target, and the cluster itself.
+    """Return a graph, or a schedule or program, as measured on a target, and the target's cluster.
 
-    On a plain cluster that is the subject as it is.
+    On a plain cluster the subject is returned unchanged.
 
     Raises
     ------

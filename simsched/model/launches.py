@@ -1,6 +1,6 @@
-"""The kernels that operators launch on a device: those that were measured or given, or those that its libraries choose.
+"""The kernels that operators launch on a device: measured or given ones, or those that its libraries choose.
 
-A graph says what is computed; launch shapes belong to an operator on a device. `kernels_on` brings both together.
+A graph has computations; launch shapes belong to an operator on a device. `kernels_on` combines both.
 """
 
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ class Launches(Columnar):
     ptr
         Launches of operator i are rows ``ptr[i]`` to ``ptr[i + 1]``, at least one; shape (n_ops + 1,).
     blocks, threads, registers, shared_memory
-        As in `Kernel`; `blocks` is 0 where an operator has no kernel that is known, and its only launch has no shape.
+        As in `Kernel`; `blocks` is 0 where an operator has no known kernel, and its only launch has no shape.
     share
-        Part of the operator's time that the launch takes; those of an operator add up to 1.
+        Part of the operator's time that the launch takes; an operator's shares add up to 1.
     efficiency, chain
         As in `Kernel`.
     flops, nbytes
@@ -71,7 +71,7 @@ class Launches(Columnar):
 
     @cached_property
     def kernel(self) -> npt.NDArray[np.int32]:
-        """The position of each launch among those of its operator."""
+        """Index of each launch among its operator's launches."""
         first = self.ptr[:-1].astype(np.int32)
         return frozen(np.arange(len(self), dtype=np.int32) - first[self.op])
 
@@ -110,8 +110,8 @@ class Terms(NamedTuple):
 def kernels_on(graph: OpGraph, device: Device) -> Launches:
     """Return the kernels that the operators of a graph launch on a device.
 
-    Kernels of the graph stand: they were measured or given. For an operator that has none but says which works it
-    consists of, the libraries of the device choose. An operator with neither is one launch without a shape.
+    Kernels of the graph are used: they were measured or given. For an operator that has works instead, the libraries of
+    the device choose. An operator with neither is one launch without a shape.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def kernels_on(graph: OpGraph, device: Device) -> Launches:
 
 
 def launches_of(op: Operator, device: Device) -> tuple[Launch, ...]:
-    """Return the launches of one operator by itself on a device, as `kernels_on` does for all of a graph."""
+    """Return the launches of one operator alone on a device, as `kernels_on` does for all of a graph."""
     if op.kernels:
         return tuple(given(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
     if not op.works:
@@ -183,12 +183,12 @@ def given_launches(graph: OpGraph, counts: Ints | None = None) -> Launches:
 
 
 def relaunched(launches: Launches, graph: OpGraph) -> Launches | None:
-    """Return the launches of a graph that differs from another one in what its operators cost.
+    """Return the launches of a graph that differs from another one in its operators' costs.
 
     Parameters
     ----------
     launches
-        Those of the other graph: they stand where the graph has works, but no kernels.
+        Launches of the other graph: they are used where the graph has works, but no kernels.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def launches_beside(launches: Launches, copies: int, further: int) -> Launches:
     Parameters
     ----------
     launches
-        Those of the graph; see `simsched.model.graph.opgraph.side_by_side`.
+        Launches of the graph; see `simsched.model.graph.opgraph.side_by_side`.
     """
     alone = given_launches(OpGraph([Operator("further")]))
     sizes = np.append(np.tile(np.diff(launches.ptr), copies), np.ones(further, np.int64))

@@ -1,4 +1,4 @@
-"""`Program`: what the hosts issue, instruction by instruction, to run a schedule."""
+"""`Program`: the instructions that hosts issue to run a schedule."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -71,7 +71,7 @@ class Instruction(Checked):
     lead
         Host time in us that passes before it begins.
     own
-        Host time in us in place of what the device says.
+        Host time in us instead of the device's costs.
     """
 
     SUBJECT, ERROR = "{0.do}", ProgramError
@@ -112,7 +112,7 @@ _TAKES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 @dataclass
 class Issued(Document):
-    """What the hosts issue, instruction by instruction, to run a graph that stands elsewhere.
+    """The instructions that hosts issue, to run a graph that is stored elsewhere.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Issued(Document):
 
 @dataclass
 class _File(Issued):
-    """What the hosts issue, instruction by instruction, and what it runs.
+    """The instructions that hosts issue, and the graph that they run.
 
     Parameters
     ----------
@@ -178,14 +178,14 @@ class Program(Columnar, Document):
     priority
         Stream priority of each operator, shape (n_ops,); the lower number is served first.
     lead, own
-        Host time in us that passes before each instruction begins, and that it takes itself in place of what its
-        device says (NaN: as it says); a blocking one takes it once nothing blocks it. None: no lead, nothing of its
-        own. A captured graph has neither.
+        Host time in us that passes before each instruction begins, and the instruction's own host time instead of the
+        device's (NaN: the device's); a blocking instruction takes it once nothing blocks it. None: no lead, no own
+        times. A captured graph has neither.
     checked
         Whether it is known to pass `check`.
     launches
-        The kernels that operators launch where they are placed; a launch instruction refers to them by row. None:
-        those of the graph.
+        The kernels that operators launch where they are placed; a launch instruction refers to them by row. None: the
+        graph's own.
     open
         Whether the kernels that libraries choose are not chosen yet, as in a program that was read from a file:
         `launches` then has their number alone, and `on` chooses them.
@@ -241,7 +241,7 @@ class Program(Columnar, Document):
         self._freeze()
 
     def over(self, graph: OpGraph) -> "Program":
-        """Return the program over another graph that differs in what its operators cost, not in what is launched.
+        """Return the program over another graph that differs in its operators' costs, not in its launches.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class Program(Columnar, Document):
 
     @property
     def _parts(self) -> dict[str, Any]:
-        """What it is made of: the parameters of `Program`."""
+        """The parameters of `Program`."""
         return {key: self.__dict__[key] for key in signature(Program).parameters}
 
     def _freeze(self) -> None:
@@ -356,8 +356,8 @@ class Program(Columnar, Document):
         Raises
         ------
         ProgramError
-            If a launch or copy stands twice or nowhere, kernels of an operator are out of order,
-            an event is recorded twice, or a thread waits for an event that it records later.
+            If a launch or copy appears twice or not at all, kernels of an operator are out of order, an event is
+            recorded twice, or a thread waits for an event that it records later.
 
         Notes
         -----
@@ -442,7 +442,7 @@ class Program(Columnar, Document):
 
     @classmethod
     def from_file(cls, graph: OpGraph, **own: Any) -> "Program":
-        """Make one of what its file has, the fields of `Issued` and the graph, and check it."""
+        """Make a program from the data of its file, the fields of `Issued` and the graph, and check it."""
         issued = Issued(**own)
         devices, threads = issued.devices, issued.threads
         if not devices or twice(devices) is not None:
@@ -488,7 +488,7 @@ def _argument(
     copies: list[tuple[float, ...]],
     priority: Ints,
 ) -> int:
-    """Return the argument of an instruction as a number; add what it copies, and note the priority of what it launches.
+    """Return the argument of an instruction as a number; add its copy, and note the priority of its launch.
 
     Devices, operators and kernels that are not there are refused.
     """
@@ -524,8 +524,8 @@ def _compact(values: npt.ArrayLike, dtype: Any, name: str) -> npt.NDArray[Any]:
 def barrier_before(device: Indices, stage: Indices, stream: Indices) -> npt.NDArray[np.bool_]:
     """Return, by place in the launch order, whether the host issues a stage barrier first, shape (n_ops,).
 
-    A barrier stands between two stages of a device, except where each of the two has one group
-    and both use the same stream: the stream orders them.
+    A barrier comes between two stages of a device, except where each of the two has one group and both use the same
+    stream: the stream orders them.
     """
     rows = np.argsort(device, kind="stable")  # launch order within each device
     device, stage, stream = device[rows], stage[rows], stream[rows]

@@ -8,7 +8,7 @@ from simsched.base.errors import ScheduleError
 
 @dataclass(frozen=True, slots=True)
 class Step(Checked):
-    """Operators for which others stand since.
+    """A step of a rewriting: operators that others replace.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Step(Checked):
 
 @dataclass(frozen=True, slots=True)
 class RewrittenPart(Checked):
-    """A part of a graph, and the steps that were made in it as if it were alone.
+    """A part of a graph, and the steps that were made in it alone.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class RewrittenPart(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Rewriting(Checked):
-    """A graph rewritten in parts, which then were put together again.
+    """A graph rewritten in parts, which then were joined again.
 
     Parameters
     ----------

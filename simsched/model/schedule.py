@@ -1,4 +1,4 @@
-"""`Schedule`: what runs where and in which order, without times, and the proof that it can run."""
+"""`Schedule`: places and order of operators, without times, and the proof that it can run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -34,8 +34,8 @@ class Placement(Checked):
     stream
         Stream of the device, 0 or more.
     stage, group
-        For execution in stages: the device's stages run one after the other, the groups of a
-        stage side by side, each group on a stream of its own.
+        For execution in stages: the device's stages run one after the other, the groups of a stage side by side, each
+        group on a separate stream.
     priority
         Stream priority as in CUDA: the lower number is served first.
     """
@@ -51,7 +51,7 @@ class Placement(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class _Said(Checked):
-    """What a schedule says besides its placements.
+    """Fields of a schedule besides its placements.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class _Said(Checked):
     events
         The event plan: minimal or literal.
     search
-        What the scheduler says of its search.
+        Statistics of the scheduler's search.
     rewriting
         How the graph came about from the one that was to be scheduled, one rewriting after the other; empty if it is
         that one.
@@ -86,7 +86,7 @@ class _File(_Said):
     Parameters
     ----------
     graph
-        What runs.
+        The graph to run.
     placements
         One per operator, in the order in which the host launches them.
     """
@@ -112,10 +112,10 @@ class Schedule(Columnar, Document):
     scheduler
         Name of the scheduler that made it.
     events
-        Event plan that `lower` makes unless it is told another: ``"minimal"`` or ``"literal"``.
+        Event plan that `lower` makes by default: ``"minimal"`` or ``"literal"``.
     search
-        What the scheduler says of its search, JSON values by name. Wall times stand under names that
-        end in ``_s``; they are not written to files, and two schedules that differ in `search` alone are equal.
+        Statistics of the scheduler's search, JSON values by name. Wall times have names that end in ``_s``; they are
+        not written to files, and two schedules that differ in `search` alone are equal.
     rewriting
         How `graph` came about if it is not the one that was to be scheduled: `simsched.schedule` does the same again
         and refuses the schedule of a graph that is another one. ``()`` if nothing was rewritten.
@@ -286,7 +286,7 @@ class Schedule(Columnar, Document):
     def like(self, rows: Indices | None = None, **others: Any) -> "Schedule":
         """Return the schedule with its rows in another order and with other columns and fields, as of `from_columns`.
 
-        It has no estimate but one of those.
+        It has no estimate but one of its placements.
         """
         chosen = ... if rows is None else rows
         columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
@@ -348,7 +348,7 @@ class Schedule(Columnar, Document):
     def lower(
         self, cluster: Target, *, threads: str = "device", transfers: str = "async", events: str | None = None
     ) -> Program:
-        """Return the `Program`: what the host issues to run this schedule on a cluster.
+        """Return the `Program`: the instructions of the host to run this schedule on a cluster.
 
         Parameters
         ----------
@@ -371,8 +371,7 @@ class Schedule(Columnar, Document):
 
         Notes
         -----
-        The last program is kept: lowered again with the same options for the same cluster, it is
-        returned as it is.
+        The last program is kept: a second call with the same options and cluster returns it.
         """
         from simsched.model.lowering import OPTIONS, Lowering
 
@@ -407,7 +406,7 @@ class Schedule(Columnar, Document):
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedPlan(_File, Document):
-    """A schedule of a graph that stands elsewhere in the document, under a number."""
+    """A schedule of a graph that is stored elsewhere in the document, under a number."""
 
     FORMAT = "simsched.schedule"
     graph: Count  # type: ignore[assignment]
@@ -434,14 +433,14 @@ def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
 
 
 def _by_operator(ops: Indices, column: Indices) -> Indices:
-    """Return a column of values that belong to some order of the operators in that of the graph."""
+    """Return a column of values in the graph's order of operators, given their order."""
     found = np.empty(len(ops), np.int32)
     found[ops] = column
     return found
 
 
 def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = False) -> None:
-    """See `Schedule.check`; `one_thread`: whether one host thread launches everything."""
+    """See `Schedule.check`; `one_thread`: whether one host thread launches all operators."""
     for name in schedule.devices_used:
         if cluster is not None and name not in cluster.index:
             at = int(np.argmax(schedule.device == schedule.devices.index(name)))

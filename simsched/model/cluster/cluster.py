@@ -28,7 +28,7 @@ _PER_LINK: Final = 1e-6  # us: makes the shorter of two ways of equal latency th
 
 
 class Route(NamedTuple):
-    """How a copy gets from one device to another.
+    """Path of a copy from one device to another.
 
     Parameters
     ----------
@@ -46,14 +46,15 @@ class Route(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """How copies get from devices to others, by columns (see `Route`), one row per pair.
+    """Paths of copies from devices to others, by columns (see `Route`), one row per pair.
 
     Parameters
     ----------
     channel_ptr, channel
         Pair p occupies ``channel[channel_ptr[p]:channel_ptr[p + 1]]``, in the order of the way.
     latency, bandwidth
-        In us and in bytes per us; without links between the two infinity and zero, within a device the reverse.
+        Latency in us and bandwidth in bytes per us; without links between the two infinity and zero, within a device
+        the reverse.
     known
         Whether links lead from the one to the other.
     """
@@ -66,7 +67,7 @@ class Routes(NamedTuple):
 
 
 class _Wired(NamedTuple):
-    """A link and what it joins.
+    """A link and its ends.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ class _File:
     devices
         The GPUs; their order breaks ties.
     links
-        What joins them.
+        Links between them.
     """
 
     name: str = "cluster"
@@ -122,7 +123,7 @@ class Cluster(Checked, Document):
     Raises
     ------
     ClusterError
-        If there is no device or a name stands twice.
+        If there is no device or a name appears twice.
 
     >>> cluster = Cluster.preset("a40", n_gpus=2)
     >>> [device.name for device in cluster.devices], cluster.route("gpu0", "gpu1").latency
@@ -163,7 +164,7 @@ class Cluster(Checked, Document):
         Raises
         ------
         UnknownNameError
-            If `gpu` or `link` is not known; the message lists those that are.
+            If `gpu` or `link` is unknown; the message lists the known names.
         ClusterError
             If a number is no whole one from 1 to 4,096.
         """
@@ -176,7 +177,7 @@ class Cluster(Checked, Document):
     def of_equal(cls, device: Device, n_gpus: int = 1, *, link: str, gpus_per_node: int = 8) -> "Cluster":
         """Return `n_gpus` devices like one, called ``gpu0, gpu1, ...``, named after their model.
 
-        Parameters and errors are those of `preset`.
+        Parameters and errors are as in `preset`.
         """
         gpu = device.model
         if link not in LINKS:
@@ -238,7 +239,7 @@ class Cluster(Checked, Document):
     def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
         """Return `route` for many pairs of devices, given by their positions, shape (n_pairs,) each.
 
-        Positions 0, 7 and 8 are the device itself, one behind the same NVSwitch, and one in the next node:
+        Positions 0, 7 and 8 are the device itself, one at the same NVSwitch, and one in the next node:
 
         >>> found = Cluster.preset("h100", n_gpus=16).routes([0, 0, 0], [0, 7, 8])
         >>> np.diff(found.channel_ptr).tolist(), found.latency.tolist()
@@ -258,13 +259,13 @@ class Cluster(Checked, Document):
 
     @cached_property
     def _hops(self) -> Mapping[str, Mapping[str, tuple[int, Link]]]:
-        """Of each end those that links lead to from it, with the number of the channel and the link."""
+        """For each end the ends that links lead to from it, with the number of the channel and the link."""
         hops: dict[str, dict[str, tuple[int, Link]]] = defaultdict(dict)
         channel = 0
         for a, b, link in self.links:
             back = channel + link.duplex
             for u, v, number in ((a, b, channel), (b, a, back)):
-                # of parallel links the one of least latency is used, of equal ones the first
+                # of parallel links the one of least latency is used, on ties the first
                 if v not in hops[u] or link.latency < hops[u][v][1].latency:
                     hops[u][v] = number, link
             channel = back + 1
@@ -292,7 +293,7 @@ class Cluster(Checked, Document):
 
     @cached_property
     def kind(self) -> Ints:
-        """For each device the number in `kinds` of the one that it equals in all but the name, shape (n_devices,)."""
+        """For each device the index in `kinds` of the device that it equals in all but the name, shape (n_devices,)."""
         number: dict[Device, int] = {}
         nameless = [replace(device, name="any") for device in self.devices]
         return frozen(np.array([number.setdefault(device, len(number)) for device in nameless], np.int64))
@@ -342,7 +343,7 @@ class Cluster(Checked, Document):
 
     @classmethod
     def from_file(cls, devices: tuple[Device, ...], links: Sequence[_Wired] = (), name: str = "cluster") -> "Cluster":
-        """Make one of what its file has."""
+        """Make a cluster from the data of its file."""
         wires = tuple((*ends, Link(rate, latency, duplex)) for ends, rate, latency, duplex in links)
         return cls(devices, wires, name)
 
@@ -378,15 +379,15 @@ def widened(cluster: Cluster, n_gpus: int) -> Cluster:
     Parameters
     ----------
     cluster
-        What there is.
+        The present cluster.
     n_gpus
         Devices in all, at least 1.
 
     Returns
     -------
     Cluster
-        With fewer devices, the first ones and the links between what is left. With more, copies of its device
-        under new names ``gpu1, ...``, wired as a preset of so many such cards; devices that are wired like a
+        A cluster of another size. With fewer devices, the first ones and the links between them. With more, copies of
+        its device under new names ``gpu1, ...``, wired as a preset of so many such cards; devices that are wired like a
         preset with another link keep that link.
 
     Raises

@@ -1,4 +1,4 @@
-"""Columns behind the rows of graphs and schedules: arrays made from values, and the order of what edges join."""
+"""Columns that store the rows of graphs and schedules: arrays from values, and the order of edges by their ends."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -35,7 +35,7 @@ LABELS = ("kind", "dtype", "block", "works")
 
 
 class Columnar:
-    """What is stored by columns: arrays that cannot be written to, in copies neither."""
+    """An object stored by columns: read-only arrays, in copies, too."""
 
     CACHED: ClassVar[tuple[str, ...]] = ()
     """Attributes that follow from the others, and are not copied."""
@@ -97,7 +97,7 @@ def encode(values: Iterable[T]) -> tuple[npt.NDArray[np.int32], tuple[T, ...]]:
 
 
 def codes_of(what: str, given: npt.ArrayLike, names: Sequence[str], n_kinds: int) -> Indices:
-    """Return which of some things each operator has, shape (n_ops,); one number stands for all."""
+    """Return each operator's code, shape (n_ops,), below `n_kinds`; a single code is of all operators."""
     codes = whole_numbers(given)
     if codes is None or codes.shape not in ((), (len(names),)):
         raise GraphError(f"the codes of {what} must be {len(names)} whole numbers, one for each operator")
@@ -121,7 +121,7 @@ def kernel_columns(kernels: Sequence[Kernel]) -> dict[str, npt.NDArray[Any]]:
 def repeated_kernels(
     names: Sequence[str], codes: npt.ArrayLike, kinds: Sequence[Sequence[Kernel]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the kernels of operators by columns, and where those of each begin, given a code of each operator."""
+    """Return the kernels of operators by columns, and each operator's first kernel, given each one's code."""
     if not kinds:
         return {"kernel_ptr": np.broadcast_to(np.int64(0), len(names) + 1), **kernel_columns([])}
     sizes = np.array([len(kernels) for kernels in kinds], np.int64)
@@ -131,7 +131,7 @@ def repeated_kernels(
 
 
 def gathered(sizes: Ints, taken: Indices) -> tuple[Ints, Ints]:
-    """Return where the rows of each of some groups begin if they stand one behind the other, and which rows they are.
+    """Return the begins of some groups' rows if they follow one another, and the rows' indices.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def require_names(names: Sequence[str]) -> None:
 
 
 def cost_columns(names: Sequence[str], costs: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
-    """Return the columns of `COSTS`, those not given at their defaults."""
+    """Return the columns of `COSTS`, missing ones at their defaults."""
     unknown = [key for key in costs if key not in COSTS]
     if unknown:
         raise GraphError(f"unknown column {unknown[0]!r}; known are: {', '.join(COSTS)}")

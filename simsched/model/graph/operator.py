@@ -32,7 +32,7 @@ _SHARE_TOLERANCE = 1e-9
 class Work(Checked):
     """One computation of an operator, described without a device: each device's libraries choose kernels for it.
 
-    What `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` mean depends on the family:
+    The meaning of `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` depends on the family:
 
     "product"
         `batch` products of (rows, inner) by (inner, columns). `window` is 1.
@@ -71,7 +71,7 @@ class Work(Checked):
     batch, rows, columns, inner, window, elements, images
         Sizes, see above.
     bias
-        Whether a value per output column is added by a kernel of its own, or by the end of the product's kernel; not
+        Whether a value per output column is added, by a separate kernel or by the end of the product's kernel; not
         where the bias is part of a fused operator.
     tf32
         Whether tensor cores may compute it in tf32 if its number format is fp32, as PyTorch lets cuDNN do for
@@ -142,7 +142,7 @@ class Operator(Checked):
     name
         Unique within its graph.
     kind
-        What it computes, such as ``"conv"``.
+        The computation, such as ``"conv"``.
     flops
         Floating-point operations (a multiply-add counts as two).
     nbytes
@@ -157,7 +157,7 @@ class Operator(Checked):
         Share of the device it keeps busy when alone, in (0, 1]; for operators without kernels.
     intensity
         ``"compute"``, ``"memory"`` or None if unknown: its interference class. ``"link"``: a collective, whose blocks
-        keep their places but load neither issue slots nor DRAM, and which nothing beside it slows.
+        keep their places but load neither issue slots nor DRAM, and which no kernel beside it slows.
     dtype
         Number format it computes in, one of `DTYPE_NBYTES`.
     attributes

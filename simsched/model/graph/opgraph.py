@@ -1,4 +1,4 @@
-"""`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and what its shape says."""
+"""`OpGraph`: an immutable DAG of operators, stored by columns and checked when made, and properties of its shape."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -57,8 +57,8 @@ class OpGraph(by.Columnar, Document):
     Raises
     ------
     GraphError
-        If there is no operator, a name stands twice, an edge names no operator, or the edges
-        form a cycle; the message names the offender.
+        If there is no operator, a name appears twice, an edge names no operator, or the edges form a cycle; the message
+        names the offender.
 
     Notes
     -----
@@ -163,12 +163,12 @@ class OpGraph(by.Columnar, Document):
         kind
             Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
         edge_nbytes, edge_transfer
-            Shape (n_edges,) or a scalar; NaN stands for "no exact transfer".
+            Bytes and exact transfer time in us of each edge, shape (n_edges,) or a scalar; NaN is no exact transfer.
         kernels, works, attributes
             A code of each operator, shape (n_ops,), and the codes' kernels, works or attributes; by default there are
             none.
         intensity
-            Of each operator, the index into `INTENSITIES` or -1 for None; shape (n_ops,) or a scalar.
+            Index into `INTENSITIES` of each operator, or -1 for None; shape (n_ops,) or a scalar.
         **costs
             `flops`, `nbytes`, `weight_nbytes`, `time`, `utilization`, `host`: shape (n_ops,) or a scalar.
         """
@@ -199,14 +199,14 @@ class OpGraph(by.Columnar, Document):
         labels: Labels,
         details: Details,
     ) -> "OpGraph":
-        """Make a graph of columns as it stores them, whose rows are known to be right."""
+        """Make a graph of columns in their stored form, whose rows are known to be right."""
         if not names:
             raise GraphError(f"graph {name!r} is empty: it needs at least one operator")
         graph = cls.__new__(cls)
         graph.__dict__.update({f"{key}_code": column for key, (column, _) in labels.items()}, name=name, names=names)
         graph.__dict__.update(columns, _details=details, _texts={key: texts for key, (_, texts) in labels.items()})
         if isinstance(names, tuple):
-            _ = graph.index  # a name that stands twice is refused
+            _ = graph.index  # a duplicate name is refused
         graph.__dict__["order_index"], cycle = by.topological_order(len(names), graph.src, graph.dst)
         if cycle:
             raise GraphError(f"the edges form a cycle: {by.describe_cycle([names[i] for i in cycle])}")
@@ -293,7 +293,7 @@ class OpGraph(by.Columnar, Document):
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Operator names in topological order; among those that are ready, the first given first."""
+        """Operator names in topological order; of ready operators, the first given comes first."""
         return tuple(self.names[i] for i in self.order_index)
 
     @cached_property
@@ -346,7 +346,7 @@ class OpGraph(by.Columnar, Document):
 
         Notes
         -----
-        Edges weigh nothing. Among equal paths the one whose last operators come first. O(V + E).
+        Edges have no weight. On ties the path whose last operators come first. O(V + E).
         """
         if weights is None and np.isnan(self.time).any():
             name = self.names[int(np.argmax(np.isnan(self.time)))]
@@ -390,14 +390,15 @@ class OpGraph(by.Columnar, Document):
     def blocks(self) -> tuple[tuple[str, ...], ...]:
         """Return the graph in pieces, each a tuple of names in topological order.
 
-        Operators that carry a label are grouped by it. The others are cut behind each operator that
-        every path from an input to an output passes through: the dominators of a virtual exit.
+        Operators that carry a label are grouped by it. The others are cut after each operator that every path from an
+        input to an output passes through: the dominators of a virtual exit.
         """
         n = len(self)
         place = np.empty(n, np.int64)
         place[self.order_index] = np.arange(n)
         inputs, outputs = (place[[self.index[name] for name in names]] for names in (self.inputs, self.outputs))
-        # what leads over an operator in a topological order leads past it: edges, and those from entries and to exits
+        # an edge that passes over an operator in a topological order passes it by: edges of the graph, and edges from
+        # entries and to exits
         begins = np.bincount(np.concatenate([place[self.src], outputs]) + 1, minlength=n + 1)
         begins[0] += len(inputs)
         over = np.cumsum(begins)[:n] - np.cumsum(np.bincount(np.concatenate([place[self.dst], inputs]), minlength=n))
@@ -447,7 +448,7 @@ class OpGraph(by.Columnar, Document):
 
 
 def _known(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> dict[str, Any]:
-    """Return attributes of a networkx node or edge, all of which must be fields of a row but the first ones."""
+    """Return the attributes of a networkx node or edge, all of which but the first ones must be fields of a row."""
     names = tuple(field.name for field in fields(row))
     unknown = [key for key in values if key not in names[skipped:]]
     if unknown:
@@ -510,7 +511,7 @@ def with_times(graph: OpGraph, times: Floats) -> OpGraph:
 
 
 def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
-    """Return a graph whose works are changed, all else shared; O(V)."""
+    """Return a graph with other works, all else shared; O(V)."""
     codes, works = graph.labels("works")
     changed = tuple(tuple(map(change, each)) for each in works)
     if changed == works:
@@ -522,7 +523,7 @@ def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
 
 
 def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) -> OpGraph:
-    """Return so many copies of a graph beside each other, and behind them operators that load nothing.
+    """Return so many copies of a graph beside each other, and after them operators without load.
 
     Parameters
     ----------
@@ -533,7 +534,7 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
     copies
         How many there are.
     further
-        Times in us of the operators behind them, ``begin 0, ...``.
+        Times in us of the operators after them, ``begin 0, ...``.
 
     >>> side_by_side(OpGraph([Operator("a")]), np.array([3.0]), 2, np.array([1.0])).names
     ('a@0', 'a@1', 'begin 0')
@@ -561,7 +562,7 @@ def rearranged(
     further: Operator | None = None,
     names: tuple[str, ...] | None = None,
 ) -> OpGraph:
-    """Return a graph of some operators of another one, with edges of its own; O(V + E).
+    """Return a graph of some operators of another one, with new edges; O(V + E).
 
     Parameters
     ----------
@@ -572,7 +573,7 @@ def rearranged(
     further
         An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
     names
-        What the operators are called; None for their own names.
+        Names of the operators; None for their own names.
 
     >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
     >>> none = np.array([np.nan])

@@ -1,4 +1,4 @@
-"""The kernels that libraries launch for a work on a device, and how long each takes alone."""
+"""The kernels that libraries launch for a work on a device, and each kernel's time alone."""
 
 from simsched.model.libraries.choose import choose, given, unshaped
 from simsched.model.libraries.launch import Launch

@@ -94,7 +94,7 @@ class Case(NamedTuple):
         chain
             Clock cycles of a block.
         nbytes, traffic
-            Bytes that it moves, and those of them from and to DRAM; those of the work unless given.
+            Bytes that it moves, and the part of them from and to DRAM; by default the work's.
         """
         chip = self.chip
         block = chip.fitting(threads, registers, shared_memory)

@@ -14,7 +14,7 @@ MOST_BLOCKS: Final = 2**31 - 1
 """Blocks that a grid may have."""
 _TENSOR_DTYPES = ("fp16", "bf16", "tf32", "fp8", "int8")
 
-# Parts of the bandwidth of DRAM that kernels reach that work on what they read, and that only pass it on.
+# Parts of the bandwidth of DRAM that kernels reach: with computation on their input, and as pure copies.
 DRAM: Final = 0.75
 STREAMED: Final = 0.88
 _ISSUED: Final = 128.0
@@ -38,7 +38,7 @@ class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is n
 
 
 class Block(NamedTuple):
-    """A launch shape, and how many such blocks an SM holds."""
+    """A launch shape, and the number of such blocks that an SM holds."""
 
     threads: int
     registers: int
@@ -47,7 +47,7 @@ class Block(NamedTuple):
 
 
 class Chip:
-    """A device with what follows from its fields; equal devices of whatever name share one."""
+    """A device with values derived from its fields; equal devices of any name share one."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -124,7 +124,7 @@ def generation(device: Device) -> Generation:
 
 @lru_cache(maxsize=256)
 def chip_of(device: Device) -> Chip:
-    """Return a device with what follows from its fields; its name and its host do not matter."""
+    """Return a device with values derived from its fields; its name and its host do not matter."""
     return _chip(replace(device, name="any", model="any"))
 
 

@@ -1,4 +1,4 @@
-"""Choose the kernels that libraries launch for a work on a device, and say how long each takes alone."""
+"""The kernels that libraries choose for a work on a device, and each kernel's time alone."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -104,7 +104,7 @@ def given(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Devic
 
 
 def unshaped(flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
-    """Return the terms of an operator whose kernels are not known: it has 0 blocks."""
+    """Return the terms of an operator with unknown kernels: it has 0 blocks."""
     chip = chip_of(device)
     return Launch(
         0,

@@ -26,7 +26,7 @@ _UNSTRIDED = 2.0
 
 
 def convolution(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a convolution; in fp32 those of tf32 where the work allows it and they take less time."""
+    """Return the kernels of a convolution; in fp32 in tf32 where the work allows it and is faster so."""
     choices = [_kernels(case, case.dtype)]
     if case.may_use_tf32:
         choices.append(_kernels(case, "tf32"))

@@ -84,7 +84,7 @@ class _Tiled(NamedTuple):
 
 
 def product(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a product, those that take the least time; in fp32 those of tf32 if the work allows it."""
+    """Return the fastest kernels of a product; in fp32 in tf32 if the work allows it."""
     choices = [_kernels(case, case.dtype)]
     if case.may_use_tf32:
         choices.append(_kernels(case, "tf32"))
@@ -107,7 +107,7 @@ def tiled(
 ) -> tuple[Launch, ...]:
     """Return the kernels of a product by tiles: the tile and the parts of the sum that take the least time.
 
-    `computing` is the time that an SM computes a tile, over that of a plain product.
+    `computing` is the time that an SM computes a tile, over a plain product's.
 
     A larger product has no choice that a smaller one has not, and each takes it longer: times never fall with size.
     Equal times take the first tile.

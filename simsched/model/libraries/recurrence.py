@@ -19,7 +19,7 @@ _STEPS = (10.0, 5.0)
 
 
 def recurrence(case: Case) -> tuple[Launch, ...]:
-    """Return the kernels of a recurrent layer: the product of all inputs, and one that stands for all steps."""
+    """Return the kernels of a recurrent layer: the product of all inputs, and one that represents all steps."""
     work, chip = case.work, case.chip
     tensor = chip.tensor(case.dtype)
     shape = Shape(1, work.rows * work.batch, work.window * work.columns, work.inner)

@@ -28,7 +28,7 @@ class _Rule(NamedTuple):
     lane_cycles: float
 
 
-# from here on: one H100, PyTorch 2.11
+# constants below: one H100, PyTorch 2.11
 _ROWS: Final = {
     "layer_norm": _Rule(128, 1, 32, 1000.0, 0.7, 52.0),
     "rms_norm": _Rule(128, 1, 32, 200.0, 1.4, 52.0),
@@ -79,7 +79,7 @@ def reduction(case: Case) -> tuple[Launch, ...]:
 
 
 def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
-    """Return a kernel that takes rows of some columns; those that it has lost from L2 meanwhile it reads again."""
+    """Return a kernel that takes rows of some columns; it reads rows again that L2 has lost meanwhile."""
     work, chip = case.work, case.chip
     late = 1.0 + _LATE * case.missed
     chain = rule.cycles + columns / rule.rate * late

@@ -1,4 +1,4 @@
-"""The lowering as kernels, over the memory of one candidate: `plan` it, then `write` its program."""
+"""The lowering in native code, over the memory of one candidate: `plan` it, then `write` its program."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ class Placed(Row):
     n_waits: i4
     first_copy: i4
     n_copies: i4
-    known: i4  # the operator whose snapshot says what is known behind this one, -1 if there is none
+    known: i4  # the operator whose snapshot holds the knowledge after this one, -1 if there is none
     snapshot: i4  # its own: from here on in `clocks`
     n_clocks: i4  # 0 if it makes none
     asked: i4  # when its snapshot was last found to be of use
@@ -34,7 +34,7 @@ class Clock(Row):
 class Lane(Row):
     """A stream in use, numbered by device and stream."""
 
-    first: i4  # of its operators among those by lane
+    first: i4  # of its operators among the ones by lane
     known: i4  # the operator of its latest snapshot, -1 if there is none
     place: i4  # up to where it has run for the operator that is looked at, -1 if nothing is known
 
@@ -55,7 +55,7 @@ class Sent(Row):
 
 
 class CopyLane(Row):
-    """A stream of copies: the last one that was waited for, and by whom."""
+    """A stream of copies: the last copy that was waited for, and its waiter."""
 
     copy: i4
     waiter: i4
@@ -75,10 +75,10 @@ class Candidate(Table):
     minimal: i8
     staged: i8
     wrong: i8  # the row that places nothing, -1 if there is none
-    full: i8  # whether the clocks have no room, to go on at operator `at` by device
+    full: i8  # whether the clocks have no room; then `plan` continues at operator `at` by device
     at: i8
     first: i8  # operator of its device
-    top: i8  # clocks in use, and behind them streams that something is known about
+    top: i8  # clocks in use, and after them streams that something is known about
     n_touched: i8
     n_lanes: i8
     top_stream: i8
@@ -99,8 +99,8 @@ class Candidate(Table):
     op: Column[i4] = length("n_ops")
     device: Column[i4] = length("n_ops")
     stream: Column[i4] = length("n_ops")
-    barrier: Column[i1] = length("n_ops")  # whether it opens a stage behind a barrier
-    # what is found
+    barrier: Column[i1] = length("n_ops")  # whether it opens a stage after a barrier
+    # results of `plan`
     placed: Rows[Placed] = length("n_ops")
     home: Column[i4] = length("n_ops")  # device of each operator
     by_device: Column[i4] = length("n_ops")  # at first rows of the candidate, then operators; so in `by_lane`
@@ -112,10 +112,10 @@ class Candidate(Table):
     copy_lanes: Rows[CopyLane] = length("n_edges")
     kept: Column[i4] = length("n_edges")  # waits, from `in_ptr` on
     clocks: Rows[Clock]
-    # for a moment
+    # temporary
     keys: Column[i8] = length("n_edges")
     lane_of: Column[i4] = length(f"n_devices * {EXACT_STREAMS}")
-    # what is written
+    # results of `write`
     thread_ptr: Column[i8]
     action: Column[i1]
     place: Column[i4]  # device, stream and argument
@@ -124,7 +124,7 @@ class Candidate(Table):
 
 @piece("lowering of schedules")
 def plan(s: Candidate) -> None:
-    """Find what the program of a candidate has, or go on with that where the clocks were full."""
+    """Plan the program of a candidate, or continue where the clocks were full."""
     if not s.full:
         place(s)
         if s.wrong >= 0:
@@ -201,10 +201,10 @@ def find_copies(s: Candidate) -> None:
 
 
 def choose_copy_lanes(s: Candidate) -> None:
-    """Give each copy a stream: one for each (stream of the producer, destination), behind the compute streams.
+    """Give each copy a stream: one for each (stream of the producer, destination), after the compute streams.
 
-    Producers of one stream end in the order of their copies, so no copy waits behind one whose data is not there yet.
-    Copies of exact time load no engine that could make them queue: they take turns on several.
+    Producers of one stream end in the order of their copies, so no copy waits for another whose data is not there yet.
+    Copies of exact time load no engine that could make them queue: they take turns on several streams.
     """
     for k in range(s.n_devices * EXACT_STREAMS):
         s.lane_of[k] = -1
@@ -260,15 +260,15 @@ def count(s: Candidate) -> None:
     s.n_op_events, s.n_rows = events, rows + events
 
 
-# Which waits a program needs. Those of an operator are keys in rising order: the place of a producer on another stream
-# of the device, or the number of operators plus the number of a copy.
+# Waits that a program needs. An operator's waits are keys in rising order: the place of a producer on another stream of
+# the device, or the number of operators plus the number of a copy.
 
 
 def find_waits(s: Candidate) -> bool:
-    """Write the waits of every operator, those between streams of a device without what follows from others.
+    """Write the waits of every operator; between streams of a device without waits that others imply.
 
-    A snapshot says up to which places other streams have run before any operator runs that stands behind the one that
-    makes it, on its stream. False where there is no room for another one, to go on there.
+    A snapshot holds the places up to which other streams have run before any operator runs that comes after the
+    snapshot's, on its stream. False where there is no room for another one; the search then continues there.
     """
     for i in range(s.at, s.n_ops):
         v = s.by_device[i]
@@ -302,7 +302,7 @@ def find_waits(s: Candidate) -> bool:
 
 
 def find_producers(s: Candidate, v: int) -> int:
-    """Write what an operator could wait for as keys; return how many they are."""
+    """Write the operator's possible waits as keys; return their number."""
     op, n = s.placed[v], 0
     for k in range(s.in_ptr[v], s.in_ptr[v + 1]):
         e, u = s.in_edge[k], s.src[s.in_edge[k]]
@@ -317,7 +317,7 @@ def find_producers(s: Candidate, v: int) -> int:
 
 
 def drop_implied(s: Candidate, v: int, n: int) -> bool:
-    """Drop producers on the device that have run if others have, or by what the stream knows; return whether any stay.
+    """Drop producers on the device that have run if others have, or by the stream's knowledge; return whether any stay.
 
     The latest comes first, as it may imply the others.
     """
@@ -337,7 +337,7 @@ def drop_implied(s: Candidate, v: int, n: int) -> bool:
 
 
 def learn_all(s: Candidate, known: int, mine: int) -> None:
-    """Note what the snapshot of an operator (-1: of none) says of all streams but one."""
+    """Learn the snapshot of an operator (-1: no snapshot) on all streams but one."""
     if known >= 0:
         op = s.placed[known]
         for k in range(op.snapshot, op.snapshot + op.n_clocks):
@@ -356,7 +356,7 @@ def learn(s: Candidate, lane: int, place: int) -> None:
 
 
 def has_room(s: Candidate, i: int) -> bool:
-    """Return whether another snapshot has room; snapshots that nobody asks for are dropped if that frees half of it."""
+    """Return whether another snapshot has room; unused snapshots are dropped if that frees half of it."""
     if s.top + s.n_lanes <= s.room:
         return True
     find_asked(s, i)
@@ -390,7 +390,7 @@ def find_asked(s: Candidate, i: int) -> None:
 
 
 def drop_copy_waits(s: Candidate) -> None:
-    """Drop waits for copies where the same waiter has waited for one behind it on its stream.
+    """Drop waits for copies where the same waiter has waited for a later one on its stream.
 
     A wait holds the consumer's stream; with blocking transfers it holds the whole host thread.
     """
@@ -434,7 +434,7 @@ def write(s: Candidate) -> None:
 
 
 def write_operator(s: Candidate, v: int) -> None:
-    """Write what the host issues for an operator."""
+    """Write the host's instructions for an operator."""
     op, first_event = s.placed[v], s.n_op_events
     here, stream = s.home[v], s.stream[op.position]
     if s.barrier[op.position]:

@@ -1,4 +1,4 @@
-"""From a `Schedule` to the `Program` that runs it."""
+"""Lowering of candidates: from a `Schedule` to the `Program` that runs it."""
 
 from typing import Final
 
@@ -15,11 +15,11 @@ from simsched.model.program import EVENT_PLANS, LAUNCH, Copies, Program, barrier
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
 
 _LARGEST: Final = 2**31 - 1
-_ROOM: Final = 2048  # of the vector clocks at first, besides two entries per operator
+_ROOM: Final = 2048  # of the vector clocks at first, in addition to two entries per operator
 
 
 class Lowering:
-    """What lowers one candidate after the other over one graph: for search loops.
+    """Lowers one candidate after the other over one graph: for search loops.
 
     Parameters
     ----------
@@ -34,9 +34,8 @@ class Lowering:
 
     Notes
     -----
-    The graph's columns are prepared once, O(V + E log E); a candidate then costs about 0.1 us per
-    operator and edge, and no Python object for any of them. Several threads may lower at a time,
-    each with a `Lowering` of its own.
+    The graph's columns are prepared once, O(V + E log E); a candidate then costs about 0.1 us per operator and edge,
+    and no Python object for any of them. Several threads may lower at a time, each with a separate `Lowering`.
     """
 
     def __init__(
@@ -99,8 +98,8 @@ class Lowering:
 
         Notes
         -----
-        What `Schedule.lower` returns for a schedule that it accepts. `stage` counts for execution
-        in stages alone. The program is the caller's; nothing that later candidates do changes it.
+        The program that `Schedule.lower` returns for a schedule that it accepts. `stage` counts only for execution in
+        stages. The program is the caller's; later candidates do not change it.
         """
         table = self._table
         homes, lanes = table["device"], table["stream"]
@@ -122,7 +121,7 @@ class Lowering:
         edge = table["sent"]["edge"][:n_copies]
         copies = Copies(ends[0], ends[1], self.graph.edge_nbytes[edge], self.graph.edge_transfer[edge])
         lead = None
-        if self._has_host:  # that of an operator passes before its first launch
+        if self._has_host:  # an operator's host time passes before its first launch
             before = np.zeros(len(launches))
             before[launches.ptr[:-1]] = self.graph.host
             lead = np.where(action == LAUNCH, before[np.where(action == LAUNCH, place[2], 0)], 0.0)
@@ -146,14 +145,14 @@ class Lowering:
         )
 
     def _choose(self, op: npt.NDArray[np.int32], device: npt.NDArray[np.int32]) -> Launches:
-        """Return the kernels that operators launch where a candidate places them; `plan` refuses what it misplaces."""
+        """Return the kernels that operators launch where a candidate places them; `plan` refuses wrong places."""
         home = np.zeros(len(self.graph), np.int64)
         placed = (op >= 0) & (op < len(home)) & (device >= 0) & (device < len(self.devices))
         home[op[placed]] = device[placed]
         return launches_on(self.graph, self.cluster, home)
 
     def _plan(self) -> None:
-        """Find what the program has, with more room for clocks where they need it."""
+        """Plan the program, with more room for clocks where they need it."""
         table = self._table
         table.full = 0
         plan(table)
@@ -174,7 +173,7 @@ class Lowering:
 
 
 def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
-    """Return the rank of each edge by size and exact time (those without come first), and the end of the ranks.
+    """Return the rank of each edge by size and exact time (edges without come first), and the end of the ranks.
 
     Ranks of edges with an exact time are odd.
     """

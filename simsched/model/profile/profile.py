@@ -36,15 +36,15 @@ class _Run(Checked):
     Parameters
     ----------
     name
-        What was run.
+        Name of the run.
     latency
         us of each repeat, in the order in which they ran.
     launches, copies
         Start and end in us of each, time 0 being when the host began.
     max_relative_error
-        Largest difference of an output from that of sequential execution, over its largest value.
+        Largest difference of an output from sequential execution, over its largest value.
     environment
-        What it ran on and with: backend, device, driver, versions, date, commit.
+        Backend, device, driver, versions, date, commit.
     """
 
     SUBJECT, ERROR = "run {0.name!r}", CostError
@@ -63,9 +63,9 @@ class _ReplayFile(_Run):
     Parameters
     ----------
     cluster
-        What it ran on, as the backend describes it.
+        Its cluster, as the backend describes it.
     program
-        What ran.
+        The program that ran.
     """
 
     cluster: Cluster
@@ -83,12 +83,13 @@ class Replay(Checked, Document):
     trace
         Measured spans; the program that ran and the cluster it ran on are the trace's.
     environment
-        What it ran on and with: backend, device, driver, library versions, clocks, date, commit.
+        Backend, device, driver, library versions, clocks, date, commit.
     max_relative_error
-        Largest difference of an output from that of sequential execution, over the largest value of that output;
-        None if outputs were not compared.
+        Largest difference of an output from sequential execution, over the largest value of that output; None if
+        outputs were not compared.
     name
-        What was run: the scheduler, or for runs made to identify parameters a path such as ``"pair/compute-memory"``.
+        Name of the run: the scheduler, or for runs made to identify parameters a path such as
+        ``"pair/compute-memory"``.
 
     Raises
     ------
@@ -109,12 +110,12 @@ class Replay(Checked, Document):
 
     @property
     def program(self) -> Program:
-        """What ran."""
+        """The program that ran."""
         return self.trace.program
 
     @property
     def cluster(self) -> Cluster:
-        """What it ran on, as the backend describes it."""
+        """Its cluster, as the backend describes it."""
         return self.trace.cluster
 
     @property
@@ -135,7 +136,7 @@ class Replay(Checked, Document):
     def from_file(
         cls, program: Program, cluster: Cluster, launches: Any = (), copies: Any = (), **own: Any
     ) -> "Replay":
-        """Make one of what its file has."""
+        """Make a replay from the data of its file."""
         return cls(trace=measured_trace(program, cluster, launches, copies), **own)
 
 
@@ -148,7 +149,7 @@ class NumberedRun(_Run):
     graph, cluster
         Places in the lists of graphs and clusters.
     program
-        What ran, without its graph.
+        The program, without its graph.
     """
 
     graph: Count
@@ -173,7 +174,7 @@ class NumberedRun(_Run):
 
 
 def _measured(replay: Replay) -> dict[str, Any]:
-    """Return what a replay holds besides its program and cluster; times to a picosecond."""
+    """Return the fields of a replay without its program and cluster; times to a picosecond."""
     launches, copies = (times.round(_PICOSECONDS).tolist() for times in spans_of(replay.trace))
     return {
         "name": replay.name,
@@ -187,7 +188,7 @@ def _measured(replay: Replay) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Provenance(Checked):
-    """Where measured times came from.
+    """Source of measured times.
 
     Parameters
     ----------
@@ -198,7 +199,7 @@ class Provenance(Checked):
     cuda_runtime, cuda_driver
         Versions, as the profiler prints them.
     date
-        Of the measurement, ISO 8601, UTC.
+        Date of the measurement, ISO 8601, UTC.
     iterations
         How many were measured and kept.
     discarded
@@ -224,15 +225,15 @@ class _ProfileFile:
     provenance
         Where the times came from.
     device
-        What it ran on.
+        Device of the measurement.
     operators
-        What was measured; a name stands once.
+        Measured operators; a name appears once.
     graph
-        What was profiled, as the backend ran it.
+        The profiled graph, as the backend ran it.
     cluster
-        What it ran on as the backend describes it.
+        Its cluster as the backend describes it.
     graphs, clusters
-        Those of the runs, each once; runs name them by their place.
+        Graphs and clusters of the runs, each once; runs refer to them by index.
     runs
         Schedules that ran whole.
     """
@@ -257,22 +258,22 @@ class Profile(Checked, Document):
     Parameters
     ----------
     operators
-        What was measured; a name stands once.
+        Measured operators; a name appears once.
     device
-        What it ran on, or None if that is not known (or was the CPU).
+        Device of the measurement, or None if it is not known (or was the CPU).
     provenance
         Where the times came from.
     runs
         Schedules that were run whole, to identify parameters of the device and times of operators in place.
     graph
-        What was profiled, as the backend ran it: with the kernels that it launched.
+        The profiled graph, as the backend ran it: with the kernels that it launched.
     cluster
-        What it ran on as the backend describes it before anything is fitted, or None if there was no backend.
+        Its cluster as the backend describes it before anything is fitted, or None if there was no backend.
 
     Raises
     ------
     CostError
-        If there is no operator, or a name stands twice.
+        If there is no operator, or a name appears twice.
 
     Examples
     --------
@@ -314,7 +315,7 @@ class Profile(Checked, Document):
         return name in self.index
 
     def __getitem__(self, name: str) -> MeasuredOperator:
-        """Return what was measured of an operator."""
+        """Return the measurements of an operator."""
         if name not in self.index:
             some = ", ".join(repr(op.name) for op in self.operators[:3])
             some += f" and {len(self) - 3} more" if len(self) > 3 else ""
@@ -335,14 +336,14 @@ class Profile(Checked, Document):
         return self[op.name].median
 
     def apply(self, graph: OpGraph, *, partial: bool = False) -> OpGraph:
-        """Return the graph with measured times and kernels in place of what it had.
+        """Return the graph with measured times and kernels instead of its own.
 
         Parameters
         ----------
         graph
-            Its operators are looked up by name; what else was measured does not matter.
+            Graph whose operators are looked up by name; other measured operators are ignored.
         partial
-            Whether operators that were not measured stay as they are; otherwise they are an error.
+            Whether operators that were not measured stay unchanged; otherwise they are an error.
 
         Raises
         ------
@@ -351,8 +352,8 @@ class Profile(Checked, Document):
 
         Notes
         -----
-        `time` is the median of the operator's samples. Kernels replace those of the graph where the launch of
-        each is known; a kernel's share is its part of the sum of the medians of its operator's kernels.
+        `time` is the median of the operator's samples. Kernels replace the graph's where the launch of each is known; a
+        kernel's share is its part of the sum of the medians of its operator's kernels.
         """
         operators = []
         for op in graph.operators:
@@ -363,9 +364,9 @@ class Profile(Checked, Document):
         return OpGraph(operators, graph.edges, graph.name)
 
     def joined(self, other: "Profile") -> "Profile":
-        """Return what both hold: the operators and runs of this one, then those of the other.
+        """Return the union of two profiles: the operators and runs of this one, then the other's.
 
-        The graph is that of the first that has one; so are device, cluster and provenance.
+        The graph is the first one that exists; so are device, cluster and provenance.
 
         Raises
         ------
@@ -386,7 +387,7 @@ class Profile(Checked, Document):
         return f" from {self.provenance.source}" if self.provenance.source else ""
 
     def to_file(self) -> _ProfileFile:
-        """Return it as its file has it: graphs and clusters, which most runs share, stand there once each."""
+        """Return the data of its file: graphs and clusters, which most runs share, are written once each."""
         graphs = {id(run.program.graph): run.program.graph for run in self.runs}
         clusters = {id(run.cluster): run.cluster for run in self.runs}
         place = {key: i for parts in (graphs, clusters) for i, key in enumerate(parts)}
@@ -410,7 +411,7 @@ class Profile(Checked, Document):
         runs: Sequence[NumberedRun] = (),
         **own: Any,
     ) -> "Profile":
-        """Make one of what its file has."""
+        """Make a profile from the data of its file."""
         return cls(**own, runs=tuple(run.made(i, graphs, clusters) for i, run in enumerate(runs)))
 
 

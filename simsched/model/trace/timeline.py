@@ -45,7 +45,7 @@ class Span:
     kind
         ``"kernel"``, ``"copy"``, ``"wait"`` (a stream or a host held up) or ``"host"`` (issuing).
     name
-        What tables and pictures show.
+        Name in tables and pictures.
     op
         The operator that a kernel computes; None for every other kind.
     device
@@ -75,7 +75,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load(Checked):
-    """How busy a device was, piecewise constant: value i holds from ``time[i]`` to ``time[i + 1]``.
+    """Load of a device, piecewise constant: value i holds from ``time[i]`` to ``time[i + 1]``.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Load(Checked):
 
 
 class Timeline(Columnar):
-    """What ran when, by columns: what `Trace` builds on."""
+    """Spans by columns: the base of `Trace`."""
 
     kind: npt.NDArray[np.int8]
     item: Ints
@@ -129,14 +129,14 @@ class Timeline(Columnar):
 
     @classmethod
     def deferred(cls, program: Program, cluster: Cluster, makespan: float, spans: "Maker") -> Self:
-        """Make a trace whose makespan is known and whose spans are made when something asks for them.
+        """Make a trace with a known makespan, whose spans are computed on first use.
 
         Parameters
         ----------
         makespan
             In us.
         spans
-            Called once at most; returns what `from_columns` takes as `columns` and `loads`.
+            Called once at most; returns the arguments `columns` and `loads` of `from_columns`.
         """
         trace = cls.__new__(cls)
         trace.__dict__.update(program=program, cluster=cluster, makespan=makespan, _spans=spans)
@@ -199,7 +199,7 @@ class Timeline(Columnar):
         return Span(kind, self.name(i), op, device, stream if stream >= 0 else None, *map(float, times))
 
     def name(self, i: int) -> str:
-        """Return what span number `i` is called."""
+        """Return the name of span number `i`."""
         kind, item = int(self.kind[i]), int(self.item[i])
         subject = self.graph.names[self.op[i]] if self.op[i] >= 0 else ""
         if kind == KERNEL:

@@ -1,4 +1,4 @@
-"""`Trace`: what ran when, simulated or measured, and what follows from it."""
+"""`Trace`: a run, simulated or measured, with its spans, loads and critical path."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ BLAMES: Final = ("compute", "contention", "launch", "sync", "transfer", "depende
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stretch of the critical path: from `start` to `end` in us, what it is blamed on, and the span."""
+    """A stretch of the critical path: from `start` to `end` in us, its cause, and the span."""
 
     start: float
     end: float
@@ -42,11 +42,11 @@ class CriticalPath:
     steps
         In order of time.
     blame
-        us by cause; they add up to the makespan. ``compute``: kernels, as long as they would take
-        alone; ``contention``: what sharing the device or a link adds, and waiting for block slots;
-        ``launch``: the host issuing kernels and copies, what passes before, and their way to the
-        device; ``sync``: the host issuing records, waits and barriers; ``transfer``: copies,
-        uncontended; ``dependency``: gaps on the device between a span and the one that waits for it.
+        us by cause; they add up to the makespan. ``compute``: kernels, as long as they would take alone;
+        ``contention``: delays by sharing the device or a link, and by waiting for block slots; ``launch``: the host
+        issuing kernels and copies, its lead before, and their way to the device; ``sync``: the host issuing records,
+        waits and barriers; ``transfer``: copies, uncontended; ``dependency``: gaps on the device between a span and the
+        one that waits for it.
     operators
         Names of the operators whose kernels lie on the path, in order.
     spans
@@ -60,7 +60,7 @@ class CriticalPath:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The blame as parts of the makespan, in [0, 1]."""
+        """Times by cause as parts of the makespan, in [0, 1]."""
         total = sum_in_order(self.blame.values())
         return {name: us / total if total else 0.0 for name, us in self.blame.items()}
 
@@ -71,7 +71,7 @@ class Trace(Timeline):
     Parameters
     ----------
     program, cluster
-        What ran, and on what.
+        The program, and the cluster that ran it.
     rows
         Spans as (kind, item, op, device, stream, start, end, ready, solo, cause): codes of `KINDS`;
         row of the launches or copies, or the instruction, -1 for the wait of a stream; operator
@@ -82,10 +82,9 @@ class Trace(Timeline):
 
     Notes
     -----
-    Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are
-    equal. Waits and host spans of no length are left out. Columns are arrays of shape (n_spans,)
-    under the names above. Those of a simulated trace, and its loads, are made when something other
-    than the makespan is asked for: that simulates once more.
+    Spans are sorted by start, end, kind, device, stream and item; times within 1e-9 relative are equal. Waits and host
+    spans of no length are left out. Columns are arrays of shape (n_spans,) under the names above. A simulated trace
+    computes its columns and loads on first use, by a second simulation.
     """
 
     def sm_utilization(self, device: str | None = None) -> float:
@@ -135,12 +134,12 @@ class Trace(Timeline):
         return [(each, self.loads[self.cluster.index[each.name]]) for each in devices]
 
     def _integral(self, load: Load, value: Floats) -> float:
-        """Return the integral up to the makespan of what has each value from its time on."""
+        """Return the integral up to the makespan of a step function: each value holds from its time on."""
         n = int(np.searchsorted(load.time, self.makespan))
         return float(np.diff(load.time[:n], append=self.makespan) @ value[:n])
 
     def _mean_share(self, device: str | None, share: Callable[[Device, Load], Floats]) -> float:
-        """Return the mean over devices and the makespan of a share, of which more than 1 counts as 1."""
+        """Return the mean over devices and the makespan of a share, with values above 1 as 1."""
         areas = [self._integral(load, np.minimum(1.0, share(each, load))) for each, load in self._loads(device)]
         return float(np.mean([area / self.makespan for area in areas])) if self.makespan else 0.0
 
@@ -154,18 +153,17 @@ class Trace(Timeline):
 
         Notes
         -----
-        Lifetimes are half-open: what is freed at an instant makes room for what starts at it, since
-        an operator holds its inputs until its end and its output from its start on. An operator
-        whose kernels ran on several devices keeps its weights on each and its output on the device
-        of its first kernel. Two copies of one tensor to one device both live to its last reader
-        there. O((V + E) log(V + E)).
+        Lifetimes are half-open: memory that is freed at an instant is free for an operator that starts then, since an
+        operator holds its inputs until its end and its output from its start on. An operator whose kernels ran on
+        several devices keeps its weights on each and its output on the device of its first kernel. Two copies of one
+        tensor to one device both live to its last reader there. O((V + E) log(V + E)).
         """
         n_devices, kernels = len(self.program.devices), np.flatnonzero(self.kind == KERNEL)
         placed = distinct(self.op[kernels] * n_devices + self.device[kernels])
         weights = np.bincount(placed % n_devices, self.graph.weight_nbytes[placed // n_devices], n_devices)
         device, born, dead, nbytes = (np.concatenate(pair) for pair in zip(*self._lifetimes(kernels), strict=True))
 
-        # deaths stand first, and so come first at one instant
+        # deaths come first in the arrays, and so come first at one instant
         owner, time, change = map(np.concatenate, ((device, device), (dead, born), (-nbytes, nbytes)))
         order = np.lexsort((time, owner))
         bounds = np.searchsorted(owner[order], np.arange(n_devices + 1))
@@ -212,10 +210,10 @@ class Trace(Timeline):
         return lines
 
     def critical_path(self) -> CriticalPath:
-        """Return the chain of spans that determined the makespan, and what its time went to.
+        """Return the chain of spans that determined the makespan, and its time by cause.
 
-        Walks back from the span that ends last (of equal ones the first in the trace) to the span
-        that released it, and so on to time 0. O(length of the path).
+        Walks back from the span that ends last (on ties the first in the trace) to the span that released it, and so on
+        to time 0. O(length of the path).
         """
         steps: list[Step] = []
         operators: list[str] = []
@@ -243,7 +241,7 @@ class Trace(Timeline):
                 issues = self.program.execution == "graph" or self.program.action[self.item[i]] in (LAUNCH, DO_COPY)
                 step(start, end, "launch" if issues else "sync", name)
             else:
-                ready = end  # a host that was held up: what released it accounts for the time
+                ready = end  # the host was delayed: the span that released it accounts for the time
             cause = int(self.cause[i])
             before = float(self.end[cause]) if cause >= 0 else 0.0
             known = min(ready, before + self._on_the_way(i, cause))
@@ -257,7 +255,7 @@ class Trace(Timeline):
         return CriticalPath(tuple(steps), blame, tuple(dict.fromkeys(reversed(operators))), tuple(spans[::-1]))
 
     def _on_the_way(self, i: int, cause: int) -> float:
-        """Return how long in us, behind the host span that released a span, host or way to the device may take."""
+        """Return the us that the host, or the way to the device, may take after the host span that released a span."""
         if self.program.execution == "graph" or (cause >= 0 and self.kind[cause] <= COPY):
             return 0.0
         if self.program.lead is not None:  # calls that take no time have no span, but something may come before them
@@ -315,7 +313,7 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
     Parameters
     ----------
     program, cluster
-        What ran, and on what.
+        The program, and the cluster that ran it.
     launches
         Start and end in us of each launch, shape (n_launches, 2), time 0 being when the host began.
     copies
@@ -328,8 +326,8 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
 
     Notes
     -----
-    The cause of a span is the one of those before it that ended last: on its stream, or what its operator reads.
-    Waits, what the hosts did and loads are not measured, so such a trace has none.
+    The cause of a span is the earlier span that ended last: on its stream, or a producer of its operator. Waits, host
+    spans and loads are not measured, so such a trace has none.
     """
     graph, spans = program.graph, list[SpanRow]()
     for kind, action, what, times, ops in (
@@ -358,7 +356,7 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
 
 def _with_causes(program: Program, spans: list[SpanRow]) -> list[SpanRow]:
     """Return spans that are in order of their ends, each with the row of the one that let it start."""
-    wrote: dict[tuple[int, int], int] = {}  # what last wrote the output of an operator on a device
+    wrote: dict[tuple[int, int], int] = {}  # last writer of the output of an operator on a device
     behind: dict[tuple[int, int, int], int] = {}
     graph = program.graph
     ptr, incoming = graph.incoming
