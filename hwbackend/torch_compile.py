@@ -22,7 +22,7 @@ from simsched.experiments.ranges import ranges
 from simsched.model import Cluster, Schedule, Target
 from simsched.schedulers import schedule
 from simsched.simulator import simulate
-from workloads.formats.fusion import without_io
+from workloads.fusion import without_io
 
 _logger = logging.getLogger(__name__)
 

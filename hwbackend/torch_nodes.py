@@ -9,7 +9,7 @@ from simsched.base.errors import ScheduleError
 from simsched.model.graph import Operator, OpGraph
 from simsched.rewriting.draft import ATTRIBUTE as SLICES
 from workloads.formats import torch_fx
-from workloads.formats.fusion import IO_KINDS, fuse, without_io
+from workloads.fusion import IO_KINDS, fuse, without_io
 
 _COMPARED: Final = ("kind", "output_shape")
 
@@ -117,7 +117,7 @@ def _require_same(traced: Traced, graph: OpGraph) -> None:
         if unknown is not None:
             raise ScheduleError(
                 f"operator {unknown!r} of the schedule is not in {traced.name}; schedule the graph that "
-                "workloads.formats.torch_fx makes of it"
+                "workloads.formats.torch.fx makes of it"
             )
         closest = max(graphs, key=lambda found: len(found.index.keys() & graph.index.keys()))
         missing = next((name for name in closest.names if name not in graph.index), None)

@@ -12,10 +12,10 @@ from hwbackend.torch_hosts import copy_mark
 from simsched.base.errors import FormatError
 from simsched.model import Floats, OpGraph, Program
 from workloads.formats.kineto import read_kineto
-from workloads.formats.kineto_events import read_events
-from workloads.formats.kineto_join import Nesting, split_iterations, trace_back
-from workloads.formats.kineto_text import read_trace
-from workloads.formats.kineto_units import Joined, Run, by_annotation, by_level
+from workloads.formats.kineto.events import read_events
+from workloads.formats.kineto.join import Nesting, split_iterations, trace_back
+from workloads.formats.kineto.text import read_trace
+from workloads.formats.kineto.units import Joined, Run, by_annotation, by_level
 
 ITERATION: Final = "simsched.run"
 """Annotation of each run of a program."""

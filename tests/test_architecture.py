@@ -59,8 +59,8 @@ OPTIONAL = {
     "distributed": ("simsched.experiments.study.execution.pools",),
     "plotly": ("simsched.show.report",),
     "pyarrow": ("simsched.experiments.result",),
-    "torch": ("hwbackend.torch", "workloads.formats.torch_"),
-    "onnx": ("workloads.formats.onnx_",),
+    "torch": ("hwbackend.torch", "workloads.formats.torch"),
+    "onnx": ("workloads.formats.onnx",),
 }
 
 
@@ -199,7 +199,7 @@ ABOVE, OTHERS = "in a room above", "do not know each other"
         ("simsched/experiments/comparison.py", "def f():\n    import workloads.registry", "no model zoo"),
         ("simsched/experiments/comparison.py", "import hwbackend", "no model zoo"),
         ("simsched/model/trace/trace.py", "def f():\n    import cupy", "only hwbackend.cupy*.py may"),
-        ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py, workloads.formats.torch_*.py may"),
+        ("workloads/registry.py", "from torch import nn", "only hwbackend.torch*.py, workloads.formats.torch*.py may"),
     ],
 )
 def test_a_planted_import_is_found(path, code, message):

@@ -87,7 +87,7 @@ def test_a_file_that_says_nothing_of_its_size_is_read():
 def test_a_gzip_file_is_inflated_up_to_the_limit_of_files(tmp_path, monkeypatch):
     path = tmp_path / "bomb.json"
     path.write_bytes(gzip.compress(bytes(50_000), 9))
-    monkeypatch.setattr("workloads.formats.kineto_text.MOST_BYTES", 40_000)
+    monkeypatch.setattr("workloads.formats.kineto.text.MOST_BYTES", 40_000)
     assert "inflates to over 40000 bytes" in refused(lambda: read(path, "kineto"), FormatError)
 
 

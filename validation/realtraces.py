@@ -36,13 +36,13 @@ from simsched.model.cluster import LINKS, Device
 from validation.evidence import table
 from validation.papers.claims import put_between
 from validation.realtraces_pairs import Row, dispatch_rows, fair_rows, read_groups, read_pairs, slowdown_rows
-from workloads.formats.kineto_device import measured_device, traced_device
-from workloads.formats.kineto_events import Activities, read_events
-from workloads.formats.kineto_join import split_iterations
-from workloads.formats.kineto_program import read_kineto_program
-from workloads.formats.kineto_replay import TraceReplay, replay_traced
-from workloads.formats.kineto_text import read_trace
-from workloads.formats.kineto_traced import TracedProgram
+from workloads.formats.kineto.device import measured_device, traced_device
+from workloads.formats.kineto.events import Activities, read_events
+from workloads.formats.kineto.join import split_iterations
+from workloads.formats.kineto.program import read_kineto_program
+from workloads.formats.kineto.replay import TraceReplay, replay_traced
+from workloads.formats.kineto.text import read_trace
+from workloads.formats.kineto.traced import TracedProgram
 
 _PINNED: Final = "Memcpy HtoD (Pinned -> Device)"
 _LARGE: Final = 1 * MIB

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from workloads.registry import WORKLOADS, check_kind, from_spec, load, load_kind, names, read_spec
 
 if TYPE_CHECKING:
-    from workloads.formats.kineto_program import read_kineto_program
+    from workloads.formats.kineto.program import read_kineto_program
     from workloads.formats.rows import read_rows
     from workloads.random_dags import random_layered
 
@@ -35,7 +35,7 @@ __all__ = [
 
 _LATER = {
     "random_layered": "workloads.random_dags",
-    "read_kineto_program": "workloads.formats.kineto_program",
+    "read_kineto_program": "workloads.formats.kineto.program",
     "read_rows": "workloads.formats.rows",
 }
 

@@ -13,12 +13,12 @@ from simsched.base.shown import Imported
 from simsched.model.graph import OpGraph
 from workloads.costs import in_fp32
 from workloads.declared import Workload
-from workloads.formats import PYTHON, SUFFIXES, format_of, read, read_graph, reader_of
+from workloads.formats.registry import PYTHON, SUFFIXES, format_of, read, read_graph, reader_of
 from workloads.retired import refuse_retired
 
 if TYPE_CHECKING:
-    from workloads.formats import Found
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto.traced import TracedProgram
+    from workloads.formats.registry import Document
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -197,7 +197,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
 
 
 @reading_once()
-def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -> "Found":
+def read_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None) -> "Document":
     """Make the graph that a text names, or read whatever the file that it names holds: a schedule, for one.
 
     Parameters and errors are those of `from_spec`.
@@ -218,7 +218,7 @@ def read_traced(spec: str) -> "TracedProgram | None":
     path, settings = split_path(spec)
     if path is None or format_of(path) != "kineto":
         return None
-    from workloads.formats.kineto_program import read_kineto_program
+    from workloads.formats.kineto.program import read_kineto_program
 
     return read_kineto_program(path, **_read_settings(spec, path, settings, _parameters(read_kineto_program)))
 

@@ -22,9 +22,12 @@ import simsched
 from simsched.cli.run import application
 from simsched.model.cluster import PRIORS
 from simsched.schedulers import SCHEDULERS
-from workloads.formats import FORMATS, onnx_operators, torch_calls, torch_costs
-from workloads.formats.onnx_contrib import CONTRIB
-from workloads.formats.torch_bodies import BODIES
+from workloads.formats import FORMATS
+from workloads.formats.onnx import operators as onnx_operators
+from workloads.formats.onnx.contrib import CONTRIB
+from workloads.formats.torch import calls as torch_calls
+from workloads.formats.torch import costs as torch_costs
+from workloads.formats.torch.bodies import BODIES
 
 if TYPE_CHECKING:  # the tests read this module where Sphinx is not installed
     from sphinx.application import Sphinx

@@ -12,8 +12,8 @@ from simsched.cli.options import Text, Texts, argument, drawn, file, option, wri
 from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
-    from workloads.formats.kineto_replay import TraceReplay
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto.replay import TraceReplay
+    from workloads.formats.kineto.traced import TracedProgram
 
 
 def profile(
@@ -217,9 +217,9 @@ def replay_trace(
 ) -> None:
     """Simulate a profiler trace's program, beside its measurements; with --set, --host or --streams changed."""
     from simsched.experiments.whatif import parse_change
-    from workloads.formats.kineto_replay import known_change, replay_traced
+    from workloads.formats.kineto.replay import replay_traced
 
-    asked = [parse_change(known_change(text)) for text in changes or ()]
+    asked = [parse_change(text) for text in changes or ()]
     program = _read_ranks(trace, step)
     found = replay_traced(program, asked, host=host, streams=streams)
     files: list[out.File] = [("both traces", perfetto, found.to_perfetto), ("both traces", gantt, found.gantt)]
@@ -233,7 +233,7 @@ def replay_trace(
 
 def _read_ranks(traces: list[str], step: str | None) -> "TracedProgram":
     """Return the program of one or several traces."""
-    from workloads.formats.kineto_program import read_kineto_program
+    from workloads.formats.kineto.program import read_kineto_program
 
     if len(traces) == 1:
         program = opt.Graph(traces[0] if step is None else f"{traces[0]},step={step}").traced
@@ -258,7 +258,7 @@ def pairs(
     Dispatch: when a kernel started that became ready beside one that fills the GPU. Slow-down: how long
     kernels took alone and beside another one, a collective for one. A file that cannot be read is a row.
     """
-    from workloads.formats.kineto_pairs import read_all_pairs, write_pairs
+    from workloads.formats.kineto.pairs import read_all_pairs, write_pairs
 
     found = read_all_pairs(trace)
     files: list[out.File] = []
@@ -292,7 +292,7 @@ def _busy_table(found: "TraceReplay") -> Any:
 
 def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
     """Return facts about a replayed trace, to print below the table."""
-    from workloads.formats.kineto_facts import DOUBTED
+    from workloads.formats.kineto.facts import DOUBTED
 
     program, late = found.traced, found.late
     facts = [

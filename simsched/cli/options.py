@@ -28,8 +28,8 @@ from simsched.cli.printing import File, progress, tell
 if TYPE_CHECKING:
     import hwbackend
     from simsched.model import costmodel
-    from workloads.formats.kineto_facts import TraceFacts
-    from workloads.formats.kineto_traced import TracedProgram
+    from workloads.formats.kineto.facts import TraceFacts
+    from workloads.formats.kineto.traced import TracedProgram
 
 _logger = logging.getLogger(__name__)
 _USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
@@ -159,7 +159,7 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
         names += map(str, scheduler_set(name, graph))
     found = [read_scheduler(name) for name in dict.fromkeys(names)]
     if traced:
-        from workloads.formats.kineto_replay import traced as as_traced
+        from workloads.formats.kineto.replay import traced as as_traced
 
         found.insert(0, as_traced)
     return found
@@ -298,13 +298,14 @@ class Graph:
         return None if self.shape else read_traced(self.spec)
 
     @cached_property
-    def cluster_of_duel(self) -> "ss.Cluster | None":
+    def made_for(self) -> "ss.Cluster | None":
         """The cluster in a duel's file; None for anything else."""
         from workloads.formats import format_of
         from workloads.registry import split_path
 
         path, _ = split_path(self.graph)
-        data = read_json(path) if path is not None and format_of(path) == "simsched" else None
+        is_file = path is not None and Path(path).is_file()  # of a pipe nothing would be left for the graph
+        data = read_json(path) if is_file and format_of(path) == "simsched" else None
         is_duel = isinstance(data, dict) and data.get("format") == "simsched.duel"
         return ss.Duel.from_dict(data, path).cluster if is_duel else None
 
@@ -316,7 +317,7 @@ class Graph:
 
     def traced_facts(self) -> "TraceFacts | None":
         """Return facts about the step that a profiler trace ran; None for anything else."""
-        from workloads.formats.kineto_facts import facts_of
+        from workloads.formats.kineto.facts import facts_of
 
         return None if self.traced is None else facts_of(self.traced)
 
@@ -355,7 +356,7 @@ class Scheduled(Graph):
     def chosen(self) -> "tuple[str, str | ss.Scheduler]":
         """Return the scheduler with its name: the given one, for a trace the trace's own schedule, or the default."""
         if self.scheduler is None and self.traced is not None:
-            from workloads.formats.kineto_replay import traced
+            from workloads.formats.kineto.replay import traced
 
             return "traced", traced
         name = self.scheduler or _USUAL_SCHEDULER
@@ -369,12 +370,22 @@ class Plan(Scheduled):
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
     execution: Execution = "own"
 
+    @cached_property
+    def _held(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
+        """What a name or a file stands for; a pipe is read once."""
+        return read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
+
+    @cached_property
+    def made_for(self) -> "ss.Cluster | None":
+        """The cluster that a file with a schedule or a duel holds; None of anything else."""
+        return self._held.cluster if isinstance(self._held, ss.Schedule) else super().made_for
+
     def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
 
         `anew`, if it can be given, asks for a new schedule.
         """
-        found = read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
+        found = self._held
         if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
@@ -408,7 +419,7 @@ class Plan(Scheduled):
 
 def _require_stated(program: "TracedProgram", source: str) -> None:
     """Refuse a trace that does not name its devices."""
-    from workloads.formats.kineto_device import hinted
+    from workloads.formats.kineto.device import hinted
 
     if not program.of_trace.is_stated:
         hint = hinted(program.graph.names)
@@ -426,15 +437,15 @@ class Target:
     cluster: Annotated[Text, file("Instead of a preset: a calibration, as `simsched calibrate` writes one.")] = None
 
     def read(self, source: Graph | None = None) -> "costmodel.Target":
-        """Return it; where none is named and the source is a profiler trace, its device, with contention.
+        """Return it; where none is named, what the source ran on or was made for.
+
+        That is the device of a profiler trace, with contention, and the cluster of a file with a schedule.
 
         Raises
         ------
         ClusterError
             If a file and a preset are given, or more devices than the file has and no link is known to join them.
         """
-        if source is not None and self.text() == "" and (own := source.cluster_of_duel) is not None:
-            return own
         traced = None if source is None else source.traced
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
@@ -445,6 +456,8 @@ class Target:
                 source.graph,
                 traced.cluster.devices[0].model,
             )
+        if source is not None and not (self.gpu or self.link or self.cluster) and source.made_for is not None:
+            return self._widened(source.made_for, source.graph)
         if self.cluster is None:
             return self._described() if self._names_file() else self._preset()
         for option, given in (("--gpu", self.gpu), ("--link", self.link)):

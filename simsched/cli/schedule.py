@@ -1,4 +1,4 @@
-"""Commands that schedule and simulate, that ask about changed worlds, reasons and robustness, and that report results."""
+"""Commands that schedule, simulate, ask about changed worlds, reasons and robustness, and report results."""
 
 import shlex
 import sys
@@ -162,8 +162,9 @@ class Question(opt.Plan):
 def _values(parameter: str, text: str) -> list[Any]:
     """Return the values of a list: factors as in ``0.5,1,2``, values as in ``=5us,=10us`` or ``300GB/s,600GB/s``."""
     from simsched.experiments.whatif import parse_change
-    from simsched.experiments.whatif.changes import is_taken_as_is
+    from simsched.experiments.whatif.changes import full_name, is_taken_as_is
 
+    parameter = full_name(parameter)
     values = []
     for part in (each.strip() for each in text.split(",")):
         if not part:

@@ -68,6 +68,8 @@ class _Said(Checked):
     rewriting
         How the graph came about from the one that was to be scheduled, one rewriting after the other; empty if it is
         that one.
+    cluster
+        The cluster that it was made for; absent if unknown.
     """
 
     SUBJECT, ERROR = "schedule", ScheduleError
@@ -77,6 +79,7 @@ class _Said(Checked):
     events: Annotated[str, Among(EVENT_PLANS)] = "minimal"
     search: Mapping[str, Any] = field(default_factory=dict)
     rewriting: tuple[Rewriting, ...] = brief(())
+    cluster: Cluster | None = brief(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +122,8 @@ class Schedule(Columnar, Document):
     rewriting
         How `graph` came about if it is not the one that was to be scheduled: `simsched.schedule` does the same again
         and refuses the schedule of a graph that is another one. ``()`` if nothing was rewritten.
+    cluster
+        The cluster that it was made for, without a part in equality; None if unknown. `simsched.schedule` says it.
 
     Raises
     ------
@@ -143,6 +148,7 @@ class Schedule(Columnar, Document):
     events: str
     search: Mapping[str, Any]
     rewriting: tuple[Rewriting, ...]
+    cluster: Cluster | None
     devices: tuple[str, ...]
     op: Indices
     device: Indices
@@ -163,6 +169,7 @@ class Schedule(Columnar, Document):
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
+        cluster: Cluster | None = None,
     ) -> None:
         rows = tuple(placements)
         unknown = next((row for row in rows if row.op not in graph.index), None)
@@ -182,6 +189,7 @@ class Schedule(Columnar, Document):
             events=events,
             search=search,
             rewriting=rewriting,
+            cluster=cluster,
         )
         self.__dict__.update(made.__dict__)
 
@@ -203,10 +211,11 @@ class Schedule(Columnar, Document):
         events: str = "minimal",
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
+        cluster: Cluster | None = None,
     ) -> "Schedule":
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread.
 
-        `execution`, `estimate`, `scheduler`, `events`, `search` and `rewriting` are as in the class.
+        `execution`, `estimate`, `scheduler`, `events`, `search`, `rewriting` and `cluster` are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
         told = _Said(
@@ -216,6 +225,7 @@ class Schedule(Columnar, Document):
             events=events,
             search=search,
             rewriting=tuple(rewriting),
+            cluster=cluster,
         )
         n = len(graph)
         if len(set(devices)) != len(devices):
@@ -290,8 +300,16 @@ class Schedule(Columnar, Document):
         """
         chosen = ... if rows is None else rows
         columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
-        said = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting")
+        said = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster")
         return self.from_columns(**columns | {key: getattr(self, key) for key in said} | others)
+
+    def made_for(self, cluster: Cluster) -> "Schedule":
+        """Return the schedule as one that was made for a cluster, which its file then holds."""
+        if self.cluster is cluster:
+            return self
+        schedule = type(self).__new__(type(self))
+        schedule.__dict__.update(super().__getstate__(), cluster=cluster)
+        return schedule
 
     def over(self, graph: OpGraph) -> "Schedule":
         """Return the schedule over another graph of the same operators, such as one with measured times.

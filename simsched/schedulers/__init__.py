@@ -173,7 +173,7 @@ def schedule(
         plan = function(graph, cluster, cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
-    return accounted(plan, graph, name, _own_rules(options)).check(cluster)
+    return accounted(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:

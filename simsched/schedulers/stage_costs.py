@@ -150,8 +150,10 @@ class ExecutedStage:
         Whose stages.
     device
         Where they run.
+    cost
+        Times of operators alone, as in `simulate`: the latency of a group of one, without launches.
     simulated
-        Latency of a stage in us, without launches and barrier, such as `simsched.simulator.StageLatency`.
+        Latency of any other stage in us, without launches and barrier, such as `simsched.simulator.StageLatency`.
 
     Notes
     -----
@@ -161,12 +163,15 @@ class ExecutedStage:
     kernels of some group from their launch on, as groups are launched one after the other; then the barrier.
     """
 
-    def __init__(self, graph: OpGraph, device: Device, simulated: Callable[[Groups], float]) -> None:
+    def __init__(
+        self, graph: OpGraph, device: Device, cost: CostModel | None, simulated: Callable[[Groups], float]
+    ) -> None:
         self._device = device
         self._simulated = simulated
         n_launches = np.diff(kernels_on(graph, device).ptr).tolist()
         self._n_launches: dict[str, int] = dict(zip(graph.names, n_launches, strict=True))
-        self._known: dict[tuple[str, ...], tuple[int, float]] = {}
+        alone = zip(graph.names, n_launches, operator_times(graph, device, cost).tolist(), strict=True)
+        self._known: dict[tuple[str, ...], tuple[int, float]] = {(name,): (count, time) for name, count, time in alone}
 
     def __call__(self, groups: Groups) -> float:
         """Return the latency of groups side by side."""
@@ -208,7 +213,9 @@ def _latency_of(
     if option not in ("executed", "simulated"):
         return _of_times(option, graph, device, cost)
     simulated = tools.stage_latency(graph, cluster, cost, device=device.name)
-    return ExecutedStage(graph, device, simulated) if option == "executed" else simulated
+    if option == "simulated":
+        return simulated
+    return ExecutedStage(graph, device, cost, simulated)
 
 
 def _of_times(option: str | StageFormula, graph: OpGraph, device: Device, cost: CostModel) -> Callable[[Groups], float]:

@@ -27,7 +27,7 @@ from simsched.schedulers.opara import allocate_streams
 from simsched.schedulers.stage_costs import StageFormula
 from workloads import read_kineto_program
 from workloads.formats.kineto import read_kineto
-from workloads.formats.onnx_models import read_onnx
+from workloads.formats.onnx.models import read_onnx
 
 A100, FOUR = ss.Cluster.preset("a100"), ss.Cluster.preset("a40", 4)
 BY_OPERATOR = "granularity=operator"

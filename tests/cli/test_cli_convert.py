@@ -22,7 +22,7 @@ def test_what_is_written_is_said(said):
     for source in ("plan", "program"):
         assert said(f"convert {source}.json a.dot").startswith("OpGraph('tiny_inception', 10 operators")
     assert said("convert plan.json b.json").startswith("Schedule('lios' of 'tiny_inception'")
-    trace = Path(__file__).parents[1] / "workloads" / "kineto_cpu.json.gz"
+    trace = Path(__file__).parents[1] / "workloads" / "formats" / "kineto" / "kineto_cpu.json.gz"
     assert said("convert", trace, "p.json") == f"Profile(6 operators from {trace}) written to p.json (simsched)\n"
 
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+import simsched as ss
 import workloads
 
 MODEL = """
+import simsched as ss
 import workloads
 
 GRAPH = workloads.load("tiny_inception", image_size=16)
@@ -75,3 +77,17 @@ def test_what_cannot_be_taken_is_said_in_one_line(command, source, message, sour
 
 def test_a_model_of_pytorch_has_its_own_number_format(sources, refused):
     assert "a PyTorch model has its own number formats" in refused("compare my_model.py:make --dtype fp16")
+
+
+@pytest.mark.parametrize("line", ["explain plan.json", "simulate plan.json", "whatif plan.json --set launch*=2"])
+def test_a_plan_runs_where_it_was_made_for_unless_told_otherwise(line, said, tmp_path):
+    """Its file holds the cluster; a device that is named goes before it."""
+    said("schedule", "tiny_inception", "--gpu", "h100", "--gpus", "2", "--scheduler", "hios-lp", "-o", "plan.json")
+    plan = ss.Schedule.load(str(tmp_path / "plan.json"))
+    assert [device.model for device in plan.cluster.devices] == ["h100"] * 2
+    here = said(*line.split())
+    assert (
+        here
+        == said(*line.split(), "--gpu", "h100", "--gpus", "2")
+        != said(*line.split(), "--gpu", "k80", "--gpus", "2")
+    )

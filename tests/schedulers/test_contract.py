@@ -29,7 +29,9 @@ def staged(plan, cluster):
     takes its latency, no time lost in between: with launches and barrier, of schedulers that ask for latencies."""
     latency = {device.name: StageLatency(plan.graph, cluster, device=device.name) for device in cluster.devices}
     if "stage_latency" in signature(SCHEDULERS[plan.scheduler]).parameters:
-        latency = {name: ExecutedStage(plan.graph, cluster[name], simulated) for name, simulated in latency.items()}
+        latency = {
+            name: ExecutedStage(plan.graph, cluster[name], None, simulated) for name, simulated in latency.items()
+        }
     slow = Plain(plan.graph, cluster, default_cost)
     return slow.makespan(stages(plan), lambda groups, device: latency[device](tuple(map(tuple, groups))))
 

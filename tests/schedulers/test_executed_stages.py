@@ -21,7 +21,7 @@ def one_device(**replaced):
 
 def executed(graph, cluster):
     """Latency of executed stages on the first device."""
-    return ExecutedStage(graph, cluster.devices[0], ss.StageLatency(graph, cluster))
+    return ExecutedStage(graph, cluster.devices[0], None, ss.StageLatency(graph, cluster))
 
 
 def test_an_executed_stage_hides_launches_behind_kernels():

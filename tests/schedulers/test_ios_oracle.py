@@ -159,7 +159,7 @@ def test_stages_keep_their_limits(graph, cluster, strategy, limits):
         assert len(groups) <= (limits["s"] or len(graph))
         assert max(map(len, groups)) <= (limits["r"] or len(graph))
         assert groups_of([name for group in groups for name in group], pairs) == set(map(frozenset, groups))
-    executed = ExecutedStage(graph, cluster.devices[0], StageLatency(graph, cluster))
+    executed = ExecutedStage(graph, cluster.devices[0], None, StageLatency(graph, cluster))
     assert plan.estimate <= sum(executed(((name,),)) for name in graph.names) * (1 + 1e-9)
 
 

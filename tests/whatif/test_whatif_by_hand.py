@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 from small import chain, made, one_stream, operators, placements
 
-from simsched.experiments.whatif import absolute, what_if
+from simsched.base.errors import WhatIfError
+from simsched.experiments.ranges import unsure_of
+from simsched.experiments.whatif import absolute, parse_change, what_if
 from simsched.model import Cluster, Operator, OpGraph, Schedule
+from simsched.model.costmodel import USUAL, terms_on
 from simsched.simulator import simulate
 
 FREE = Cluster.preset("a100").without_overheads()
@@ -139,3 +142,26 @@ def test_half_the_sms():
     assert asked.device(clock=0.5).makespan == asked.device(peak=0.5).makespan == pytest.approx(38.73)
     assert asked.device(sms=absolute(54.0)).cluster.devices[0].sms == 54
     assert asked.device(bandwidth=2.0).makespan == asked.makespan
+
+
+def test_slower_memory_of_an_estimated_operator():
+    """An operator bound by DRAM takes start + tail + memory term: twice the term adds that term; given times stay."""
+    cluster = Cluster.preset("a100").without_overheads()
+    graph = OpGraph([Operator("a", nbytes=1e9), Operator("b", time=50.0)], [])
+    terms = terms_on(graph, cluster.devices[0])
+    answer = what_if(one_stream(graph), cluster).set("memory_factor", 2.0).answer()
+    assert answer.makespan - answer.makespan_before == pytest.approx(terms.memory[0], rel=1e-9)
+    with pytest.raises(WhatIfError, match="memory_factor changes estimated times, and no operator has one"):
+        what_if(made("a=5"), cluster).set("memory_factor", 2.0).answer()
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_each_parameter_that_ranges_name_can_be_set_by_that_name(gpus):
+    """So that a reader of "depends most on ..." can ask what that parameter does."""
+    cluster = Cluster.preset("a100", gpus)
+    graph = OpGraph([Operator("a", nbytes=1e9)])
+    for unsure in unsure_of(cluster):
+        change = parse_change(f"{unsure.name}*=1.5")
+        question = what_if(graph, cluster).set(change.parameter, change.given)
+        assert question.makespan > 0
+        assert question.revision.rates != USUAL or question.cluster != cluster or unsure.name == "interference"

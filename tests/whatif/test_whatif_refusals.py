@@ -48,7 +48,7 @@ REFUSED = {
         (lambda: a.operators("z", speed=2).makespan, "unknown operator 'z'; known are: a, b, c"),
         (lambda: a.fuse(["a", "b"]).operators("a", speed=2.0).makespan, "unknown operator 'a'"),
         (lambda: fuse(FORK, "ae"), "unknown operator 'e'; known are: a, b, c"),
-        (lambda: value_of(a, "sms"), "sms"),
+        (lambda: value_of(a, "smz"), "smz"),
         (lambda: value_of(a, "operator.z.speed"), "z"),
         (lambda: value_of(a, "operators.z.speed"), "z"),
         (lambda: parse_change("link.width=2"), "unknown parameter 'link.width'; closest of"),

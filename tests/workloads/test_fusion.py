@@ -11,7 +11,7 @@ from small import edges
 
 from simsched.base.errors import GraphError
 from simsched.model.graph import Edge, Kernel, Operator, OpGraph, Work
-from workloads.formats.fusion import fuse, without_io
+from workloads.fusion import fuse, without_io
 from workloads.models.network import Network
 
 

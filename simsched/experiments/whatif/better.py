@@ -14,7 +14,7 @@ from simsched.base.units import format_time
 from simsched.experiments.comparison import Sampling, unused
 from simsched.experiments.evaluation import evaluate
 from simsched.experiments.result import Finding, table_of
-from simsched.experiments.whatif.changes import with_unit
+from simsched.experiments.whatif.changes import full_name, with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
 from simsched.model.costmodel import bare, upon
@@ -181,6 +181,7 @@ def breakeven(
     >>> breakeven("link.bandwidth", one, two, cluster).sentences()
     ('sequential is better below 0.25 times link.bandwidth (0.4 GB/s), custom above',)
     """
+    parameter = full_name(parameter)
     graphs = [*([] if graph is None else [graph]), *(p.graph for p in (plan_a, plan_b) if isinstance(p, Schedule))]
     if not graphs:
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")

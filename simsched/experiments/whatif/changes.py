@@ -13,6 +13,7 @@ from simsched.base.numeric import is_number, plain_value
 from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link, device_named
 from simsched.model.cluster.device import OVERHEADS
+from simsched.model.costmodel import Rates
 from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
@@ -24,6 +25,8 @@ _KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
 }
 _AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
+RATES: Final = Rates._fields
+"""Factors of the terms of estimated times; at first each is 1."""
 _PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
 _HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
@@ -108,6 +111,36 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
 }
 
 
+def _short_names() -> dict[str, tuple[str, ...]]:
+    """Return the parameters that a last part of their name may mean: ``launch`` is ``overhead.launch``."""
+    meanings: dict[str, tuple[str, ...]] = {"n_gpus": ("gpus",)}
+    for name in PARAMETERS:
+        short = name.rpartition(".")[2]
+        if short not in PARAMETERS:
+            meanings[short] = (*meanings.get(short, ()), name)
+    return meanings
+
+
+SHORT_NAMES: Final[Mapping[str, tuple[str, ...]]] = _short_names()
+
+
+def full_name(parameter: str) -> str:
+    """Return the full name of a parameter, given that or its last part alone.
+
+    Raises
+    ------
+    WhatIfError
+        If several parameters end so.
+
+    >>> full_name("launch"), full_name("sms"), full_name("link.bandwidth"), full_name("n_gpus")
+    ('overhead.launch', 'device.sms', 'link.bandwidth', 'gpus')
+    """
+    meanings = SHORT_NAMES.get(parameter, (parameter,))
+    if len(meanings) > 1:
+        raise WhatIfError(f"{parameter!r} may be {' or '.join(meanings)}: give its full name")
+    return meanings[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Absolute:
     """A value in library units, as opposed to a factor; see `absolute`."""
@@ -177,6 +210,7 @@ def make_change(parameter: str, value: Any) -> Change:
         If the value does not suit it.
     """
     given = value.value if isinstance(value, Absolute) else value
+    parameter = full_name(parameter)
     if is_taken_as_is(parameter):
         names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
         if parameter == "device":
@@ -190,7 +224,9 @@ def make_change(parameter: str, value: Any) -> Change:
             raise WhatIfError(refused.says(parameter)) from None
         return Change(parameter, tuple(dict.fromkeys(taken)) if edits else taken, True)
     if not _takes_factors(parameter):
-        raise UnknownNameError("parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, "operators.speed", *_PATTERNS])
+        raise UnknownNameError(
+            "parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, *RATES, "operators.speed", *_PATTERNS]
+        )
     if not is_number(given) or not (isfinite(given) and given >= 0):
         raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {given!r}")
     if speed_of(parameter) is not None and given == 0:
@@ -204,7 +240,7 @@ def is_taken_as_is(parameter: str) -> bool:
 
 
 def _takes_factors(parameter: str) -> bool:
-    return parameter in PARAMETERS or speed_of(parameter) is not None
+    return parameter in PARAMETERS or parameter in RATES or speed_of(parameter) is not None
 
 
 def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
@@ -239,7 +275,7 @@ def parse_change(text: str) -> Change:
     """
     parameter, equals, value = (part.strip() for part in text.partition("="))
     factor = parameter.endswith("*")
-    parameter = parameter.removesuffix("*").rstrip()
+    parameter = full_name(parameter.removesuffix("*").rstrip())
     if not equals or not parameter or not value:
         raise WhatIfError(f"{text!r}: expected PARAMETER*=FACTOR or PARAMETER=VALUE, such as link.bandwidth*=2")
     if is_taken_as_is(parameter):

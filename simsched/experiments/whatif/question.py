@@ -16,6 +16,7 @@ from simsched.experiments.result import Result, table_of, unit_of
 from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change
 from simsched.experiments.whatif.world import ChangedCost, Ground, Revision, carried, changed_cluster, rates, revised
 from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, default_cost, upon
+from simsched.model.costmodel import USUAL
 from simsched.model.trace import Trace
 from simsched.model.trace.trace import CriticalPath
 from simsched.schedulers import schedule
@@ -383,7 +384,8 @@ class Question(Outcome):
     def _followed(self, given: CostModel | None) -> CostModel | None:
         """Return a cost model after the changes: the given one where they make no difference."""
         revision, before = self.revision, {new.name: old for old, new in self._replaced}
-        same = all(rates(old) == rates(new) for old, new in self._replaced) and bool((revision.speeds == 1.0).all())
+        same = all(rates(old) == rates(new) for old, new in self._replaced) and revision.rates == USUAL
+        same = same and bool((revision.speeds == 1.0).all())
         if same and all(c.value == 1.0 for c in revision.changes) and (given is None or not revision.made):
             return given
         return ChangedCost(default_cost if given is None else given, before, revision)

@@ -13,7 +13,16 @@ from simsched.base.io import json_copy
 from simsched.base.numeric import is_number
 from simsched.base.units import format_time
 from simsched.experiments.result import Finding, table_of
-from simsched.experiments.whatif.changes import PARAMETERS, Absolute, common, is_taken_as_is, make_change, with_unit
+from simsched.experiments.whatif.changes import (
+    PARAMETERS,
+    RATES,
+    Absolute,
+    common,
+    full_name,
+    is_taken_as_is,
+    make_change,
+    with_unit,
+)
 from simsched.experiments.whatif.question import Question
 from simsched.experiments.whatif.world import Ground, selected
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
@@ -136,6 +145,8 @@ def sweep(
     for name, given in ((parameter, values), (parameter2, values2)):
         if given is not None and (isinstance(given, str) or not len(given)):
             raise WhatIfError(f"sweep over {name}: give a list of values, not {given!r}")
+    parameter = full_name(parameter)
+    parameter2 = None if parameter2 is None else full_name(parameter2)
     seconds = [None] if values2 is None else list(values2)
     found = np.full((len(values), len(seconds)), np.nan)
     reasons: list[tuple[int, int, str]] = []
@@ -321,7 +332,11 @@ def sensitivity(
     base = asked.makespan
     if not base > 0:
         raise WhatIfError(f"graph {asked.graph.name!r} takes no time: nothing can change that by a factor")
-    names = numeric_parameters(asked, per_operator=per_operator) if parameters is None else tuple(parameters)
+    names = (
+        numeric_parameters(asked, per_operator=per_operator)
+        if parameters is None
+        else tuple(map(full_name, parameters))
+    )
     rows: list[Elasticity] = []
     notes: list[str] = []
     for name in dict.fromkeys(names):
@@ -405,9 +420,12 @@ def value_of(asked: Question, parameter: str) -> float | None:
     >>> value_of(asked, "overhead.launch"), value_of(asked.link(bandwidth=2.0), "link.bandwidth")
     (6.0, 550000.0)
     """
+    parameter = full_name(parameter)
     if is_taken_as_is(parameter):
         raise WhatIfError(f"{parameter} takes no factors: ask with `sweep`")
     change = make_change(parameter, 1.0)
+    if parameter in RATES:
+        return float(getattr(asked.revision.rates, parameter))
     if parameter in PARAMETERS:
         return common(PARAMETERS[parameter].values(asked.cluster))
     return common(asked.revision.speeds[selected(asked.graph, change)].tolist())

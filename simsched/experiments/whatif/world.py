@@ -10,12 +10,12 @@ import numpy as np
 from simsched.base.errors import UnknownNameError, WhatIfError
 from simsched.base.numeric import sum_in_order
 from simsched.experiments.evaluation import evaluate
-from simsched.experiments.whatif.changes import PARAMETERS, REBUILD, Change, speed_of
+from simsched.experiments.whatif.changes import PARAMETERS, RATES, REBUILD, Change, speed_of
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target, Work
 from simsched.model.cluster import widened
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.sheet import device_named
-from simsched.model.costmodel import bare, default_cost, operator_times, roofline, rooflines, upon
+from simsched.model.costmodel import USUAL, Rates, bare, default_cost, operator_times, roofline, rooflines, upon
 from simsched.model.graph.columns import column, describe_cycle, topological_order
 from simsched.model.graph.opgraph import rearranged
 from simsched.model.launches import basis_of, same_kernels
@@ -287,6 +287,8 @@ class Revision:
         The changes that led to it; they also set the speed of operators by kind that a scheduler makes.
     rewirings
         How the graph came about.
+    rates
+        Factors of the terms of estimated times.
     """
 
     base: OpGraph
@@ -294,6 +296,7 @@ class Revision:
     speeds: Floats
     changes: tuple[Change, ...]
     rewirings: tuple[Rewiring, ...]
+    rates: Rates = USUAL
 
     @property
     def made(self) -> list[str]:
@@ -322,6 +325,7 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
     speeds, device = np.ones(len(graph)), ground.cluster.devices[0]
     faster: list[Change] = []
     rewirings: list[Rewiring] = []
+    rates = USUAL
     for change in changes:
         if change.parameter in ("fuse", "remove"):
             times = operator_times(graph, device, ground.cost)
@@ -339,7 +343,11 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
             rows = selected(graph, change)
             speeds[rows] = change.value if change.is_absolute else speeds[rows] * change.value
             faster.append(change)
-    return Revision(base, graph, speeds, tuple(faster), tuple(rewirings))
+        elif change.parameter in RATES:
+            if ground.cost is not None or not np.isnan(graph.time).any():
+                raise WhatIfError(f"{change.parameter} changes estimated times, and no operator has one: all are given")
+            rates = rates._replace(**{change.parameter: change.of(getattr(rates, change.parameter))})
+    return Revision(base, graph, speeds, tuple(faster), tuple(rewirings), rates)
 
 
 def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
@@ -396,7 +404,8 @@ class ChangedCost:
         t(op, d) / s                          where t(op, d) differs from t(op, d0): the model follows by itself
         t(op, d0) * r(op, d) / r(op, d0) / s  where it does not
 
-    A pure latency, without FLOP and bytes, stays unchanged.
+    A pure latency, without FLOP and bytes, stays unchanged. Times that the roofline itself estimates are then taken at
+    the revision's factors of its terms.
     """
 
     given: CostModel
@@ -411,11 +420,15 @@ class ChangedCost:
         """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`."""
         before = self.before.get(device.name, device)
         times = self._given(graph, device, ops)
+        is_load = (graph.flops[ops] > 0) | (graph.nbytes[ops] > 0)
         if rates(before) != rates(device):
-            is_load = (graph.flops[ops] > 0) | (graph.nbytes[ops] > 0)
             as_before = np.flatnonzero((times == self._given(graph, before, ops)) & is_load)
             rows = ops[as_before]
             times[as_before] *= rooflines(graph, rows, device) / rooflines(graph, rows, before)
+        if self.revision.rates != USUAL:
+            estimated = np.flatnonzero(np.isnan(graph.time[ops]) & is_load)
+            rows = ops[estimated]
+            times[estimated] *= rooflines(graph, rows, device, self.revision.rates) / rooflines(graph, rows, device)
         return times / self.revision.speeds_over(graph)[ops]
 
     def _given(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:

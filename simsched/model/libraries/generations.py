@@ -139,7 +139,7 @@ _TF32_CONVOLUTION = _OLDER_CONVOLUTION._replace(start=2.6)
 
 
 def _reaching(part: float, slowness: float, capability: tuple[int, int]) -> Generation:
-    """Return a generation before the A100: its SMs reach a part of the rate that engines of the A100 reach, relative to peak."""
+    """Return a generation before the A100: its SMs reach a part of the A100's rate relative to peak."""
 
     def slower(engine: Engine) -> Engine:
         return engine._replace(efficiency=engine.efficiency * part, start=engine.start * _STARTING)

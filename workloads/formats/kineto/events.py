@@ -1,0 +1,420 @@
+"""The events of a torch.profiler trace by columns, times in whole nanoseconds."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from functools import partial
+from math import prod
+from typing import Any, Final, NamedTuple, NoReturn, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.base.errors import FormatError, GraphError, shown
+from simsched.base.numeric import is_count
+from simsched.model import Floats, Ints, Kernel
+from workloads.formats.kineto.collectives import CATEGORIES, GROUP, RANKS, SEQUENCE, is_collective
+from workloads.formats.kineto.text import Readers, place, walk
+
+_LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits
+_LONGEST: Final = float(2**43)  # us, 101 days
+# Up to here a float of us tells every nanosecond from the next: its steps are 2^-10 us.
+_EXACT_FLOAT: Final = float(2**43)
+_PEEKED: Final = 200
+_N_ACTIVITY: Final = 12
+
+_first_times = re.compile(r'"ts"\s*:\s*([0-9]+\.[0-9]+)').finditer
+_graph_launch = re.compile(r"(cu(da)?|hip)GraphLaunch").match
+
+# Releases before 1.11 called the categories otherwise.
+_HOSTS: Final = (
+    ("cpu_op", "Operator"),
+    ("user_annotation",),
+    ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "hip_driver"),
+)  # operators, annotations, calls
+_SYNC: Final = "cuda_sync"
+_SYNC_FIELDS: Final = (
+    "stream",
+    "wait_on_cuda_event_record_corr_id",
+    "wait_on_stream",
+    "device",
+    "wait_on_cuda_event_id",
+)
+_N_SYNC: Final = 1 + len(_SYNC_FIELDS)
+_KERNEL: Final = ("kernel", "Kernel", *CATEGORIES)
+_COPY: Final = {"gpu_memcpy": "memcpy", "Memcpy": "memcpy", "gpu_memset": "memset", "Memset": "memset"}
+
+
+class MeasuredKind(NamedTuple):
+    """What a trace says of an activity but for its times; `what` is "kernel", "memcpy" or "memset"."""
+
+    what: str
+    name: str
+    launch: Kernel | None = None
+    nbytes: float | None = None
+    is_collective: bool = False
+
+
+class Columns:
+    """Events as arrays of one length, beside tuples of what they index."""
+
+    def take(self, rows: Ints) -> Self:
+        """Return some of the events."""
+        names = [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]  # type: ignore[arg-type]
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class HostEvents(Columns):
+    """Operators, annotations, or calls of the runtime and driver; times in ns, `name` indexes `names`.
+
+    `correlation` 0 and `external` 0 stand for none.
+    """
+
+    start: Ints
+    end: Ints
+    thread: Ints
+    external: Ints
+    name: Ints
+    correlation: Ints
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def are(self, holds: Callable[[str], Any]) -> npt.NDArray[np.bool_]:
+        """Return of which events the name is such."""
+        return np.array([bool(holds(name)) for name in self.names], bool)[self.name]
+
+    @property
+    def of_graph(self) -> npt.NDArray[np.bool_]:
+        """Whether each launches a captured graph."""
+        return self.are(_graph_launch)
+
+
+@dataclass(frozen=True)
+class Activities(Columns):
+    """What ran on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0.
+
+    `group` indexes the communicators of the trace (0: none), `sequence` is the number of a collective there, or -1.
+    `process` numbers what the trace calls the process of each event, which for activities is that of its GPU.
+    """
+
+    start: Ints
+    duration: Ints
+    device: Ints
+    stream: Ints
+    correlation: Ints
+    external: Ints
+    node: Ints
+    what: Ints
+    group: Ints
+    sequence: Ints
+    process: Ints
+    kinds: tuple[MeasuredKind, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A trace: what the host did, what the GPU did, and the fields beside the events.
+
+    `threads` names the process and thread of each number. `syncs` has what the profiler says of calls that synchronise,
+    by correlation id: the stream that waits or is waited for (-1: none, or all), the correlation id of the call that
+    recorded the event, the stream that it was recorded on (-1 where they are not known), the device, and the event.
+    `groups` are the communicators. `n_unusable` events were left out for want of a time.
+    """
+
+    operators: HostEvents
+    annotations: HostEvents
+    calls: HostEvents
+    syncs: dict[int, tuple[int, ...]]
+    activities: Activities
+    threads: tuple[tuple[Any, Any], ...]
+    header: dict[str, Any]
+    groups: tuple[tuple[str, ...], ...] = ((),)
+    n_unusable: int = 0
+
+
+def read_events(text: str, source: str, *, strict: bool = True) -> Events:
+    """Return the events of a trace.
+
+    Parameters
+    ----------
+    text, source
+        The trace, and how errors name it.
+    strict
+        Whether a time that is none refuses the trace; else it costs the event, which is counted.
+
+    Times come in three formats: whole us, us since 1970 with a decimal point, and us since the field
+    `baseTimeNanoseconds`. The second is beyond what a float can tell apart (its steps are 0.25 us), so such a trace is
+    read with decimal numbers.
+
+    Raises
+    ------
+    FormatError
+        If it is not such a trace; the message names the line, or the event by number and the field.
+    """
+    peeked = [float(m.group(1)) for m, _ in zip(_first_times(text), range(_PEEKED), strict=False)]
+    exact = max(peeked, default=0.0) >= _EXACT_FLOAT
+    try:
+        return _collect(text, source, exact, strict)
+    except _InexactError:  # only if the first events have other times than the rest
+        return _collect(text, source, True, strict)
+
+
+def _collect(text: str, source: str, exact: bool, strict: bool) -> Events:
+    found = _Collector(source, strict)
+    return found.events(walk(text, source, found.readers, exact=exact, strict=strict))
+
+
+class _InexactError(Exception):
+    """A time was read as a float that is too large for it."""
+
+
+class Codes(dict[Any, int]):
+    """Numbers in the order in which they are first asked for."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = code = len(self)
+        return code
+
+
+class _Collector:
+    """Takes of each event what is needed; types are checked later, a column at a time.
+
+    What is taken goes into one flat list per category: a tuple per event would be one more object for
+    the garbage collector to visit again and again, which takes as long as all the rest.
+    """
+
+    def __init__(self, source: str, strict: bool) -> None:
+        self._source, self._strict = source, strict
+        self._groups = Codes({(): 0})
+        self._processes = Codes()
+        self._n_unusable = 0
+        self._names, self._threads, self._kinds = Codes(), Codes(), Codes()
+        self._first_of_kind: list[int] = []
+        self._hosts: tuple[list[Any], ...] = ([], [], [])
+        self._syncs: list[Any] = []
+        self._activities: list[Any] = []
+        self.readers: Readers = (
+            {cat: partial(self._on_host, rows) for cats, rows in zip(_HOSTS, self._hosts, strict=True) for cat in cats}
+            | {_SYNC: self._on_sync}
+            | dict.fromkeys(_KERNEL, self._on_kernel)
+            | dict.fromkeys(_COPY, self._on_copy)
+        )
+
+    def _on_host(self, rows: list[Any], at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        name, thread = self._names[event["name"]], self._threads[event["pid"], event["tid"]]
+        correlation = args.get("correlation", 0)
+        rows.extend((at, event["ts"], event["dur"], thread, _external(args), name, correlation))
+
+    def _on_sync(self, _at: int, _event: dict[str, Any], args: dict[str, Any]) -> None:
+        self._syncs.extend((args.get("correlation", 0), *[args.get(key, -1) for key in _SYNC_FIELDS]))
+
+    def _on_kernel(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        grid, block = tuple(args.get("grid", ())), tuple(args.get("block", ()))
+        what: tuple[Any, ...] = (
+            event["name"],
+            grid,
+            block,
+            args.get("registers per thread", 0),
+            args.get("shared memory", 0),
+        )
+        if event["cat"] in CATEGORIES or is_collective("", args):
+            what = (*what, True)
+        self._on_activity(at, event, args, what)
+
+    def _on_copy(self, at: int, event: dict[str, Any], args: dict[str, Any]) -> None:
+        self._on_activity(at, event, args, (event["name"], _COPY[event["cat"]], args.get("bytes")))
+
+    def _on_activity(self, at: int, event: dict[str, Any], args: dict[str, Any], what: tuple[Any, ...]) -> None:
+        kind = self._kinds[what]
+        if kind == len(self._first_of_kind):
+            self._first_of_kind.append(at)
+        get = args.get
+        group = self._groups[str(get(GROUP)), str(get(RANKS, ""))] if GROUP in args else 0
+        self._activities.extend(
+            (
+                at,
+                event["ts"],
+                event["dur"],
+                get("device", 0),
+                get("stream", 0),
+                args["correlation"],
+                _external(args),
+                get("graph node id", 0),
+                kind,
+                group,
+                get(SEQUENCE, -1),
+                self._processes[event.get("pid")],
+            )
+        )
+
+    def events(self, header: dict[str, Any]) -> Events:
+        """Return what was taken, checked."""
+        for name in self._names:
+            _require_name(name, self._source)
+        operators, annotations, calls = map(self._host_events, self._hosts)
+        columns = [_ids(self._syncs[k::_N_SYNC], -1 if k else 0).tolist() for k in range(_N_SYNC)]
+        syncs = {row[0]: row[1:] for row in zip(*columns, strict=True)}
+        rows = self._usable(self._activities, _N_ACTIVITY)
+        at, start, duration, device, stream, correlation, external, node, what, group, sequence, process = (
+            rows[k::_N_ACTIVITY] for k in range(_N_ACTIVITY)
+        )
+        activities = Activities(
+            self._times(start, at, "ts", _LATEST),
+            self._times(duration, at, "dur", _LONGEST),
+            self._counts(device, at, "args.device"),
+            self._counts(stream, at, "args.stream"),
+            _ids(correlation),
+            _ids(external),
+            _ids(node),
+            np.array(what, np.int64),
+            np.array(group, np.int64),
+            _ids(sequence, -1),
+            np.array(process, np.int64),
+            self._checked_kinds(),
+        )
+        return Events(
+            operators,
+            annotations,
+            calls,
+            syncs,
+            activities,
+            tuple(self._threads),
+            header,
+            tuple(self._groups),
+            self._n_unusable,
+        )
+
+    def _usable(self, rows: list[Any], width: int) -> list[Any]:
+        """Return rows of so many values each, of which the second and third are times, without those of no time."""
+        if self._strict:
+            return rows
+        bad = [
+            k
+            for k in range(0, len(rows), width)
+            if not (_is_time(rows[k + 1], _LATEST) and _is_time(rows[k + 2], _LONGEST))
+        ]
+        self._n_unusable += len(bad)
+        for k in reversed(bad):
+            del rows[k : k + width]
+        return rows
+
+    def _host_events(self, rows: list[Any]) -> HostEvents:
+        rows = self._usable(rows, 7)
+        at, start, duration, thread, external, name, correlation = (rows[k::7] for k in range(7))
+        begin = self._times(start, at, "ts", _LATEST)
+        return HostEvents(
+            begin,
+            begin + self._times(duration, at, "dur", _LONGEST),
+            np.array(thread, np.int64),
+            _ids(external),
+            np.array(name, np.int64),
+            _ids(correlation),
+            tuple(self._names),
+        )
+
+    def _checked_kinds(self) -> tuple[MeasuredKind, ...]:
+        found = []
+        for kind, at in zip(self._kinds, self._first_of_kind, strict=True):
+            _require_name(kind[0], place(self._source, at))
+            try:
+                found.append(_copy_of(kind) if len(kind) == 3 else _kernel_of(*kind))
+            except (FormatError, GraphError) as error:
+                if not self._strict:  # its shape is not needed
+                    found.append(MeasuredKind("kernel" if len(kind) > 3 else kind[1], kind[0]))
+                    continue
+                raise FormatError(f"{place(self._source, at)}: {error}") from error
+        return tuple(found)
+
+    def _times(self, values: Sequence[Any], at: Sequence[int], field: str, most: float) -> Ints:
+        """Return times in us as whole nanoseconds."""
+        kinds = set(map(type, values))
+        if not kinds <= {int, float, Decimal}:
+            self._refuse(values, at, field, lambda x: type(x) in (int, float, Decimal), "must be a number")
+        try:
+            us: Floats = np.array(values, np.float64)
+            valid = bool(((us >= 0) & (us < most)).all())
+        except OverflowError:  # a whole number beyond the largest float
+            valid = False
+        if not valid:
+            self._refuse(values, at, field, lambda x: 0 <= x < most, f"must be a time in us from 0 to {most:.0f}")
+        if Decimal in kinds:
+            return np.array([round(1000 * value) for value in values], np.int64)
+        if float in kinds and us.max() >= _EXACT_FLOAT:
+            raise _InexactError
+        whole = np.floor(us)
+        # apart from each other both are exact, and the digits behind the point decide the nanosecond
+        return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+
+    def _counts(self, values: Sequence[Any], at: Sequence[int], field: str) -> Ints:
+        if not set(map(type, values)) <= {int} or not all(0 <= value < 2**31 for value in set(values)):
+            self._refuse(values, at, field, lambda x: type(x) is int and 0 <= x < 2**31, "must be a number below 2^31")
+        return np.array(values, np.int64)
+
+    def _refuse(
+        self, values: Sequence[Any], places: Sequence[int], field: str, holds: Callable[[Any], bool], phrase: str
+    ) -> NoReturn:
+        at, value = next((i, x) for i, x in zip(places, values, strict=True) if not holds(x))
+        raise FormatError(f"{place(self._source, at)}: field {field!r} {phrase}, not {shown(value)}")
+
+
+def _is_time(value: Any, most: float) -> bool:
+    return type(value) in (int, float, Decimal) and 0 <= value < most
+
+
+def _external(args: dict[str, Any]) -> Any:
+    found = args.get("External id")
+    return args.get("external id", 0) if found is None else found
+
+
+def _ids(values: Sequence[Any], none: int = 0) -> Ints:
+    """Return ids; what is none (2^64 - 1 is how Kineto writes that there is none) becomes `none`."""
+    if set(map(type, values)) <= {int}:
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            pass
+    return np.array([x if type(x) is int and 0 <= x < 2**63 else none for x in values], np.int64)
+
+
+def _kernel_of(
+    name: str, grid: Any, block: Any, registers: Any, shared_memory: Any, is_known: bool = False
+) -> MeasuredKind:
+    """Return a kernel with what it was launched with, or without if the trace does not say.
+
+    `is_known`: the trace says that it is a collective.
+    """
+    links = is_known or is_collective(name)
+    if not grid or not block:
+        return MeasuredKind("kernel", name, is_collective=links)
+    for field, sizes in (("grid", grid), ("block", block)):
+        if not all(is_count(size, 1) for size in sizes):
+            raise FormatError(f"field 'args.{field}' must be whole numbers of at least 1, not {list(sizes)!r}")
+    for field, value in (("registers per thread", registers), ("shared memory", shared_memory)):
+        if not is_count(value):
+            raise FormatError(f"field 'args.{field}' must be a whole number, not {value!r}")
+    # no registers stands for "not reported": the fewest there are, which limit nothing
+    launch = Kernel(prod(grid), prod(block), max(1, registers), shared_memory)
+    return MeasuredKind("kernel", name, launch, is_collective=links)
+
+
+def _copy_of(kind: tuple[Any, ...]) -> MeasuredKind:
+    name, what, nbytes = kind
+    if nbytes is not None and not is_count(nbytes):
+        raise FormatError(f"field 'args.bytes' must be a whole number, not {nbytes!r}")
+    return MeasuredKind(what, name, nbytes=None if nbytes is None else float(nbytes))
+
+
+def _require_name(name: Any, where: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise FormatError(f"{where}: field 'name' must be a text that is not empty, not {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"{where}: field 'name' holds half of a character: {name!a}") from None

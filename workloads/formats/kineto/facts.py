@@ -1,0 +1,110 @@
+"""What a traced step is worth knowing before any alternative to it: measured time, replay error, what bounds it."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from simsched.model.trace.timeline import union_length
+from workloads.formats.kineto.replay import replay_traced
+from workloads.formats.kineto.traced import TracedProgram
+
+DOUBTED: Final = 0.05
+"""Replay error, as a part of the measured time, from which on what follows from the replay is not to be believed."""
+_SAID: Final = 0.001
+"""Part of the step below which a bound is not named."""
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """What is known of a traced step.
+
+    Parameters
+    ----------
+    measured_us, simulated_us
+        The step as measured, and as replayed.
+    exposed_us
+        How long collectives ran with no other kernel beside them on their device, over all devices.
+    host_share
+        The part of the replayed step that would go if the host took no time.
+    bound_by
+        What the critical path of the replay goes to, as parts of it, the largest first.
+    lines
+        What the trace does not say, or says wrongly.
+    """
+
+    measured_us: float
+    simulated_us: float
+    exposed_us: float
+    host_share: float
+    bound_by: tuple[tuple[str, float], ...]
+    lines: tuple[str, ...]
+
+    @property
+    def error(self) -> float:
+        """The difference of the replay to what was measured, as a part of that."""
+        return self.simulated_us / self.measured_us - 1
+
+    @property
+    def doubt(self) -> str | None:
+        """A line that says not to believe what follows, if the replay does not fit."""
+        if abs(self.error) <= DOUBTED:
+            return None
+        return f"the replay is {100 * abs(self.error):.0f} % off: do not believe what follows from it"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the facts by name."""
+        found = [
+            ("measured", f"{self.measured_us:.1f} us"),
+            ("replay", f"{self.simulated_us:.1f} us, {100 * self.error:+.2f} %"),
+            ("exposed collectives", f"{self.exposed_us:.1f} us"),
+            ("host bound", f"{100 * self.host_share:.1f} % of the step would go if the host took no time"),
+            ("bound by", ", ".join(f"{name} {100 * part:.1f} %" for name, part in self.bound_by) or "-"),
+        ]
+        if self.doubt is not None:
+            found.append(("doubt", self.doubt))
+        return found + [(name, text) for name, _, text in (line.partition(": ") for line in self.lines)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON values."""
+        return {
+            "measured_us": self.measured_us,
+            "simulated_us": self.simulated_us,
+            "error": self.error,
+            "exposed_us": self.exposed_us,
+            "host_share": self.host_share,
+            "bound_by": dict(self.bound_by),
+            "doubt": self.doubt,
+            "lines": list(self.lines),
+        }
+
+
+def facts_of(program: TracedProgram) -> TraceFacts:
+    """Return what is known of a traced step; it takes two replays."""
+    replay, quick = replay_traced(program), replay_traced(program, host="none")
+    shares = replay.simulated.critical_path().shares
+    bound_by = sorted(((name, part) for name, part in shares.items() if part > _SAID), key=lambda row: -row[1])
+    return TraceFacts(
+        measured_us=replay.measured_us,
+        simulated_us=replay.simulated_us,
+        exposed_us=exposed(program),
+        host_share=max(0.0, 1 - quick.simulated_us / replay.simulated_us),
+        bound_by=tuple(bound_by),
+        lines=tuple(program.lines()),
+    )
+
+
+def exposed(program: TracedProgram) -> float:
+    """Return for how many us collectives ran as measured, with no other kernel beside them on their device."""
+    operators = program.graph.operators
+    n = program.of_trace.n_own
+    kinds = np.array([op.kind for op in operators[:n]])
+    devices = np.array([op.attributes["device"] for op in operators[:n]])
+    times = np.maximum(0.0, program.times[:n])
+    total = 0.0
+    for device in np.unique(devices).tolist():
+        mine = times[(devices == device) & ((kinds == "collective") | (kinds == "kernel"))]
+        others = times[(devices == device) & (kinds == "kernel")]
+        if (kinds[devices == device] == "collective").any():
+            total += union_length(*mine.T) - (union_length(*others.T) if len(others) else 0.0)
+    return total

@@ -1,0 +1,159 @@
+"""`TracedProgram`: what a trace ran as a program, with what was measured."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from simsched.model import Cluster, Floats, Program
+from simsched.model.trace import Trace, measured_trace
+from workloads.formats.kineto.collectives import Collective
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a traced program besides its instructions.
+
+    Parameters
+    ----------
+    cluster
+        The devices that ran it: what the trace says of them, `launch`, `launch_latency` and `gap` as measured there,
+        and contention off, since the times of operators were measured in place.
+    times
+        Measured start and end of each operator in us from the beginning of the step, shape (n_ops, 2).
+    step
+        Its number; None if the trace has none, or all of it is read.
+    begin
+        When the step begins in ns, by the clock of the host.
+    n_waits, guessed_waits
+        Waits of streams for others, and how many of them are resolved by the rule instead of by event ids.
+    n_lost
+        Operators whose call is not in the trace.
+    untraced_us
+        For how long devices were idle with nothing in the trace that explains it.
+    n_early
+        Operators that start before the one before them on their stream ends (programmatic dependent launch).
+    faults
+        What is wrong with records, and how many of each kind.
+    collectives
+        Those of the step, in the order of their start.
+    ranks
+        How many processes ran it.
+    n_met, waiting_us, transfer_us
+        Of several ranks: collectives that were matched with those of another one, how long these waited for their
+        peers, and how long they transferred, together.
+    is_stated
+        Whether the trace says which devices these are.
+    blocking
+        Calls that block their thread in the step before it launches more, and how many of each: no capture survives
+        them.
+    ready
+        From when on each operator could have started as far as call, stream and waits say, in us; shape (n_own,).
+    kernels
+        The names of the kernels, copies and memsets in full, for operators that were launched in the step.
+    n_own
+        Of the operators, those that were launched in the step stand first; so many.
+    """
+
+    cluster: Cluster
+    times: Floats
+    step: int | None
+    begin: int
+    n_waits: int
+    guessed_waits: int
+    n_lost: int
+    untraced_us: float
+    n_early: int
+    faults: Counter[str]
+    collectives: tuple[Collective, ...]
+    n_own: int
+    is_stated: bool
+    blocking: Counter[str]
+    ready: Floats
+    kernels: tuple[str, ...]
+    ranks: int = 1
+    n_met: int = 0
+    waiting_us: float = 0.0
+    transfer_us: float = 0.0
+
+
+class TracedProgram(Program):
+    """The program of a trace, with what was measured: `of_trace`, and the fields of that."""
+
+    of_trace: Measured
+
+    @property
+    def cluster(self) -> Cluster:
+        """The devices that ran it, see `Measured`."""
+        return self.of_trace.cluster
+
+    @property
+    def times(self) -> Floats:
+        """Measured start and end of each operator in us from the beginning of the step, shape (n_ops, 2)."""
+        return self.of_trace.times
+
+    @property
+    def step(self) -> int | None:
+        """Number of the step; None if the trace has none, or all of it is read."""
+        return self.of_trace.step
+
+    @property
+    def n_waits(self) -> int:
+        """Waits of streams for others."""
+        return self.of_trace.n_waits
+
+    @property
+    def guessed_waits(self) -> int:
+        """How many waits are resolved by the rule instead of by event ids."""
+        return self.of_trace.guessed_waits
+
+    @property
+    def n_lost(self) -> int:
+        """Operators whose call is not in the trace."""
+        return self.of_trace.n_lost
+
+    @cached_property
+    def measured(self) -> Trace:
+        """What ran when, in us from the beginning of the step."""
+        return measured_trace(self, self.cluster, np.maximum(0.0, self.times))
+
+    @property
+    def measured_makespan(self) -> float:
+        """When the last operator ended, in us from the beginning of the step."""
+        return float(self.times[:, 1].max())
+
+    @property
+    def untraced_share(self) -> float:
+        """For which part of the step devices were idle with nothing in the trace that explains it."""
+        return self.of_trace.untraced_us / self.measured_makespan / len(self.cluster)
+
+    def lines(self) -> list[str]:
+        """Return what the trace does not say, or says wrongly, a line each; none if there is nothing to say."""
+        of = self.of_trace
+        found = []
+        if of.ranks > 1:
+            by = f"by {of.n_met} collectives" if of.n_met else "as they stand: they have no collective in common"
+            found.append(f"ranks: {of.ranks} processes are put together, their clocks {by}")
+        if of.faults:
+            found.append("records: " + ", ".join(f"{count} {what}" for what, count in of.faults.items()))
+        if of.untraced_us:
+            found.append(
+                f"untraced: {100 * self.untraced_share:.1f} % of the step is idle that nothing in the trace explains; "
+                "it is kept"
+            )
+        if of.n_early:
+            found.append(f"early starts: {of.n_early} kernels start before the one before them on their stream ends")
+        if of.collectives:
+            found.append(self._on_collectives())
+        return found
+
+    def _on_collectives(self) -> str:
+        of = self.of_trace
+        total = sum(one.time for one in of.collectives)
+        start = f"collectives: {len(of.collectives)}, {total:.1f} us in all"
+        if of.ranks == 1:
+            return f"{start}: transfer and waiting for peers cannot be told apart; give traces of the other ranks too"
+        rest = len(of.collectives) - of.n_met
+        unmatched = f"; of {rest} transfer and waiting cannot be told apart" if rest else ""
+        return f"{start}; of {of.n_met}: transfer {of.transfer_us:.1f} us, waiting {of.waiting_us:.1f} us{unmatched}"
