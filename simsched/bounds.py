@@ -72,9 +72,9 @@ def longest_of_pairs(graph: OpGraph, n_pairs: int, row: Ints, ways: Sequence[tup
     if not ways:
         return np.full(n_pairs, inf)
     least = np.min([latency + graph.edge_nbytes / rate for latency, rate in ways], axis=0)
-    found = np.zeros(n_pairs)
-    np.maximum.at(found, row, np.where(np.isnan(graph.edge_transfer), least, graph.edge_transfer))
-    return found
+    longest = np.zeros(n_pairs)
+    np.maximum.at(longest, row, np.where(np.isnan(graph.edge_transfer), least, graph.edge_transfer))
+    return longest
 
 
 def reach(setting: Setting) -> tuple[Floats, Floats]:
@@ -103,14 +103,14 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
     ptr = np.searchsorted(own[by_own], np.arange(n + 1)).tolist()
     others = far[by_own].tolist()
     moves = [list(line) for line in setting.moves]  # kept while they are known by identity: many are shared
-    known = {id(column): column[by_own].tolist() for line in moves for column in line}
-    into = [[known[id(moves[k][o] if backwards else moves[o][k])] for o in range(n_kinds)] for k in range(n_kinds)]
+    moves_of = {id(column): column[by_own].tolist() for line in moves for column in line}
+    into = [[moves_of[id(moves[k][o] if backwards else moves[o][k])] for o in range(n_kinds)] for k in range(n_kinds)]
     times = setting.times.tolist()
     joins = len(setting.work) > 0 and n <= _MOST_JOINED
     work = (setting.work / setting.capacity[:, None, None]).transpose(1, 2, 0).tolist() if joins else []
     step = setting.step
     least = 0.0 if backwards else setting.first
-    found = [[least] * n for _ in range(n_kinds)]
+    reach = [[least] * n for _ in range(n_kinds)]
     over = [[0.0] * n for _ in range(n_kinds)]  # the operator itself included
     order = setting.graph.order_index.tolist()
     for j in reversed(order) if backwards else order:
@@ -131,10 +131,10 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
                 late = [(t + step, here[i] + step, i) for i, t in zip(reads, away, strict=True) if t + step > latest]
                 if len(late) > 1:
                     late.sort(reverse=True)
-                    latest = max(latest, _joined(late, found[k], work[k], step))
-            found[k][j] = latest
+                    latest = max(latest, _joined(late, reach[k], work[k], step))
+            reach[k][j] = latest
             here[j] = latest + times[k][j]
-    return np.array(found)
+    return np.array(reach)
 
 
 def _joined(late: list[tuple[float, float, int]], found: list[float], work: list[list[float]], step: float) -> float:
@@ -240,11 +240,11 @@ def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
     these devices' capacity.
     """
     head, tail, work = head.min(axis=0), tail.min(axis=0), setting.work.min(axis=1)
-    found = np.zeros(len(work))
+    largest = np.zeros(len(work))
     for ops, n_devices in _confined(setting):
         for r, capacity in enumerate(setting.capacity.tolist()):
-            found[r] = max(found[r], area(head[ops], work[r, ops], tail[ops], capacity * n_devices))
-    return found
+            largest[r] = max(largest[r], area(head[ops], work[r, ops], tail[ops], capacity * n_devices))
+    return largest
 
 
 def _confined(setting: Setting) -> Iterator[tuple[Ints, int]]:
@@ -329,12 +329,12 @@ def bounds(graph: OpGraph, cluster: Target, cost: CostModel | None = None) -> Bo
     `area`. O(devices^2 E + V log V) with devices that differ.
     """
     graph, cluster = upon(cluster, graph)
-    setting, asked = _setting(graph, cluster, cost)
+    setting, resources = _setting(graph, cluster, cost)
     head, tail = reach(setting)
     path = (head + setting.times + tail).min(axis=0).max()
-    found = np.zeros(_RESOURCES)
-    found[asked] = areas(setting, head, tail)
-    sm, dram, *held = found.tolist()
+    areas_us = np.zeros(_RESOURCES)
+    areas_us[resources] = areas(setting, head, tail)
+    sm, dram, *held = areas_us.tolist()
     return Bounds(float(path), sm, dram, max(held))
 
 
@@ -356,7 +356,7 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
             rows.append(row)
     kind = np.array(kinds, np.int64)[alike]
     whole = np.stack(rows, axis=1)  # (1 + resources, n_kinds, n_ops)
-    asked = np.flatnonzero((whole[1:] > 0).any(axis=(1, 2)))
+    used = np.flatnonzero((whole[1:] > 0).any(axis=(1, 2)))
     pairs, pair_of = pairs_of(graph)
     latency, rate = ways(cluster)
     other = ~np.eye(len(cluster), dtype=np.bool_)
@@ -370,14 +370,14 @@ def _setting(graph: OpGraph, cluster: Cluster, cost: CostModel | None) -> tuple[
         graph=graph,
         count=np.bincount(kind),
         times=whole[0],
-        work=whole[1 + asked],
-        capacity=np.ones(len(asked)),
+        work=whole[1 + used],
+        capacity=np.ones(len(used)),
         pairs=pairs,
         moves=[[moves(a, b) for b in range(len(rows))] for a in range(len(rows))],
         first=min(min(max(d.launch, d.launch_latency), d.graph_launch) for d in cluster.kinds),
         step=min(min(d.gap, d.hop, d.barrier, d.barrier_many, d.graph_node) for d in cluster.kinds),
     )
-    return setting, asked
+    return setting, used
 
 
 def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, single: npt.NDArray[np.bool_]) -> Floats:
@@ -387,25 +387,25 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, s
     """
     device = cluster.devices[d]
     solo = operator_times(graph, device, cost)
-    asked = demand_on(graph, cluster, d, solo, refuse_unfit=False)
+    demand = demand_on(graph, cluster, d, solo, refuse_unfit=False)
     first = kernels_on(graph, device).ptr[:-1]
-    runs = np.isfinite(asked["unit"])  # a kernel without a block that fits here has to run on another device
-    launches = [asked["solo"], *[np.zeros(len(runs))] * _RESOURCES]
+    runs = np.isfinite(demand["unit"])  # a kernel without a block that fits here has to run on another device
+    launches = [demand["solo"], *[np.zeros(len(runs))] * _RESOURCES]
     if device.contention:
-        unit, gridded = np.where(runs, asked["unit"], 0.0), asked["blocks"] > 0
-        waves = np.maximum(1.0, asked["blocks"] / np.maximum(asked["residency"], 1))
+        unit, gridded = np.where(runs, demand["unit"], 0.0), demand["blocks"] > 0
+        waves = np.maximum(1.0, demand["blocks"] / np.maximum(demand["residency"], 1))
         second = _SECOND_WAVE - LATENESS * device.block_spread * LATE / (10 - LATE)
         waves = np.where(waves > 1.0, np.maximum(waves, second), 1.0)
-        whole = np.maximum(asked["blocks"], 1) * unit
-        sm = whole * np.where(gridded, asked["sm_share"] / device.sms, asked["sm_share"]) * asked["alpha"]
-        dram = whole * asked["dram_share"] * asked["beta"]
-        latency = np.where(gridded, np.minimum(device.kernel_latency, asked["solo"]), 0.0)
+        whole = np.maximum(demand["blocks"], 1) * unit
+        sm = whole * np.where(gridded, demand["sm_share"] / device.sms, demand["sm_share"]) * demand["alpha"]
+        dram = whole * demand["dram_share"] * demand["beta"]
+        latency = np.where(gridded, np.minimum(device.kernel_latency, demand["solo"]), 0.0)
         launches = [np.maximum(waves * unit, np.maximum(sm, dram)) + latency, sm, dram]
         for one, most in (
-            (asked["warps"], device.threads_per_sm // WARP),
-            (np.sign(asked["blocks"]), device.blocks_per_sm),
-            (asked["registers"], device.registers_per_sm),
-            (asked["shared_memory"], device.shared_memory_per_sm),
+            (demand["warps"], device.threads_per_sm // WARP),
+            (np.sign(demand["blocks"]), device.blocks_per_sm),
+            (demand["registers"], device.registers_per_sm),
+            (demand["shared_memory"], device.shared_memory_per_sm),
         ):
             launches.append(one * whole / (most * device.sms))
     rows = np.stack([np.add.reduceat(np.where(runs, row, inf), first) for row in launches])

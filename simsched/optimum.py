@@ -192,20 +192,20 @@ def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> List
 
     Each is listed again, operators in its launch order, each on the stream of its device that is free first.
     """
-    graph, streams, found = instance.graph, {"streams": instance.streams}, []
+    graph, streams, candidates = instance.graph, {"streams": instance.streams}, []
     for name, options in (("heft", streams), ("peft", streams), ("etf", streams), ("inter-lp", {})):
         with suppress(SimschedError):  # where it does not suit the graph, others will
             plan = schedule(graph, cluster, name, cost, **options)
             device = np.empty(len(graph), np.int64)
             device[plan.op] = np.array([cluster.index[name] for name in plan.devices])[plan.device]
-            found.append(list_schedule(instance, place_of(plan.op).tolist(), device.tolist()))
+            candidates.append(list_schedule(instance, place_of(plan.op).tolist(), device.tolist()))
     head, tail = instance.reach
     onward = (tail + instance.times).min(axis=0)
     for rank in (-onward, head.min(axis=0), -instance.times.min(axis=0)):
-        found.append(list_schedule(instance, rank.tolist()))
+        candidates.append(list_schedule(instance, rank.tolist()))
     for d in np.flatnonzero(np.isfinite(instance.times).all(axis=1)).tolist():
-        found.append(list_schedule(instance, (-onward).tolist(), [d] * len(graph)))
-    best = min(found, key=lambda plan: plan.makespan)
+        candidates.append(list_schedule(instance, (-onward).tolist(), [d] * len(graph)))
+    best = min(candidates, key=lambda plan: plan.makespan)
     if best.makespan == inf:
         raise SchedulerError(
             "optimal: no list schedule can run, as operators fit on different devices that no links join; give links"
@@ -236,27 +236,27 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
     heapify(waiting)
     free = [[0.0] * instance.streams for _ in range(instance.n_devices)]
-    found = Listed(inf, [], [0] * n, [0] * n, [0.0] * n)
+    listed = Listed(inf, [], [0] * n, [0] * n, [0.0] * n)
     while waiting:
         i = heappop(waiting)[2]
         best = (inf, instance.n_devices)
         for d in range(instance.n_devices) if device is None else (device[i],):
             start = min(free[d])
             for p, row in producers.get(i, ()):
-                start = max(start, found.ends[p] + moves[row][found.device[p]][d])
+                start = max(start, listed.ends[p] + moves[row][listed.device[p]][d])
             best = min(best, (start + times[d][i], d))
         end, d = best
         if end == inf:
-            return found
+            return listed
         slot = free[d].index(min(free[d]))
-        found.ends[i] = free[d][slot] = end
-        found.order.append(i)
-        found.device[i], found.stream[i] = d, slot
+        listed.ends[i] = free[d][slot] = end
+        listed.order.append(i)
+        listed.device[i], listed.stream[i] = d, slot
         for j in readers.get(i, ()):
             missing[j] -= 1
             if not missing[j]:
                 heappush(waiting, (rank[j], turns[j], j))
-    return found._replace(makespan=max(found.ends))
+    return listed._replace(makespan=max(listed.ends))
 
 
 class Model:
@@ -471,8 +471,8 @@ def optimal(
     (6.0, 6.0, True)
     """
     graph, cluster = upon(cluster, graph)
-    given = {"time_limit": time_limit, "streams": streams, "budget": budget, "workers": workers, "rng": rng}
-    taken("optimal", optimal, given)
+    options = {"time_limit": time_limit, "streams": streams, "budget": budget, "workers": workers, "rng": rng}
+    taken("optimal", optimal, options)
     seed = int(np.random.default_rng(rng).integers(2**31))
     began = running_time()
     with Deadline("optimal", time_limit) as deadline:
@@ -492,11 +492,11 @@ def optimal(
             solver.parameters.catch_sigint_signal = False
             if budget is not None:
                 solver.parameters.max_deterministic_time = budget
-            found = _run(solver, model.program, deadline)
+            solution = _run(solver, model.program, deadline)
             bound = max(bound, float(ceil(solver.best_objective_bound - 1e-6) * whole.unit))
             search |= {"branches": solver.num_branches, "conflicts": solver.num_conflicts}
             search |= {"unit_us": float(whole.unit), "exact": whole.exact}
-            if found:
+            if solution:
                 best = min(best, _read(solver, model, instance), key=lambda plan: plan.makespan)
     bound = min(bound, best.makespan)
     search |= {"proved_us": bound, "stopped": deadline.reason, "search_s": running_time() - began}

@@ -76,7 +76,7 @@ class Contract:
     @property
     def broken(self) -> tuple[Promise, ...]:
         """Broken promises."""
-        return tuple(each for each in self.promises if each.kept is False)
+        return tuple(promise for promise in self.promises if promise.kept is False)
 
     def require(self) -> None:
         """Raise a `SchedulerError` that names the first promise that is not kept, if there is one."""
@@ -88,14 +88,14 @@ class Contract:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        rows = [{"promise": each.text, "kept": each.kept, "detail": each.detail} for each in self.promises]
+        rows = [{"promise": promise.text, "kept": promise.kept, "detail": promise.detail} for promise in self.promises]
         return {"subject": self.subject, "promises": rows}
 
     def table(self) -> Any:
         """Return it as a table of texts."""
-        said = {True: "yes", False: "NO", None: "not tried"}
-        notes = [f"{each.text}: {each.detail}" for each in self.promises if each.detail]
-        return table_of(self.subject, ("promise", "kept"), [(p.text, said[p.kept]) for p in self.promises], note=notes)
+        words = {True: "yes", False: "NO", None: "not tried"}
+        notes = [f"{promise.text}: {promise.detail}" for promise in self.promises if promise.detail]
+        return table_of(self.subject, ("promise", "kept"), [(p.text, words[p.kept]) for p in self.promises], note=notes)
 
     def __repr__(self) -> str:
         return printed(self.table())
@@ -170,9 +170,9 @@ def _graphs() -> dict[str, OpGraph]:
         "in two parts": ("abcde", "ab cd"),
         "without edges": ("abcdefgh", ""),
     }
-    found = {name: _made(ops, edges) for name, (ops, edges) in kinds.items()}
-    found["no time"] = _made("abcd", "ab ac bd cd", time=0.0)
-    return found | {f"random {seed}": random_graph(30, seed) for seed in range(3)}
+    graphs = {name: _made(ops, edges) for name, (ops, edges) in kinds.items()}
+    graphs["no time"] = _made("abcd", "ab ac bd cd", time=0.0)
+    return graphs | {f"random {seed}": random_graph(30, seed) for seed in range(3)}
 
 
 def _made(ops: str, edges: str, time: float = 10.0) -> OpGraph:
@@ -233,18 +233,18 @@ def _is_the_same(scheduler: str | Scheduler) -> None:
 
 def digest(scheduler: str | Scheduler) -> str:
     """Return a hash of the schedules of all small graphs; refused graphs count as refused."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for _, graph, cluster in _cases():
         try:
             text = json.dumps(schedule(graph, cluster, scheduler).to_dict(), sort_keys=True)
         except SchedulerError:
             text = "refused"
-        found.update(text.encode())
-    return found.hexdigest()
+        hasher.update(text.encode())
+    return hasher.hexdigest()
 
 
 def _ignores_hashes(scheduler: str | Scheduler) -> None:
-    path, found = scheduler, set()
+    path, digests = scheduler, set()
     if not isinstance(path, str):
         module, name = getattr(scheduler, "__module__", None), getattr(scheduler, "__qualname__", "<")
         if module in (None, "__main__") or "<" in name:
@@ -263,8 +263,8 @@ def _ignores_hashes(scheduler: str | Scheduler) -> None:
         )
         if ran.returncode:
             raise SchedulerError(f"another process fails: {(ran.stderr.strip() or 'without a word').splitlines()[-1]}")
-        found.add(ran.stdout.split()[-1])
-    if len(found) > 1:
+        digests.add(ran.stdout.split()[-1])
+    if len(digests) > 1:
         raise ScheduleError("schedules differ from process to process: sets are iterated over, or `hash` is called")
 
 
@@ -282,18 +282,18 @@ def _refuses(scheduler: str | Scheduler) -> str | None:
 def _timed(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
     cluster, times = Cluster.preset("a100", 2), {}
     for n in sizes:
-        graph, taken = random_graph(n), []
+        graph, seconds_of = random_graph(n), []
         try:
             for _ in range(2):  # the first one may compile
                 begun = perf_counter()
                 schedule(graph, cluster, scheduler)
-                taken.append(perf_counter() - begun)
+                seconds_of.append(perf_counter() - begun)
         except SchedulerError:
             break
-        times[n] = max(min(taken), 1e-6)
-    told = ", ".join(f"{n}: {1e3 * seconds:.3g} ms" for n, seconds in times.items())
+        times[n] = max(min(seconds_of), 1e-6)
+    text = ", ".join(f"{n}: {1e3 * seconds:.3g} ms" for n, seconds in times.items())
     growth = [log(times[b] / times[a]) / log(b / a) for a, b in pairwise(times)]
-    return told + (f"; grows with the power {growth[-1]:.1f} at last" if growth else "")
+    return text + (f"; grows with the power {growth[-1]:.1f} at last" if growth else "")
 
 
 def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
@@ -314,18 +314,18 @@ def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
         other; provenance; graphs are realised with kernels; profiles have all operators; and schedules for more
         devices, or no repeats, are refused with a `BackendError`.
     """
-    graph, plans, made = diamond(), schedules_of(backend), list[_Ran]()
+    graph, plans, runs = diamond(), schedules_of(backend), list[_Ran]()
 
     def run() -> None:
         for plan in plans:
-            found = backend.replay(plan, repeats=_REPEATS, warmup=1)
-            made.append(_Ran(backend, plan, found, clock_us))
-            well = len(found.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in found.latency)
-            made[-1].require(well, f"{_REPEATS} repeats have latencies {found.latency}")
+            replay = backend.replay(plan, repeats=_REPEATS, warmup=1)
+            runs.append(_Ran(backend, plan, replay, clock_us))
+            well = len(replay.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in replay.latency)
+            runs[-1].require(well, f"{_REPEATS} repeats have latencies {replay.latency}")
 
     promises = [_tried("every repeat has a latency", run)]
-    if len(made) == len(plans):
-        promises += [_tried(text, _all, check, made) for text, check in _OF_A_RUN.items()]
+    if len(runs) == len(plans):
+        promises += [_tried(text, _all, check, runs) for text, check in _OF_A_RUN.items()]
         promises += [
             _tried("a graph is realised with kernels, and the same edges", _is_realised, backend, graph),
             _tried("a profile has every operator, and schedules in place", _is_profiled, backend, graph),
@@ -353,8 +353,8 @@ class _Ran(NamedTuple):
 
 
 def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> None:
-    for each in ran:
-        check(each)
+    for one in ran:
+        check(one)
 
 
 def diamond() -> OpGraph:
@@ -423,10 +423,10 @@ def _keeps_edges(ran: _Ran) -> None:
         src, dst = program.graph.index[edge.src], program.graph.index[edge.dst]
         ready = operators[edge.src][1]
         if where[src] != where[dst]:
-            mine = (copies.op == src) & (copies.device == where[dst])
-            starts = mine.any() and times[mine, 0].min() >= ready - ran.clock
+            copied = (copies.op == src) & (copies.device == where[dst])
+            starts = copied.any() and times[copied, 0].min() >= ready - ran.clock
             ran.require(starts, f"the copy of {edge.src!r} starts before it has ended")
-            ready = times[mine, 1].min()
+            ready = times[copied, 1].min()
         in_time = operators[edge.dst][0] >= ready - ran.clock
         ran.require(in_time, f"{edge.dst!r} starts before {edge.src!r} is there")
 
@@ -443,8 +443,8 @@ def _keeps_streams(ran: _Ran) -> None:
 
 
 def _is_right(ran: _Ran) -> None:
-    found = ran.run.max_relative_error
-    ran.require(found is not None and found <= _OUTPUTS, f"its outputs are off by {found}")
+    error = ran.run.max_relative_error
+    ran.require(error is not None and error <= _OUTPUTS, f"its outputs are off by {error}")
 
 
 def _has_provenance(ran: _Ran) -> None:
@@ -463,22 +463,22 @@ _OF_A_RUN: Final[Mapping[str, Callable[[_Ran], None]]] = {
 
 
 def _is_realised(backend: Backend, graph: OpGraph) -> None:
-    made = backend.realise(graph)
-    _require(made.names == graph.names, graph.name, "operators have other names")
-    same = np.array_equal(made.src, graph.src) and np.array_equal(made.dst, graph.dst)
+    realised = backend.realise(graph)
+    _require(realised.names == graph.names, graph.name, "operators have other names")
+    same = np.array_equal(realised.src, graph.src) and np.array_equal(realised.dst, graph.dst)
     _require(same, graph.name, "it has other edges")
-    known = all(op.kernels and op.flops + op.nbytes > 0 for op in made.operators)
-    _require(known, graph.name, "an operator has no kernels, or no work")
-    _require(backend.realise(made) == made, graph.name, "what is realised is realised otherwise once more")
+    has_data = all(op.kernels and op.flops + op.nbytes > 0 for op in realised.operators)
+    _require(has_data, graph.name, "an operator has no kernels, or no work")
+    _require(backend.realise(realised) == realised, graph.name, "what is realised is realised otherwise once more")
 
 
 def _is_profiled(backend: Backend, graph: OpGraph) -> None:
-    found = backend.profile(graph, in_situ=1, rng=0)
-    _require([op.name for op in found.operators] == list(graph.names), graph.name, "it has other operators")
-    _require(found.cluster == backend.cluster, graph.name, "it is of another cluster")
-    for op in found.operators:
+    profile = backend.profile(graph, in_situ=1, rng=0)
+    _require([op.name for op in profile.operators] == list(graph.names), graph.name, "it has other operators")
+    _require(profile.cluster == backend.cluster, graph.name, "it is of another cluster")
+    for op in profile.operators:
         _require(op.samples and all(isfinite(us) and us > 0 for us in op.samples), op.name, f"samples {op.samples}")
-    _require(any(run.name.startswith("in-situ/") for run in found.runs), graph.name, "no schedule was run in place")
+    _require(any(run.name.startswith("in-situ/") for run in profile.runs), graph.name, "no schedule was run in place")
 
 
 def _refuses_runs(backend: Backend, plan: Schedule) -> None:

@@ -142,12 +142,12 @@ class Number(Kind):
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         span = self._span
-        found: dict[str, Any] = {"type": "integer" if self._whole else "number"}
+        document: dict[str, Any] = {"type": "integer" if self._whole else "number"}
         if span.least > -inf or self._whole:
-            found["exclusiveMinimum" if span.above else "minimum"] = self._least
+            document["exclusiveMinimum" if span.above else "minimum"] = self._least
         if span.most < inf or self._whole:
-            found["maximum"] = LARGEST_COUNT if span.most == inf else span.most
-        return found
+            document["maximum"] = LARGEST_COUNT if span.most == inf else span.most
+        return document
 
 
 class Text(Kind):
@@ -249,21 +249,21 @@ class Many(Kind):
 
     def take(self, value: Any) -> Any:
         self._check(value)
-        found: list[Any] = []
+        items: list[Any] = []
         try:
-            for kind, each in zip(self._items, value, strict=False):
-                found.append(kind.take(each))
+            for kind, item in zip(self._items, value, strict=False):
+                items.append(kind.take(item))
         except Refused as refused:
-            raise refused.inside(len(found)) from None
-        return tuple(found)
+            raise refused.inside(len(items)) from None
+        return tuple(items)
 
     def read(self, value: Any, where: str) -> Any:
         self._check(value)
-        return [k.read(each, f"{where}[{i}]") for i, (k, each) in enumerate(zip(self._items, value, strict=False))]
+        return [k.read(item, f"{where}[{i}]") for i, (k, item) in enumerate(zip(self._items, value, strict=False))]
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
-        found = {"type": "array", "items": self._item.schema(parts)}
-        return found | {"minItems": 1} if self._filled else found
+        document = {"type": "array", "items": self._item.schema(parts)}
+        return document | {"minItems": 1} if self._filled else document
 
 
 class Several(Many):
@@ -290,18 +290,18 @@ class Table(Kind):
     def take(self, value: Any) -> Any:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise Refused("must be a table by names", value)
-        found = {}
+        table = {}
         try:
-            for key, each in value.items():
-                found[key] = self._item.take(each)
+            for key, item in value.items():
+                table[key] = self._item.take(item)
         except Refused as refused:
             raise refused.inside(key) from None
-        return MappingProxyType(found)
+        return MappingProxyType(table)
 
     def read(self, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise Refused("must be an object", value)
-        return {key: self._item.read(each, f"{where}[{key!r}]") for key, each in value.items()}
+        return {key: self._item.read(item, f"{where}[{key!r}]") for key, item in value.items()}
 
     def schema(self, parts: dict[str, Any]) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": self._item.schema(parts) or True}
@@ -316,13 +316,13 @@ class Array(Kind):
 
     def take(self, value: Any) -> Any:
         try:
-            found = np.array(value, np.int64 if self._whole else np.float64)
+            array = np.array(value, np.int64 if self._whole else np.float64)
         except (TypeError, ValueError, OverflowError):
             raise Refused(f"{self._phrase} one length", value) from None
-        if not self._gaps and np.isnan(found).any():
+        if not self._gaps and np.isnan(array).any():
             raise Refused("must hold no NaN", value)
-        found.flags.writeable = False
-        return found
+        array.flags.writeable = False
+        return array
 
     def read(self, value: Any, where: str) -> Any:
         if not isinstance(value, list) or not all(map(self._is_row, value)):
@@ -358,8 +358,8 @@ def aside(default: Any = None) -> Any:
 
 def brief(default: Any, **options: Any) -> Any:
     """Return a field of a data class that is left out of documents where it is at its default, or its ``default()``."""
-    given = {"default_factory": default} if isinstance(default, type) else {"default": default}
-    return field(**given, metadata={"brief": True}, **options)
+    default_of = {"default_factory": default} if isinstance(default, type) else {"default": default}
+    return field(**default_of, metadata={"brief": True}, **options)
 
 
 def kind_of(hint: Any) -> Kind:
@@ -367,7 +367,7 @@ def kind_of(hint: Any) -> Kind:
     notes: dict[type, Any] = {}
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
-        notes = {type(each): each for each in marks}
+        notes = {type(note): note for note in marks}
     origin, arguments = get_origin(hint), get_args(hint)
     if hasattr(origin, "__value__"):  # a type alias with parameters, as `NDArray` is from numpy 2.5 on
         hint = origin.__value__[arguments]
@@ -380,11 +380,11 @@ def kind_of(hint: Any) -> Kind:
     if hint is bool:
         return Truth()
     if origin in (Union, UnionType):
-        others = [kind_of(each) for each in arguments if each is not NoneType]
+        others = [kind_of(argument) for argument in arguments if argument is not NoneType]
         kind = others[0] if len(others) == 1 else Either(others)
         return Maybe(kind) if NoneType in arguments else kind
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return Several([kind_of(each) for each in arguments])
+        return Several([kind_of(argument) for argument in arguments])
     if origin in (tuple, list, Sequence):
         return Many(kind_of(arguments[0]), filled)
     if origin in (dict, Mapping):
@@ -438,13 +438,17 @@ def fields_of(cls: Any) -> tuple[_Field, ...]:
     """Return the fields of a data class or a named tuple, by their hints."""
     hints = get_type_hints(cls, include_extras=True)
     if is_dataclass(cls):
-        asked = {each.name: each for each in fields(cls) if each.init and "aside" not in each.metadata}
-        made = {name: f.default if f.default_factory is MISSING else f.default_factory() for name, f in asked.items()}
-        briefs = [name for name in asked if "brief" in asked[name].metadata]
+        parameters = {entry.name: entry for entry in fields(cls) if entry.init and "aside" not in entry.metadata}
+        defaults = {
+            name: f.default if f.default_factory is MISSING else f.default_factory() for name, f in parameters.items()
+        }
+        briefs = [name for name in parameters if "brief" in parameters[name].metadata]
     else:
-        made, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
-    fixed = {name: value for name, value in made.items() if isinstance(value, str | float | tuple | int | None)}
-    return tuple(_Field(n, kind_of(hints[n]), value, fixed.get(n, MISSING), n in briefs) for n, value in made.items())
+        defaults, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
+    fixed = {name: value for name, value in defaults.items() if isinstance(value, str | float | tuple | int | None)}
+    return tuple(
+        _Field(n, kind_of(hints[n]), value, fixed.get(n, MISSING), n in briefs) for n, value in defaults.items()
+    )
 
 
 class Checked:
@@ -463,23 +467,23 @@ class Checked:
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
-        for each in fields_of(cls):
-            value = getattr(self, each.name)
-            if value is each.settled:
+        for entry in fields_of(cls):
+            value = getattr(self, entry.name)
+            if value is entry.settled:
                 continue
             try:
-                taken = each.kind.take(value)
+                stored = entry.kind.take(value)
             except Refused as refused:
-                raise self.refusal(refused.says(each.name)) from None
-            if taken is not value:
-                object.__setattr__(self, each.name, taken)
+                raise self.refusal(refused.says(entry.name)) from None
+            if stored is not value:
+                object.__setattr__(self, entry.name, stored)
 
     def refusal(self, text: str) -> Exception:
         """Return the error that this cannot be, for a reason."""
         return type(self).ERROR(f"{self.SUBJECT.format(self):.200}: {text}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # makes it read-only again; mapping proxies have no pickle
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.init}  # type: ignore[arg-type]
         return _again, (type(self), {k: dict(v) if isinstance(v, MappingProxyType) else v for k, v in values.items()})
 
 
@@ -490,12 +494,12 @@ def _again(cls: Callable[..., T], values: dict[str, Any]) -> T:
 def write(owner: Any) -> dict[str, Any]:
     """Return an instance as a JSON object: its fields in their order, then the ones in its class's `DERIVED`."""
     source = owner.to_file() if hasattr(owner, "to_file") else owner
-    found = {}
-    for each in fields_of(_file_of(type(owner))):
-        value = getattr(source, each.name)
-        if not each.brief or isinstance(value, np.ndarray) or value != each.default:
-            found[each.name] = _written(value)
-    return found | {name: getattr(owner, name) for name in getattr(type(owner), "DERIVED", ())}
+    document = {}
+    for entry in fields_of(_file_of(type(owner))):
+        value = getattr(source, entry.name)
+        if not entry.brief or isinstance(value, np.ndarray) or value != entry.default:
+            document[entry.name] = _written(value)
+    return document | {name: getattr(owner, name) for name in getattr(type(owner), "DERIVED", ())}
 
 
 def _written(value: Any) -> Any:
@@ -507,12 +511,12 @@ def _written(value: Any) -> Any:
     if is_dataclass(value) or hasattr(value, "_fields"):
         return write(value)
     if isinstance(value, Mapping):
-        return {key: _written(each) for key, each in value.items()}
+        return {key: _written(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         cells = value.astype(object)
         cells[np.isnan(value)] = None
         return cells.tolist()
-    return [_written(each) for each in value]
+    return [_written(item) for item in value]
 
 
 def read(cls: type[T], data: Any, where: str) -> T:
@@ -524,21 +528,21 @@ def read(cls: type[T], data: Any, where: str) -> T:
         If it is no object, a field is missing or unknown, or a value is of another kind. A value that the class refuses
         is an error of the class, after the place in the document.
     """
-    values, known = {}, fields_of(_file_of(cls))
+    values, known_fields = {}, fields_of(_file_of(cls))
     data = _object(data, where)
     checks = issubclass(cls, Checked) and not hasattr(cls, "FILE")  # every field, when it is made
-    for each in known:
-        value = data.get(each.name)
-        if value is None and each.default is not MISSING:
+    for entry in known_fields:
+        value = data.get(entry.name)
+        if value is None and entry.default is not MISSING:
             continue
-        if each.name not in data:
-            raise FormatError(f"{where}: field {each.name!r} is missing")
+        if entry.name not in data:
+            raise FormatError(f"{where}: field {entry.name!r} is missing")
         try:
-            found = each.kind.read(value, _inside(where, each.name))
-            values[each.name] = found if checks else each.kind.take(found)
+            stored = entry.kind.read(value, _inside(where, entry.name))
+            values[entry.name] = stored if checks else entry.kind.take(stored)
         except Refused as refused:
-            raise FormatError(f"{where}: {refused.says(each.name)}") from None
-    names = [each.name for each in known]
+            raise FormatError(f"{where}: {refused.says(entry.name)}") from None
+    names = [entry.name for entry in known_fields]
     left = [name for name in data if name not in names and name not in _left_out(cls)]
     if left:
         raise FormatError(f"{where}: unknown field {left[0]!r}; known are: {', '.join(names)}")
@@ -626,13 +630,13 @@ class Record:
 
 def body(data: Any, kind: str, version: int, where: str) -> dict[str, Any]:
     """Return a document without its format and version, both checked."""
-    said = {"format": (kind, f"expected {kind!r}"), "version": (version, f"this release reads {kind} {version}")}
-    for name, (expected, phrase) in said.items():
+    checks = {"format": (kind, f"expected {kind!r}"), "version": (version, f"this release reads {kind} {version}")}
+    for name, (expected, phrase) in checks.items():
         if name not in _object(data, where):
             raise FormatError(f"{where}: field {name!r} is missing")
         if data[name] != expected or type(data[name]) is not type(expected):
             raise FormatError(f"{where}: field {name!r} is {data[name]!r:.60}; {phrase}")
-    return {name: value for name, value in data.items() if name not in said}
+    return {name: value for name, value in data.items() if name not in checks}
 
 
 class Document:
@@ -673,22 +677,22 @@ class Document:
 def schema_of(cls: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a class, draft 2020-12, with descriptions from its docstring."""
     parts: dict[str, Any] = {}
-    found = _described(cls, parts)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, **({"$defs": parts} if parts else {})}
+    schema = _described(cls, parts)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, **({"$defs": parts} if parts else {})}
 
 
 def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     if issubclass(cls, Document):
         properties = {"format": {"const": cls.FORMAT}, "version": {"const": cls.VERSION}}
-    required, said = list(properties), _parameters(_file_of(cls)) or _parameters(cls)
-    for each in fields_of(_file_of(cls)):
-        found = each.kind.schema(parts)
-        if each.default is MISSING:
-            required.append(each.name)
+    required, descriptions = list(properties), _parameters(_file_of(cls)) or _parameters(cls)
+    for entry in fields_of(_file_of(cls)):
+        part = entry.kind.schema(parts)
+        if entry.default is MISSING:
+            required.append(entry.name)
         else:
-            found = or_null(found)
-        properties[each.name] = {"description": said.get(each.name, each.name), **found}
+            part = or_null(part)
+        properties[entry.name] = {"description": descriptions.get(entry.name, entry.name), **part}
     properties |= {name: {"description": "Not read."} for name in _left_out(cls)}
     return {
         "title": cls.__name__,
@@ -702,10 +706,10 @@ def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
 
 def _parameters(cls: type[Any]) -> dict[str, str]:
     """Return the descriptions of a class's parameters, by name, from its docstring and from its bases'."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        text = cleandoc(each.__doc__ or "")
+    descriptions: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        text = cleandoc(base.__doc__ or "")
         section = re.search(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+$|\Z)", text, re.M | re.S)
-        for names, said in re.findall(r"^(\w[\w, ]*)\n((?:[ ]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M):
-            found |= dict.fromkeys(names.split(", "), " ".join(said.split()))
-    return found
+        for names, text_of in re.findall(r"^(\w[\w, ]*)\n((?:[ ]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M):
+            descriptions |= dict.fromkeys(names.split(", "), " ".join(text_of.split()))
+    return descriptions

@@ -124,8 +124,8 @@ def require_writable(path: str) -> None:
 @contextmanager
 def reading_once() -> Iterator[None]:
     """Keep the bytes of pipes and devices within a ``with`` block: a second reader gets the same bytes."""
-    given = _given.get()
-    token = _given.set({} if given is None else given)
+    streams = _given.get()
+    token = _given.set({} if streams is None else streams)
     try:
         yield
     finally:
@@ -149,23 +149,23 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     FileError
         If the file cannot be read, or has more than `MOST_BYTES`.
     """
-    given, name = _given.get(), os.fspath(path)
-    if given is None or name not in given:
+    streams, name = _given.get(), os.fspath(path)
+    if streams is None or name not in streams:
         with file_errors("read", path), Path(path).open("rb") as file:
-            if given is None or not is_stream(path):
+            if streams is None or not is_stream(path):
                 return _read_whole(file, path) if most is None else file.read(most)
-            given[name] = _read_whole(file, path)
-    return given[name][:most]
+            streams[name] = _read_whole(file, path)
+    return streams[name][:most]
 
 
 def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
     """Return a file's content, looking at its size first; a file without size is read piece by piece."""
-    found, limit = os.fstat(file.fileno()), MOST_BYTES
-    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
+    status, limit = os.fstat(file.fileno()), MOST_BYTES
+    if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
         limit = min(limit, _MOST_OF_DEVICES)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= limit:
+    if stat.S_ISREG(status.st_mode) and status.st_size <= limit:
         return file.read()
-    pieces, left = [], limit + 1 if found.st_size <= limit else 0
+    pieces, left = [], limit + 1 if status.st_size <= limit else 0
     while left and (piece := file.read(min(left, _CHUNK))):
         pieces.append(piece)
         left -= len(piece)
@@ -226,11 +226,11 @@ def parse_json(text: str, source: str = "JSON") -> Any:
         return value if isfinite(value) else refuse(number)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        table = dict(pairs)
+        if len(table) < len(pairs):
             key = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise FormatError(f"{source}: field {key!r} stands twice in one object")
-        return found
+        return table
 
     with json_errors(source):
         data = json.loads(text, parse_constant=refuse, parse_float=finite, object_pairs_hook=unique)

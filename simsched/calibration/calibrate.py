@@ -129,9 +129,9 @@ def recalibrate(
         return _in_place(start, runs, [False] * len(runs))
     part = 0.0 if any(calibration.held_out) else _HELD_OUT
     unseen = (*calibration.held_out, *_held_out(more, part, rng))
-    found = _in_place(start, runs, unseen)
+    updated = _in_place(start, runs, unseen)
     before = _with_runs(start, runs, unseen)
-    return before if _is_worse(found, before) else found
+    return before if _is_worse(updated, before) else updated
 
 
 def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
@@ -144,8 +144,8 @@ def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[
     seen = [run for run, hidden in zip(runs, unseen, strict=True) if not hidden]
     graph = with_shares(runs[0].graph if graph is None else graph, seen)
     seen = [run.over(graph) for run in seen]
-    found, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified(rows))
-    rows = found.updated(rows)
+    fit, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified(rows))
+    rows = fit.updated(rows)
     cluster = fitting.with_values(start.prior, fitting.identified(rows))
     times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
     scales = scales_of(graph, times, cluster.devices[0])
@@ -178,27 +178,27 @@ def _is_worse(found: Calibration, before: Calibration) -> bool:
 
 def _cluster_of(cluster: Cluster | None, profiles: Sequence[Profile]) -> Cluster:
     """Return the cluster to fit; profiles must be of its devices."""
-    found = cluster or next((one.cluster for one in profiles if one.cluster is not None), None)
-    if found is None:
+    chosen = cluster or next((one.cluster for one in profiles if one.cluster is not None), None)
+    if chosen is None:
         raise CalibrationError("the profile does not say what it was measured on; give a cluster")
     for one in profiles:
         where = f"the profile from {one.provenance.source}" if one.provenance.source else "the profile"
         if one.cluster is not None:
-            _require_devices(one.cluster, found, where)
-        elif one.device is not None and one.device.sms is not None and one.device.sms != found.devices[0].sms:
+            _require_devices(one.cluster, chosen, where)
+        elif one.device is not None and one.device.sms is not None and one.device.sms != chosen.devices[0].sms:
             raise CalibrationError(
-                f"{where} is of {one.device.name!r} with {one.device.sms} SMs, not of {found.devices[0].model!r} with "
-                f"{found.devices[0].sms}; give the cluster that it was measured on"
+                f"{where} is of {one.device.name!r} with {one.device.sms} SMs, not of {chosen.devices[0].model!r} with "
+                f"{chosen.devices[0].sms}; give the cluster that it was measured on"
             )
-    return found
+    return chosen
 
 
 def _require_devices(measured: Cluster, cluster: Cluster, what: str) -> None:
     """Refuse measurements of other devices."""
-    theirs, mine = (", ".join(f"{d.name} ({d.model}, {d.sms} SMs)" for d in one.devices) for one in (measured, cluster))
-    if theirs != mine:
+    theirs, ours = (", ".join(f"{d.name} ({d.model}, {d.sms} SMs)" for d in one.devices) for one in (measured, cluster))
+    if theirs != ours:
         raise CalibrationError(
-            f"{what} was measured on {theirs}, not on {mine}; give the cluster that it was measured on"
+            f"{what} was measured on {theirs}, not on {ours}; give the cluster that it was measured on"
         )
 
 
@@ -209,12 +209,12 @@ def _graph_of(profiles: Sequence[Profile], graph: OpGraph | None) -> OpGraph | N
     graphs += [(run.program.graph, f"run {run.name!r}") for run in runs]
     if not graphs:
         return None
-    found = graphs[0][0]
+    first = graphs[0][0]
     for measured, what in graphs:
-        require_same(measured, found, what)
+        require_same(measured, first, what)
     if graph is not None:
-        require_same(found, graph, "the profile")
-    return found
+        require_same(first, graph, "the profile")
+    return first
 
 
 def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator) -> list[bool]:
@@ -227,13 +227,13 @@ def _held_out(runs: Sequence[MeasuredRun], part: float, rng: np.random.Generator
 
 
 def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for one in profiles:
         device = one.device.name if one.device else None
-        given = {"backend": one.provenance.source, "date": one.provenance.date, "device": device}
-        given |= one.runs[0].environment if one.runs else {}
-        found |= {key: text for key, text in given.items() if text is not None and key not in found}
-    return found | {"runs": str(n_runs)}
+        candidates = {"backend": one.provenance.source, "date": one.provenance.date, "device": device}
+        candidates |= one.runs[0].environment if one.runs else {}
+        facts |= {key: text for key, text in candidates.items() if text is not None and key not in facts}
+    return facts | {"runs": str(n_runs)}
 
 
 # Times of operators, and parameters of devices, from runs of a graph as it is used -------------------
@@ -278,9 +278,9 @@ def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats
         times = np.array([_weighted_median(measured[:, i], weights[:, i]) for i in ops])
     for _ in range(_MOST_UPDATES):
         simulated = np.array([run.by_operator(run.simulated(cluster, times)) for run in runs])
-        known = (measured > 0) & (simulated > 0)
-        ratio = np.log(np.divide(measured, simulated, out=np.ones_like(measured), where=known))
-        change = np.array([_middle(ratio[:, i], weights[:, i] * known[:, i], spread[:, i]) for i in ops])
+        usable = (measured > 0) & (simulated > 0)
+        ratio = np.log(np.divide(measured, simulated, out=np.ones_like(measured), where=usable))
+        change = np.array([_middle(ratio[:, i], weights[:, i] * usable[:, i], spread[:, i]) for i in ops])
         times = times * np.exp(_DAMPING * change)
         if np.abs(change).max() < _SETTLED:
             break
@@ -342,11 +342,11 @@ def refit(
     if not telling or any(name not in fitting.SHARING for name in wanted):
         telling = list(runs)
     groups = np.repeat(np.arange(len(telling)), 1 + len(runs[0].graph))
-    times, found = operator_times(runs, cluster), None
+    times, fit = operator_times(runs, cluster), None
     for _ in range(_ROUNDS):
-        known = times
+        fitted_times = times
 
-        def residuals(values: Values, known: Floats = known) -> Floats:
+        def residuals(values: Values, known: Floats = fitted_times) -> Floats:
             tried = fitting.with_values(cluster, values)
             rows: list[Floats] = []
             for run in telling:
@@ -358,10 +358,10 @@ def refit(
                 rows.append(np.append(whole, durations))
             return np.concatenate(rows)
 
-        found = fitting.fit(residuals, groups, before, identified, near=None if found is None else found.beliefs)
-        times = operator_times(runs, fitting.with_values(cluster, found.values), times)
-    assert found is not None
-    return found, times
+        fit = fitting.fit(residuals, groups, before, identified, near=None if fit is None else fit.beliefs)
+        times = operator_times(runs, fitting.with_values(cluster, fit.values), times)
+    assert fit is not None
+    return fit, times
 
 
 def _matters(name: str, runs: Sequence[MeasuredRun]) -> bool:

@@ -114,11 +114,11 @@ class Calibration(Checked, Document):
         """Return the time of an operator alone on a device in us (see Notes of the class)."""
         if self.is_measured(op):
             assert self.graph is not None
-            mine, time, devices = self.graph[op.name], self.times[op.name], self.cluster.devices
-            is_load = mine.flops or mine.nbytes
-            if device.model in [known.model for known in devices] or not is_load:
+            own, time, devices = self.graph[op.name], self.times[op.name], self.cluster.devices
+            is_load = own.flops or own.nbytes
+            if device.model in [other.model for other in devices] or not is_load:
                 return time
-            return time * (roofline(mine, device) / roofline(mine, devices[0]))
+            return time * (roofline(own, device) / roofline(own, devices[0]))
         scale = self.scales.get(op.kind)
         if scale is None and op.time is not None:
             return op.time
@@ -130,31 +130,31 @@ class Calibration(Checked, Document):
         """Return whether an operator is the one that was measured under its name."""
         if op.name not in self.times or self.graph is None:
             return False
-        mine, taken = self.graph[op.name], self.times[op.name]
-        if not _is_made_of(mine, op):
+        own, own_time = self.graph[op.name], self.times[op.name]
+        if not _is_made_of(own, op):
             return False
         if op.output_shape is not None and op.time is None:
-            return mine.kind == op.kind or not (op.kernels or op.works)
-        if mine.kind == _SYNTH and op.kind != _SYNTH:  # it replaces an operator without kernels
+            return own.kind == op.kind or not (op.kernels or op.works)
+        if own.kind == _SYNTH and op.kind != _SYNTH:  # it replaces an operator without kernels
             return not (op.kernels or op.works) and _same_time(
-                default_cost(op, self.prior.devices[0]), mine.time, taken
+                default_cost(op, self.prior.devices[0]), own.time, own_time
             )
         if op.output_shape is not None or op.kind == _SYNTH:
             return True
-        if op.flops and mine.flops:  # FLOP of operators of known shape are counted in several ways
-            return op.flops == mine.flops
-        return _same_time(op.time, mine.time, taken)
+        if op.flops and own.flops:  # FLOP of operators of known shape are counted in several ways
+            return op.flops == own.flops
+        return _same_time(op.time, own.time, own_time)
 
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`.
 
         Times of a graph are computed once for each device and kept while the graph lives. O(V), then O(len(ops)).
         """
-        known: dict[Device, Floats] = _remembered(self._known, graph, dict)
+        times_of: dict[Device, Floats] = _remembered(self._known, graph, dict)
         plain = replace(device, name="gpu0") if device.name != "gpu0" else device
-        if plain not in known:
-            known[plain] = np.array([self(op, device) for op in graph.operators])
-        return known[plain][ops]
+        if plain not in times_of:
+            times_of[plain] = np.array([self(op, device) for op in graph.operators])
+        return times_of[plain][ops]
 
     def apply(self, graph: OpGraph) -> OpGraph:
         """Return a graph with measurements instead of its own values.
@@ -179,10 +179,10 @@ class Calibration(Checked, Document):
         operators = [self._measured(op, self.cluster.devices[0]) for op in graph.operators]
         if all(new is old for new, old in zip(operators, graph.operators, strict=True)):
             return None
-        mine = {} if self.graph is None else {(edge.src, edge.dst): edge for edge in self.graph.edges}
+        own_edges = {} if self.graph is None else {(edge.src, edge.dst): edge for edge in self.graph.edges}
         edges = []
         for edge in graph.edges:
-            ran = mine.get((edge.src, edge.dst))
+            ran = own_edges.get((edge.src, edge.dst))
             if ran is not None and edge.transfer is not None:
                 edge = replace(edge, nbytes=ran.nbytes, transfer=ran.transfer)
             edges.append(edge)
@@ -195,9 +195,9 @@ class Calibration(Checked, Document):
         if not self.is_measured(op):
             return replace(op, time=time) if op.time != time else op
         assert self.graph is not None
-        mine = self.graph[op.name]
+        own = self.graph[op.name]
         fields = ("kind", "flops", "nbytes", "kernels", "intensity", "dtype")
-        return replace(op, time=time, **{name: getattr(mine, name) for name in fields})
+        return replace(op, time=time, **{name: getattr(own, name) for name in fields})
 
     def table(self) -> list[tuple[str, ...]]:
         """Return the parameters as rows of texts, the first their headings."""
@@ -228,32 +228,32 @@ class Calibration(Checked, Document):
         """Return one or two sentences on the calibration's use, and on the next measurement to make."""
         error, missing = self.error, [row.name for row in self.parameters if not row.identified]
         if error is None:
-            said = "Not known to be right: no run was held out; profile more schedules in place (`--in-situ`)"
+            sentence = "Not known to be right: no run was held out; profile more schedules in place (`--in-situ`)"
         elif error.p90 <= _MISSED:
             apart, off = 2 * error.mean, error.p90
-            said = f"Trust it to rank schedules that differ by more than {apart:.0%}, and latencies to {off:.0%}"
+            sentence = f"Trust it to rank schedules that differ by more than {apart:.0%}, and latencies to {off:.0%}"
         else:
-            said = f"Do not trust it: 1 in 10 schedules is off by more than {error.p90:.0%}"
+            sentence = f"Do not trust it: 1 in 10 schedules is off by more than {error.p90:.0%}"
         doubts = [
             *(["see the warnings"] * bool(self.warnings())),
             *([f"not measured: {', '.join(missing)}"] * bool(missing)),
         ]
-        return "; ".join([said, *doubts])
+        return "; ".join([sentence, *doubts])
 
 
 def _remembered(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -> Any:
     """Return a graph's cached value, computed on first use and kept as long as the graph."""
     key = id(graph)
-    found = kept.get(key)
-    if found is None or found[0]() is not graph:
-        found = kept[key] = ref(graph, lambda _: kept.pop(key, None)), make()
-    return found[1]
+    entry = kept.get(key)
+    if entry is None or entry[0]() is not graph:
+        entry = kept[key] = ref(graph, lambda _: kept.pop(key, None)), make()
+    return entry[1]
 
 
 def scales_of(graph: OpGraph, times: Mapping[str, float], device: Device) -> dict[str, float]:
     """Return, by kind of operator, the median of measured over roofline time."""
     ratios = grouped((op.kind, times[op.name] / roofline(op, device)) for op in graph.operators if op.name in times)
-    return {kind: float(np.median(found)) for kind, found in ratios.items()}
+    return {kind: float(np.median(values)) for kind, values in ratios.items()}
 
 
 # Whether an operator or a graph is the one that was measured: others may have the same names -------

@@ -180,10 +180,12 @@ class MeasuredRun(Checked):
         """Return the run with its program; without one, with the program of a graph on a cluster."""
         if self.program is not None:
             return self
-        told: dict[str, Any] = {name: getattr(self, name) for name in _OF_PROGRAM}
+        fields_of_program: dict[str, Any] = {name: getattr(self, name) for name in _OF_PROGRAM}
         copies = Copies(*(getattr(self.copies, name) for name in Copies._fields))
         try:
-            program = Program(graph, [device.name for device in cluster.devices], copies=copies, **told).check()
+            program = Program(
+                graph, [device.name for device in cluster.devices], copies=copies, **fields_of_program
+            ).check()
         except ValueError as error:
             raise self.refusal(str(error)) from None
         for name, times, count in (
@@ -273,18 +275,18 @@ class MeasuredRun(Checked):
 
     def _launches(self, cluster: Cluster, times: Floats) -> Array:
         """Return the launches' parameters; the last ones are kept, because most fits do not change them."""
-        asked = tuple(
+        key = tuple(
             (d.model, d.sms, d.saturating_warps, d.bandwidth, d.least_sm_share, d.block_spread, d.kernel_latency)
             for d in cluster.devices
         )
-        kept = self.__dict__.get(_KEPT)
-        if kept is None or kept[0] is not times or kept[1] != asked:
+        entry = self.__dict__.get(_KEPT)
+        if entry is None or entry[0] is not times or entry[1] != key:
             program, devices = self.program, launch_devices(self.program)
-            found = demand_of(
+            demand = demand_of(
                 self.graph, program.launches, cluster, devices, times[program.launches.op], priority=program.priority
             )
-            kept = self.__dict__[_KEPT] = (times, asked, found)
-        rows: Array = kept[2]
+            entry = self.__dict__[_KEPT] = (times, key, demand)
+        rows: Array = entry[2]
         return rows
 
 

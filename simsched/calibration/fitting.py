@@ -150,10 +150,10 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
 def values_of(cluster: Cluster) -> dict[str, float]:
     """Return the value of each parameter that can be fitted in a cluster, by name: of its first device and link."""
     device = cluster.devices[0]
-    found = {name: getattr(device, name) for name in PARAMETERS if "." not in name}
-    found |= {name: device.interference[i][j] for name, (i, j) in INTERFERENCE.items()}
-    found |= {name: getattr(link, name.removeprefix("link.")) for _, _, link in cluster.links[:1] for name in LINKS}
-    return {name: float(found[name]) for name in PARAMETERS if isfinite(found.get(name, inf))}
+    values = {name: getattr(device, name) for name in PARAMETERS if "." not in name}
+    values |= {name: device.interference[i][j] for name, (i, j) in INTERFERENCE.items()}
+    values |= {name: getattr(link, name.removeprefix("link.")) for _, _, link in cluster.links[:1] for name in LINKS}
+    return {name: float(values[name]) for name in PARAMETERS if isfinite(values.get(name, inf))}
 
 
 def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
@@ -165,16 +165,16 @@ def with_values(cluster: Cluster, values: Mapping[str, float]) -> Cluster:
     rows = [list(row) for row in cluster.devices[0].interference]
     for name, (i, j) in INTERFERENCE.items():
         rows[i][j] = values.get(name, rows[i][j])
-    found = cluster.replace_devices(**changes, interference=rows)
+    changed = cluster.replace_devices(**changes, interference=rows)
     if not cluster.links or not any(name in values for name in LINKS):
-        return found
+        return changed
     prior = values_of(cluster)
     latency, bandwidth = (values[name] / prior[name] if name in values and prior.get(name) else 1.0 for name in LINKS)
     links = tuple(
         (a, b, replace(link, latency=link.latency * latency, bandwidth=link.bandwidth * bandwidth))
         for a, b, link in cluster.links
     )
-    return replace(found, links=links)
+    return replace(changed, links=links)
 
 
 RETIRED: Final = ("sm_sensitivity", "dram_sensitivity")
@@ -273,20 +273,20 @@ class Fit:
     @property
     def values(self) -> dict[str, float]:
         """Values of the parameters that were identified."""
-        known = {name: belief for name, belief in self.beliefs.items() if name not in self.unidentified}
-        return {name: PARAMETERS[name].outward(belief.mean) for name, belief in known.items()}
+        identified = {name: belief for name, belief in self.beliefs.items() if name not in self.unidentified}
+        return {name: PARAMETERS[name].outward(belief.mean) for name, belief in identified.items()}
 
     def updated(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
         """Return rows with the fit's results; parameters that it could not identify keep an earlier fit's."""
-        found = []
+        new_rows = []
         for row in rows:
             if row.name in self.unidentified:
                 row = row if row.identified else row._replace(note=self.unidentified[row.name])
             elif row.name in self.beliefs:
                 value, low, high = PARAMETERS[row.name].interval(self.beliefs[row.name])
                 row = ParameterRow(row.name, value, row.prior, low, high, True)
-            found.append(row)
-        return tuple(found)
+            new_rows.append(row)
+        return tuple(new_rows)
 
 
 def fit(
@@ -320,21 +320,21 @@ def fit(
     ``s_g`` the slope of run g's part of the sum, the variance is ``H^-1 + H^-1 (sum_g s_g s_g') H^-1``.
     """
     minimum, names = partial(_Minimum, residuals, before), list(before)
-    whole = found = minimum(names, None if near is None else {name: near[name].mean for name in names})
-    reasons = {name: why for name, why in _unidentified(found, before).items() if name not in identified}
+    whole = minimum_found = minimum(names, None if near is None else {name: near[name].mean for name in names})
+    reasons = {name: why for name, why in _unidentified(minimum_found, before).items() if name not in identified}
     if reasons:
-        found = minimum([name for name in names if name not in reasons], whole.places)
-        if found.cost > whole.cost + len(reasons) * _OBJECTION:  # at least one of them matters
-            found, doubtful, reasons = whole, reasons, {}
+        minimum_found = minimum([name for name in names if name not in reasons], whole.places)
+        if minimum_found.cost > whole.cost + len(reasons) * _OBJECTION:  # at least one of them matters
+            minimum_found, doubtful, reasons = whole, reasons, {}
             for name, why in doubtful.items():
-                without = minimum([other for other in found.places if other != name], found.places)
-                if without.cost <= found.cost + _OBJECTION:
-                    found, reasons[name] = without, why
+                without = minimum([other for other in minimum_found.places if other != name], minimum_found.places)
+                if without.cost <= minimum_found.cost + _OBJECTION:
+                    minimum_found, reasons[name] = without, why
     for name, why in reasons.items():
-        if why in (_NONE, _HARDLY) and _is_contradicted(residuals, found, name, before[name]):
+        if why in (_NONE, _HARDLY) and _is_contradicted(residuals, minimum_found, name, before[name]):
             reasons[name] = "contradicted by runs, which no value of it explains"
-    spread = found.spread(groups)
-    fitted = {name: Belief(u, s) for (name, u), s in zip(found.places.items(), spread.tolist(), strict=True)}
+    spread = minimum_found.spread(groups)
+    fitted = {name: Belief(u, s) for (name, u), s in zip(minimum_found.places.items(), spread.tolist(), strict=True)}
     return Fit({**before, **fitted}, reasons)
 
 
@@ -360,10 +360,10 @@ class _Minimum:
         self._low, self._high = np.array([parameter.bounds for parameter in self._parameters]).reshape(-1, 2).T
         start = np.clip(self._mean if near is None else [near[name] for name in names], self._low, self._high)
         place, jacobian = self._descended(self._searched(start) if near is None else start)
-        found = self._at(place)
-        n = len(found) - len(names)
-        self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(found @ found)
-        self.residual, self.jacobian = found[:n], jacobian[:n]
+        terms = self._at(place)
+        n = len(terms) - len(names)
+        self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(terms @ terms)
+        self.residual, self.jacobian = terms[:n], jacobian[:n]
 
     @property
     def covariance(self) -> Floats:
@@ -381,9 +381,11 @@ class _Minimum:
         """Return the terms of the sum of squares at a place."""
         key = place.tobytes()
         if key not in self._known:
-            found = self._residuals({p.name: p.outward(float(u)) for p, u in zip(self._parameters, place, strict=True)})
+            residuals = self._residuals(
+                {p.name: p.outward(float(u)) for p, u in zip(self._parameters, place, strict=True)}
+            )
             # soft L1: the sum has rho of each measured residual, but the plain square of each belief
-            bent = np.sign(found) * np.sqrt(2 * _ROBUST**2 * (np.sqrt(1 + (found / _ROBUST) ** 2) - 1))
+            bent = np.sign(residuals) * np.sqrt(2 * _ROBUST**2 * (np.sqrt(1 + (residuals / _ROBUST) ** 2) - 1))
             self._known[key] = np.concatenate([bent, (place - self._mean) / self._spread])
         return self._known[key]
 
@@ -408,8 +410,8 @@ class _Minimum:
         A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
         """
         for _ in range(_MOST_STEPS):
-            found, jacobian = self._at(place), self._slope(place)
-            pull = jacobian.T @ found
+            terms, jacobian = self._at(place), self._slope(place)
+            pull = jacobian.T @ terms
             stuck = ((place <= self._low) & (pull > 0)) | ((place >= self._high) & (pull < 0))
             for held in ((), self._rough):
                 free = np.setdiff1d(np.flatnonzero(~stuck), held)
@@ -417,13 +419,13 @@ class _Minimum:
                 step = np.zeros(len(place))
                 step[free] = -np.linalg.solve(part.T @ part, pull[free])
                 tried = (np.clip(place + length * step, self._low, self._high) for length in _LENGTHS)
-                better = next((each for each in tried if self._at(each) @ self._at(each) < found @ found), None)
+                better = next((place_ for place_ in tried if self._at(place_) @ self._at(place_) < terms @ terms), None)
                 if better is not None:
                     break
             else:
                 return place, jacobian
             place = better
-            if float(found @ found - self._at(place) @ self._at(place)) < _SETTLED:
+            if float(terms @ terms - self._at(place) @ self._at(place)) < _SETTLED:
                 return place, jacobian
         return place, self._slope(place)
 
@@ -437,10 +439,10 @@ class _Minimum:
         def improved(j: int, value: float) -> bool:
             nonlocal best, least
             tried = self._moved(best, j, value)
-            found = float(self._at(tried) @ self._at(tried))
-            is_better = found < least * (1 - 1e-6)
+            cost = float(self._at(tried) @ self._at(tried))
+            is_better = cost < least * (1 - 1e-6)
             if is_better:
-                best, least = tried, found
+                best, least = tried, cost
             return is_better
 
         rough, spread, step = self._rough, self._spread, self._spread.copy()
@@ -460,12 +462,12 @@ def _unidentified(found: _Minimum, before: Beliefs) -> dict[str, str]:
     information, covariance = np.diag(found.jacobian.T @ found.jacobian), found.covariance
     reasons: dict[str, str] = {}
     for j, name in enumerate(names):
-        told = _TELLING * before[name].spread
-        if np.sqrt(covariance[j, j]) < told:
+        threshold = _TELLING * before[name].spread
+        if np.sqrt(covariance[j, j]) < threshold:
             continue
         if information[j] < 1e-9:
             reasons[name] = _NONE
-        elif (information[j] + before[name].spread ** -2.0) ** -0.5 >= told:
+        elif (information[j] + before[name].spread ** -2.0) ** -0.5 >= threshold:
             reasons[name] = _HARDLY
         else:
             scale = np.sqrt(np.diag(covariance))

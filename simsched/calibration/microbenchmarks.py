@@ -42,17 +42,17 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
     """
     rows = fitting.prior_rows(cluster)
     for kind, names in _STAGES.items():
-        mine = [run for run in runs if run.name.startswith(kind)]
-        said = SoloRuns(mine) if kind == "solo/" else SimulatedRuns(mine, kind)
-        if len(said.groups):
-            known, beliefs = fitting.identified(rows), fitting.beliefs_of(cluster, rows)
-            base = fitting.with_values(cluster, known)
+        stage_runs = [run for run in runs if run.name.startswith(kind)]
+        numbers = SoloRuns(stage_runs) if kind == "solo/" else SimulatedRuns(stage_runs, kind)
+        if len(numbers.groups):
+            identified, beliefs = fitting.identified(rows), fitting.beliefs_of(cluster, rows)
+            base = fitting.with_values(cluster, identified)
 
-            def residuals(values: Values, said: SoloRuns | SimulatedRuns = said, base: Cluster = base) -> Floats:
+            def residuals(values: Values, said: SoloRuns | SimulatedRuns = numbers, base: Cluster = base) -> Floats:
                 return said.residuals(fitting.with_values(base, values))
 
             before = {name: beliefs[name] for name in names if name in beliefs}
-            rows = fitting.fit(residuals, said.groups, before, known).updated(rows)
+            rows = fitting.fit(residuals, numbers.groups, before, identified).updated(rows)
     fitted = fitting.with_values(cluster, fitting.identified(rows))
     return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, _alone(run))) for run in runs)
 
@@ -108,9 +108,9 @@ class SimulatedRuns:
 def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
     """Return the operators of a run that were not measured alone; none if times alone are missing for one of them."""
     names, operators = run.graph.names, run.graph.operators
-    known = {signature(op) for op in operators if op.name.startswith(ALONE)}
-    found = np.array([not name.startswith(ALONE) for name in names])
-    return found if all(signature(op) in known for op in operators) else np.zeros(len(names), np.bool_)
+    alone = {signature(op) for op in operators if op.name.startswith(ALONE)}
+    beside = np.array([not name.startswith(ALONE) for name in names])
+    return beside if all(signature(op) in alone for op in operators) else np.zeros(len(names), np.bool_)
 
 
 def _alone(run: MeasuredRun) -> Floats:
@@ -187,8 +187,8 @@ class SoloRuns:
 
     def residuals(self, cluster: Cluster) -> Floats:
         """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""
-        asked = demand_on(self._graph, cluster, 0, self._measured)
-        units, latencies = asked["units"], np.minimum(cluster.devices[0].kernel_latency, asked["solo"])
+        demand = demand_on(self._graph, cluster, 0, self._measured)
+        units, latencies = demand["units"], np.minimum(cluster.devices[0].kernel_latency, demand["solo"])
         moved = self._graph.nbytes / cluster.devices[0].bandwidth
         residuals = []
         for rows in self.families:

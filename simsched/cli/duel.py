@@ -69,7 +69,7 @@ def duel(
         require_writable(backwards)
     start, cluster = _starts(family, operators), target.bare()
     sides = [(first, second, output), *([(second, first, backwards)] if both else [])]
-    found: list[tuple[ss.Duel, str | None]] = []
+    duels: list[tuple[ss.Duel, str | None]] = []
     for loser, winner, path in sides:
         with out.progress(1) as tell:
             tell(f"{loser} against {winner}")
@@ -85,10 +85,10 @@ def duel(
                 name=family,
                 progress=shown,
             )
-        found.append((one, path))
-    files: list[out.File] = [(f"duel of {each.factor:.3f}", path, each.save) for each, path in found]
-    shown_ = [part for each, _ in found for part in (each.table, "")][:-1]
-    out.tell(lambda: {"duels": [each.to_dict() for each, _ in found]}, shown_, files, as_json=as_json)
+        duels.append((one, path))
+    files: list[out.File] = [(f"duel of {one.factor:.3f}", path, one.save) for one, path in duels]
+    shown_ = [part for one, _ in duels for part in (one.table, "")][:-1]
+    out.tell(lambda: {"duels": [one.to_dict() for one, _ in duels]}, shown_, files, as_json=as_json)
 
 
 def _told(tell: Callable[..., None], name: str, n: int, factor: float) -> None:
@@ -102,8 +102,8 @@ def _starts(family: str, operators: int) -> Callable[[int], "ss.OpGraph"]:
 
     name = family.partition(",")[0].strip()
     if f"random:{name}" not in WORKLOADS:
-        known = ", ".join(each.removeprefix("random:") for each in WORKLOADS if each.startswith("random:"))
-        raise WhatIfError(f"--family {family}: unknown family {name!r}; known are: {known}")
+        families = ", ".join(name.removeprefix("random:") for name in WORKLOADS if name.startswith("random:"))
+        raise WhatIfError(f"--family {family}: unknown family {name!r}; known are: {families}")
     spec = f"random:{family}"
     sizes: dict[str, Any] = {"n_ops": operators}
     if name == "layered":
@@ -143,12 +143,12 @@ def _replay(path: str, as_json: bool) -> None:
 
     if path in SCHEDULERS:
         raise SchedulerError(f"duel {path}: give a second scheduler, which wins, or a file with a duel")
-    kept = ss.Duel.load(path)
-    again = kept.replay()
-    is_same = (again.losing_us, again.winning_us) == (kept.losing_us, kept.winning_us)
-    words = "the same" if is_same else f"not that of the file, {kept.factor!r} of simsched {kept.simsched}"
+    saved = ss.Duel.load(path)
+    again = saved.replay()
+    is_same = (again.losing_us, again.winning_us) == (saved.losing_us, saved.winning_us)
+    words = "the same" if is_same else f"not that of the file, {saved.factor!r} of simsched {saved.simsched}"
     facts = [("factor, simulated again", f"{again.factor!r}, {words}")]
-    data = {"factor": again.factor, "kept": kept.factor, "is_same": is_same}
+    data = {"factor": again.factor, "kept": saved.factor, "is_same": is_same}
     out.tell(lambda: data, [again.table, "", facts], [], as_json=as_json)
     if not is_same:
-        raise IncompleteError(f"{path}: the factor is {again.factor!r}, and was {kept.factor!r}")
+        raise IncompleteError(f"{path}: the factor is {again.factor!r}, and was {saved.factor!r}")

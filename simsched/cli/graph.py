@@ -54,9 +54,9 @@ def convert(
     from workloads import read_spec
     from workloads.formats import FORMATS, as_graph, write
 
-    found = read_spec(source, shapes=read_shapes(shape))
-    name = write(found, target)
-    held = as_graph(found) if FORMATS[name].holds == "graph" else found
+    subject = read_spec(source, shapes=read_shapes(shape))
+    name = write(subject, target)
+    held = as_graph(subject) if FORMATS[name].holds == "graph" else subject
     out.say(f"{held!r} written to {target} ({name})")
 
 
@@ -160,9 +160,9 @@ def _backends() -> Any:
     """Return the backends, and whether they can be used here."""
     from hwbackend import available
 
-    found = available()
-    rows = [(one.name, "yes" if one.usable else "no", one.description, one.reason) for one in found]
-    dim = [i for i, one in enumerate(found) if not one.usable]
+    statuses = available()
+    rows = [(one.name, "yes" if one.usable else "no", one.description, one.reason) for one in statuses]
+    dim = [i for i, one in enumerate(statuses) if not one.usable]
     return table_of("backends", ("name", "usable", "runs on", "found"), rows, left=range(4), dim=dim)
 
 

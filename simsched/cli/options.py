@@ -45,22 +45,22 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
     It reads pipes once, and does not write a file that it names twice.
     """
-    given = signature(command)
-    groups: dict[str, Any] = {p.name: p.annotation for p in given.parameters.values() if is_dataclass(p.annotation)}
+    typed = signature(command)
+    groups: dict[str, Any] = {p.name: p.annotation for p in typed.parameters.values() if is_dataclass(p.annotation)}
     parameters = [
-        each.replace(kind=Parameter.KEYWORD_ONLY)
-        for one in given.parameters.values()
-        for each in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
+        parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for one in typed.parameters.values()
+        for parameter in (signature(groups[one.name]).parameters.values() if one.name in groups else [one])
     ]
 
     @wraps(command)
     def run(**values: Any) -> None:
         _require_apart(values.values())
-        made = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        objects = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
         with reading_once():
-            command(**made, **values)
+            command(**objects, **values)
 
-    run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__signature__ = typed.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 
 
@@ -96,12 +96,12 @@ drawn = partial(written, is_picture=True)
 
 def _require_apart(values: Iterable[Any]) -> None:
     """Refuse a file that a command would write, and that it also reads or writes elsewhere."""
-    given = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
     while _written:
         from workloads.registry import split_path
 
         path = _written.pop()
-        named = [split_path(each)[0] or each for each in given if isinstance(each, str)]
+        named = [split_path(text)[0] or text for text in texts if isinstance(text, str)]
         if [*map(os.path.realpath, named)].count(os.path.realpath(path)) > 1:
             raise FileError(f"cannot write {path}: this command already uses the file")
 
@@ -139,10 +139,10 @@ def read_plan(text: str, shapes: list[str] | None = None) -> "ss.OpGraph | ss.Sc
     traced = None if shapes else read_traced(text)
     if traced is not None:
         return traced.graph
-    found = read_spec(text, shapes=read_shapes(shapes))
-    if not isinstance(found, ss.OpGraph) and isinstance(found, ss.Profile):  # not imported for graphs
+    subject = read_spec(text, shapes=read_shapes(shapes))
+    if not isinstance(subject, ss.OpGraph) and isinstance(subject, ss.Profile):  # not imported for graphs
         raise FormatError(f"{text}: a profile holds times, not a graph or schedule")
-    return found
+    return subject
 
 
 def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> "list[str | ss.Scheduler]":
@@ -157,12 +157,12 @@ def read_schedulers(text: str, graph: "ss.OpGraph", *, traced: bool = False) -> 
         if not name:
             raise SchedulerError(f"--schedulers {text!r}: a name is empty; give fast, all, or names as in lios,greedy")
         names += map(str, scheduler_set(name, graph))
-    found = [read_scheduler(name) for name in dict.fromkeys(names)]
+    schedulers = [read_scheduler(name) for name in dict.fromkeys(names)]
     if traced:
         from workloads.formats.kineto.replay import traced as as_traced
 
-        found.insert(0, as_traced)
-    return found
+        schedulers.insert(0, as_traced)
+    return schedulers
 
 
 def read_scheduler(name: str) -> "str | ss.Scheduler":
@@ -345,13 +345,13 @@ class Scheduled(Graph):
         """Return the schedule that the scheduler makes of a graph."""
         from simsched.schedulers import takes
 
-        given = read_options(self.option)
+        options = read_options(self.option)
         name, scheduler = self.chosen()
         with progress(1) as tell:
             tell(name)
             if takes(scheduler, "progress"):
-                given["progress"] = partial(tell, name)
-            return ss.schedule(graph, cluster, scheduler, **given)
+                options["progress"] = partial(tell, name)
+            return ss.schedule(graph, cluster, scheduler, **options)
 
     def chosen(self) -> "tuple[str, str | ss.Scheduler]":
         """Return the scheduler with its name: the given one, for a trace the trace's own schedule, or the default."""
@@ -385,18 +385,18 @@ class Plan(Scheduled):
 
         `anew`, if it can be given, asks for a new schedule.
         """
-        found = self._held
-        if (self.scheduler or self.option) and not isinstance(found, ss.OpGraph) and not anew:
+        subject = self._held
+        if (self.scheduler or self.option) and not isinstance(subject, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")
-        if isinstance(found, ss.Program) and not programs:
+        if isinstance(subject, ss.Program) and not programs:
             raise FormatError(f"{self.graph}: a program cannot be asked about; give the schedule that it was made from")
-        return found
+        return subject
 
     def plan(self, cluster: "costmodel.Target") -> "ss.Schedule":
         """Return the schedule."""
-        found = self.found()
-        plan: ss.Schedule = self.schedule(found, cluster) if isinstance(found, ss.OpGraph) else found
+        subject = self.found()
+        plan: ss.Schedule = self.schedule(subject, cluster) if isinstance(subject, ss.OpGraph) else subject
         run: ss.Schedule = self.run_as(plan)
         return run
 
@@ -460,9 +460,9 @@ class Target:
             return self._widened(source.made_for, source.graph)
         if self.cluster is None:
             return self._described() if self._names_file() else self._preset()
-        for option, given in (("--gpu", self.gpu), ("--link", self.link)):
-            if given is not None:
-                raise ClusterError(f"{option} {given} is part of the preset that --cluster {self.cluster} replaces")
+        for option, value in (("--gpu", self.gpu), ("--link", self.link)):
+            if value is not None:
+                raise ClusterError(f"{option} {value} is part of the preset that --cluster {self.cluster} replaces")
         from simsched.calibration import read_target
 
         return self._widened(read_target(self.cluster), self.cluster)
@@ -489,8 +489,8 @@ class Target:
 
     def text(self) -> str:
         """Return the options that name it, as they were typed."""
-        given = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))
-        return shlex.join(each for name, value in given if value is not None for each in (f"--{name}", str(value)))
+        options = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))
+        return shlex.join(word for name, value in options if value is not None for word in (f"--{name}", str(value)))
 
     def _widened(self, target: "costmodel.Target", path: str) -> "costmodel.Target":
         """Return a target with as many devices as are asked for, see `widened`."""
@@ -543,13 +543,13 @@ class Compare:
         from simsched.experiments.baselines import CAPTURED
 
         graph = source.read()
-        asked = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
+        names = read_schedulers(self.schedulers, graph, traced=traced and source.traced is not None)
         jitter = USUAL_JITTER if self.samples is not None and self.jitter is None else self.jitter
-        with progress(len(asked)) as tell:
-            found = ss.compare(
+        with progress(len(names)) as tell:
+            comparison = ss.compare(
                 graph,
                 cluster,
-                asked,
+                names,
                 jitter=jitter,
                 rng=self.seed,
                 samples=self.samples,
@@ -557,10 +557,10 @@ class Compare:
                 execution=self.execution,
                 baseline=self.baseline or CAPTURED,
             )
-        if not found.plans:
-            row = found.rows[0]
+        if not comparison.plans:
+            row = comparison.rows[0]
             raise SchedulerError(f"no scheduler found a schedule; {row.scheduler}: {row.reason}")
-        return replace(found, named=not {"fast", "all"} & set(self.schedulers.split(",")))
+        return replace(comparison, named=not {"fast", "all"} & set(self.schedulers.split(",")))
 
 
 @dataclass(frozen=True)
@@ -578,10 +578,10 @@ class Backend:
         """Return the backend."""
         from hwbackend import get
 
-        given = read_options(self.backend_option, "--backend-option")
+        options = read_options(self.backend_option, "--backend-option")
         if self.virtual_devices is not None:
-            given["virtual_devices"] = self.virtual_devices
-        return get(read_name(self.backend), **given)
+            options["virtual_devices"] = self.virtual_devices
+        return get(read_name(self.backend), **options)
 
 
 @dataclass(frozen=True)

@@ -59,18 +59,18 @@ def tell(data: Callable[[], Mapping[str, Any]], shown: Sequence[Any], files: Seq
         Whether JSON is printed, and nothing else.
     """
     said = [dump_json(data()).rstrip()] if as_json else shown  # it fails first, if it fails
-    asked = [(name, path, write) for name, path, write in files if path is not None]
-    for _, path, write in asked:
+    wanted = [(name, path, write) for name, path, write in files if path is not None]
+    for _, path, write in wanted:
         write(path)
     for one in said:
-        made = one() if callable(one) else one
-        if isinstance(made, str):
-            say(*made.split("\n"))
-        elif isinstance(made, list):
-            print_pairs(made)
+        part = one() if callable(one) else one
+        if isinstance(part, str):
+            say(*part.split("\n"))
+        elif isinstance(part, list):
+            print_pairs(part)
         else:
-            print_table(made)
-    for name, path, _ in [] if as_json else asked:
+            print_table(part)
+    for name, path, _ in [] if as_json else wanted:
         say(f"{name} written to {path}")
 
 
@@ -89,7 +89,7 @@ def _bar(description: str, total: int | None, text: str) -> Iterator[Callable[..
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        name, count = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[text]"))
+        name, count = (TextColumn(f"{{task.{column}}}", markup=False) for column in ("description", "fields[text]"))
         if (console := Console(stderr=True)).is_terminal:
             columns = (name, BarColumn(), count, TimeElapsedColumn())
             drawn_by_itself = has_threads()
@@ -110,8 +110,8 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
             nonlocal begun
             begun += not doing
             if update is not None:
-                told, done = f"{name}: {doing}" if doing else name, begun - 1
-                update(description=printable(told), completed=done, text=f"{done}/{total}")
+                text, done = f"{name}: {doing}" if doing else name, begun - 1
+                update(description=printable(text), completed=done, text=f"{done}/{total}")
 
         yield tell
 
@@ -130,11 +130,11 @@ def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
             nonlocal first, said
             now = monotonic()
             first = first or (done, now)  # rows that were done by then do not count in the pace
-            text, made, seconds = f"{done} of {total} rows", done - first[0], now - first[1]
-            if made and seconds > 0:
-                text += f", {made / seconds:.3g} rows/s"
+            text, new, seconds = f"{done} of {total} rows", done - first[0], now - first[1]
+            if new and seconds > 0:
+                text += f", {new / seconds:.3g} rows/s"
                 if done < total:
-                    text += f", {timedelta(seconds=round((total - done) * seconds / made))} left"
+                    text += f", {timedelta(seconds=round((total - done) * seconds / new))} left"
             text += f", {without} without a result" if without else ""
             if update is not None:
                 update(completed=done, total=total, text=text)

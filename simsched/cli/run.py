@@ -66,14 +66,14 @@ def application(command: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_top)
-    known = {name: module for module, names in _HOME.items() for name in names}
-    for name in [command] if command in known else known:
-        module = import_module(f"simsched.cli.{known[name]}")
-        found = module.list_ if name == "list" else getattr(module, name.replace("-", "_"))
-        if isinstance(found, typer.Typer):
-            app.add_typer(found)
+    modules = {name: module for module, names in _HOME.items() for name in names}
+    for name in [command] if command in modules else modules:
+        module = import_module(f"simsched.cli.{modules[name]}")
+        function = module.list_ if name == "list" else getattr(module, name.replace("-", "_"))
+        if isinstance(function, typer.Typer):
+            app.add_typer(function)
         else:
-            app.command(name)(expanded(found))
+            app.command(name)(expanded(function))
     return app
 
 

@@ -48,16 +48,16 @@ def compare(
     """
     if box is not None and draws.samples is None:
         raise SimulationError("--box draws samples: say how many with --samples")
-    found = draws.compare(graph, target.read(graph))
-    best = found.best()
+    comparison = draws.compare(graph, target.read(graph))
+    best = comparison.best()
     assert best is not None, "some scheduler found a schedule"
-    pictures, traced = drawn.files(best.scheduler, found.traces[best.scheduler]), graph.traced
-    files = [*pictures, ("box plot", box, found.plot), ("comparison", result.output, found.save)]
+    pictures, traced = drawn.files(best.scheduler, comparison.traces[best.scheduler]), graph.traced
+    files = [*pictures, ("box plot", box, comparison.plot), ("comparison", result.output, comparison.save)]
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
     ran = graph.traced_facts()
     data = {"trace": waits, "ran": ran.to_dict()} if waits and ran else {}
-    shown = [*([ran.rows(), ""] if ran else []), found.table, *graph.traced_lines()]
-    out.tell(lambda: found.summary() | data, shown, files, as_json=result.as_json)
+    shown = [*([ran.rows(), ""] if ran else []), comparison.table, *graph.traced_lines()]
+    out.tell(lambda: comparison.summary() | data, shown, files, as_json=result.as_json)
 
 
 def schedule(
@@ -88,11 +88,11 @@ def simulate(
     """
     from simsched.show.facts import Fact, head_facts, run_facts
 
-    cluster, found = target.read(plan), plan.found(programs=True)
-    if isinstance(found, ss.OpGraph):
-        found = plan.schedule(found, cluster)
-    found = plan.run_as(found)
-    trace = ss.simulate(found, cluster, jitter=jitter, rng=seed)
+    cluster, subject = target.read(plan), plan.found(programs=True)
+    if isinstance(subject, ss.OpGraph):
+        subject = plan.schedule(subject, cluster)
+    subject = plan.run_as(subject)
+    trace = ss.simulate(subject, cluster, jitter=jitter, rng=seed)
     n = len(trace.program)
     brief = n > LARGE and drawn == opt.Pictures()
     facts = [*head_facts(trace), Fact("instructions", n, str(n))] if brief else run_facts(trace)
@@ -114,12 +114,12 @@ def check(
     if kind not in ("scheduler", "backend"):
         raise SimulationError(f"--as {kind!r}: give scheduler or backend")
     if kind == "backend":
-        found = check_backend(opt.Backend(name, backend_option).make())
+        contract = check_backend(opt.Backend(name, backend_option).make())
     else:
-        found = check_scheduler(read_name(name))
-    out.tell(found.to_dict, [found.table], [], as_json=as_json)
+        contract = check_scheduler(read_name(name))
+    out.tell(contract.to_dict, [contract.table], [], as_json=as_json)
     try:
-        found.require()
+        contract.require()
     except SchedulerError as error:
         raise opt.IncompleteError(str(error)) from None
 
@@ -144,19 +144,21 @@ class Question(opt.Plan):
         from simsched.experiments.whatif import parse_change
         from workloads import load_kind
 
-        found = self.found(anew=self.reschedule)
+        subject = self.found(anew=self.reschedule)
         if self.execution != "own":
             if self.reschedule:
                 raise SchedulerError("--execution does not go with --reschedule, which asks the scheduler anew")
-            found = self.plan(target.read(self))
+            subject = self.plan(target.read(self))
         scheduler = None if self.scheduler is None and self.traced is None else self.chosen()[1]
-        load = partial(load_kind, self.spec) if isinstance(found, ss.OpGraph) and not self.shape else None
+        load = partial(load_kind, self.spec) if isinstance(subject, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
-        asked = ss.what_if(found, target.read(self), self.reschedule, scheduler=scheduler, options=options, load=load)
+        question = ss.what_if(
+            subject, target.read(self), self.reschedule, scheduler=scheduler, options=options, load=load
+        )
         for text in self.changes or []:
             change = parse_change(text)
-            asked = asked.set(change.parameter, change.given)
-        return asked
+            question = question.set(change.parameter, change.given)
+        return question
 
 
 def _values(parameter: str, text: str) -> list[Any]:
@@ -166,7 +168,7 @@ def _values(parameter: str, text: str) -> list[Any]:
 
     parameter = full_name(parameter)
     values = []
-    for part in (each.strip() for each in text.split(",")):
+    for part in (word.strip() for word in text.split(",")):
         if not part:
             raise WhatIfError(f"values {text!r} of {parameter}: one is empty; give a list such as 0.5,1,2")
         is_factor = not is_taken_as_is(parameter) and part[0] != "=" and not part[-1].isalpha()
@@ -200,13 +202,13 @@ def advise(
     """Recommend a deployment: one stream or several, captured or not, one GPU or all; and list next commands."""
     cluster, dag = target.read(graph), graph.read()
     names = opt.read_schedulers(schedulers, dag)
-    found = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
-    facts = [*found.assumed.items(), ("", ""), *found.commands.items()]
-    files = [("schedule", keep, lambda path: found.plan.save(path))]
+    advice = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
+    facts = [*advice.assumed.items(), ("", ""), *advice.commands.items()]
+    files = [("schedule", keep, lambda path: advice.plan.save(path))]
     ran = graph.traced_facts()
     head = [ran.rows(), ""] if ran else []
-    data = (lambda: found.to_dict() | {"ran": ran.to_dict()}) if ran else None
-    result.tell(found, *head, found.table, "", facts, files=files, name="advice", data=data)
+    data = (lambda: advice.to_dict() | {"ran": ran.to_dict()}) if ran else None
+    result.tell(advice, *head, advice.table, "", facts, files=files, name="advice", data=data)
 
 
 def _shares(blame: Mapping[str, float]) -> str:
@@ -231,8 +233,8 @@ def sweep(
         if values2 is None:
             raise WhatIfError(f"PARAMETER2 {parameter2!r} has no values: give them after it")
         axes += [parameter2, _values(parameter2, values2)]
-    found = plan.ask(target).sweep(*axes)
-    result.tell(found, files=[("picture", plot, found.plot)])
+    makespans = plan.ask(target).sweep(*axes)
+    result.tell(makespans, files=[("picture", plot, makespans.plot)])
 
 
 def sensitivity(
@@ -243,15 +245,15 @@ def sensitivity(
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Show how much the makespan changes with each parameter, per cent for per cent, and rank them."""
-    found = ss.sensitivity(plan.ask(target), per_operator=per_operator)
-    result.tell(found, files=[("picture", tornado, found.plot)])
+    elasticities = ss.sensitivity(plan.ask(target), per_operator=per_operator)
+    result.tell(elasticities, files=[("picture", tornado, elasticities.plot)])
 
 
 def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
     """Explain in words the bottleneck of a schedule, and the three changes that would help most."""
     cluster = target.read(plan)
-    found = ss.explain(plan.plan(cluster), cluster)
-    result.tell(found, str(found))
+    explanation = ss.explain(plan.plan(cluster), cluster)
+    result.tell(explanation, str(explanation))
 
 
 def breakeven(
@@ -266,8 +268,8 @@ def breakeven(
     """Show at which values of a parameter the better one of two schedules of GRAPH changes."""
     cluster, dag = target.read(graph), graph.read()
     sides = _side(first), _side(second)
-    found = ss.breakeven(parameter, *sides, cluster, graph=dag)
-    result.tell(found, files=[("picture", plot, found.plot)])
+    crossings = ss.breakeven(parameter, *sides, cluster, graph=dag)
+    result.tell(crossings, files=[("picture", plot, crossings.plot)])
 
 
 def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
@@ -276,10 +278,10 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 
     if split_path(text)[0] is None:
         return opt.read_scheduler(text)
-    found = opt.read_plan(text)
-    if not isinstance(found, ss.Schedule):
+    subject = opt.read_plan(text)
+    if not isinstance(subject, ss.Schedule):
         raise FormatError(f"{text}: give a schedule, as `simsched schedule -o` writes one, or the name of a scheduler")
-    return found
+    return subject
 
 
 def throughput(
@@ -306,9 +308,9 @@ def robust(
     """Show which schedule of GRAPH is best when operator times vary: medians and tails."""
     cluster = target.read(graph)
     compared = opt.Compare(schedulers).compare(graph, cluster, traced=False)
-    found = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
+    tails = ss.robust(compared.plans, cluster, jitter=jitter, samples=samples, rng=seed)
     refused = [f"{row.scheduler}: no schedule: {row.reason}" for row in compared.rows if row.reason is not None]
-    result.tell(found, found.table, *refused, files=[("picture", box, found.plot)])
+    result.tell(tails, tails.table, *refused, files=[("picture", box, tails.plot)])
 
 
 def report(
@@ -340,19 +342,21 @@ def report(
     sections: list[Any] = []
     advised: list[ss.Advice] = []
     for graph in graphs:
-        found = _read(graph.graph)
-        if found is None:
+        result = _read(graph.graph)
+        if result is None:
             library()  # a missing package is reported before the schedulers run
             compared, dag = draws.compare(graph, cluster), graph.read()
             names, options = opt.read_schedulers(draws.schedulers, dag), target.text()
-            known = compared if draws.execution == "own" else None  # advice is on each in its own execution
-            found = ss.advise(dag, cluster, names, comparison=known, source=graph.spec, options=options)
-            advised.append(found)
-        if isinstance(found, ss.Schedule | ss.Program):
-            found = ss.simulate(found, cluster)
-        predicted = isinstance(found, ss.Replay) and target.cluster is not None
+            comparison = compared if draws.execution == "own" else None  # advice is on each in its own execution
+            result = ss.advise(dag, cluster, names, comparison=comparison, source=graph.spec, options=options)
+            advised.append(result)
+        if isinstance(result, ss.Schedule | ss.Program):
+            result = ss.simulate(result, cluster)
+        predicted = isinstance(result, ss.Replay) and target.cluster is not None
         with naming(graph.graph):
-            sections += replay_sections(found, ss.simulate(found.program, cluster)) if predicted else sections_of(found)
+            sections += (
+                replay_sections(result, ss.simulate(result.program, cluster)) if predicted else sections_of(result)
+            )
     text = ss.write_report(sections, output, title=title, command=shlex.join(["simsched", *sys.argv[1:]]))
     out.say(f"report written to {output}, {len(text.encode()) / 1e6:.1f} MB")
     for advice in advised:

@@ -54,7 +54,7 @@ class Execution:
         if names and asked.folder not in sys.path:
             sys.path.append(asked.folder)
         with out.watched(asked.name) as tell:
-            found = ss.run_study(
+            results = ss.run_study(
                 asked,
                 folder,
                 load=load_kind,
@@ -65,25 +65,25 @@ class Execution:
                 progress=tell,
                 retry=self.retry,
             )
-        out.print_table(found.table())
-        n_before = len(found.rows) - (found.n_new or 0)
-        made = [("run now", f"{found.n_new}, and {n_before} were there")] if n_before else []
-        left_over = [("left over", found.left_over)] if found.others else []
-        rows = f"{len(found.rows)} of {len(found)}"
-        out.print_pairs([*made, ("rows", rows), *left_over, ("folder", folder)])
-        _require_all(found)
+        out.print_table(results.table())
+        n_before = len(results.rows) - (results.n_new or 0)
+        facts = [("run now", f"{results.n_new}, and {n_before} were there")] if n_before else []
+        left_over = [("left over", results.left_over)] if results.others else []
+        rows = f"{len(results.rows)} of {len(results)}"
+        out.print_pairs([*facts, ("rows", rows), *left_over, ("folder", folder)])
+        _require_all(results)
 
 
 def _require_all(found: "ss.Results") -> None:
     """Raise if rows failed or timed out, with their number and the first one's reason; refusals do not count."""
     counts = Counter(row["status"] for row in found.rows)
-    told = [
+    causes = [
         f"{counts[status]} {word}" for status, word in ((FAILED, "failed"), (TIMEOUT, "timed out")) if counts[status]
     ]
-    if told:
+    if causes:
         first = next(row for row in found.rows if row["status"] in (FAILED, TIMEOUT))
         where = f"row {first['index']} ({first['scheduler']})"
-        raise IncompleteError(f"of {len(found)} rows {' and '.join(told)}; the first is {where}: {first['reason']}")
+        raise IncompleteError(f"of {len(found)} rows {' and '.join(causes)}; the first is {where}: {first['reason']}")
 
 
 @study.command()
@@ -119,20 +119,20 @@ def table(
     output: Annotated[Text, written("Write all rows: .csv, .json or .parquet.", "--output", "-o")] = None,
 ) -> None:
     """Print means and standard deviations over the seeds, or every row as CSV."""
-    found = ss.Results.open(folder)
+    results = ss.Results.open(folder)
     if output is not None:
         forms: dict[str, Any] = {
-            ".csv": partial(found.to_csv, False),
-            ".json": found.to_json,
-            ".parquet": found.to_parquet,
+            ".csv": partial(results.to_csv, False),
+            ".json": results.to_json,
+            ".parquet": results.to_parquet,
         }
         if Path(output).suffix not in forms:
             raise FileError(f"{output}: the name must end in one of {', '.join(forms)}")
         write_file(output, forms[Path(output).suffix]())
     if csv:
-        out.say(*found.to_csv().splitlines())
+        out.say(*results.to_csv().splitlines())
     else:
-        out.print_table(found.table())
+        out.print_table(results.table())
 
 
 @study.command()
@@ -166,17 +166,17 @@ def rank(
     out, and counted.
     """
     columns = [name.strip() for name in by.split(",") if name.strip()]
-    found = ss.Results.open(folder).rank(columns, metric, baseline=baseline, rng=seed)
+    ranking = ss.Results.open(folder).rank(columns, metric, baseline=baseline, rng=seed)
     data = {
-        "study": found.name,
-        "metric": found.metric,
-        "baseline": found.baseline,
-        "rows": found.records(),
-        "pairs": found.pair_records(),
-        "notes": found.notes(),
+        "study": ranking.name,
+        "metric": ranking.metric,
+        "baseline": ranking.baseline,
+        "rows": ranking.records(),
+        "pairs": ranking.pair_records(),
+        "notes": ranking.notes(),
     }
-    shown = [found.table, *(["", found.pairs_table] if pairs else [])]
-    out.tell(lambda: data, shown, [("table", tex, found.save_tex), ("picture", plot, found.plot)], as_json=as_json)
+    shown = [ranking.table, *(["", ranking.pairs_table] if pairs else [])]
+    out.tell(lambda: data, shown, [("table", tex, ranking.save_tex), ("picture", plot, ranking.plot)], as_json=as_json)
 
 
 @study.command()
@@ -188,5 +188,5 @@ def merge(
     """Join the rows of shards, or of runs on several machines."""
     from simsched.experiments.study import merge
 
-    found = merge(folders, output)
-    out.say(f"{len(found.rows)} rows of {found.study.name} written to {output}")
+    merged = merge(folders, output)
+    out.say(f"{len(merged.rows)} rows of {merged.study.name} written to {output}")

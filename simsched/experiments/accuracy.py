@@ -169,8 +169,8 @@ class Round(Checked):
 
     def _mean_error(self, of: str) -> float | None:
         """Return the mean error of a column of the rows that count, where it is defined."""
-        found = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
-        errors = [error for error in found if error is not None]
+        row_errors = (relative_error(getattr(row, of), row.measured_us) for row in self.held_out)
+        errors = [error for error in row_errors if error is not None]
         return sum_in_order(errors) / len(errors) if errors else None
 
     @property
@@ -263,7 +263,7 @@ class Accuracy(Result, Checked, Document):
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
-        if not all(each.schedules for each in self.rounds):
+        if not all(one.schedules for one in self.rounds):
             raise self.refusal("rounds must have a schedule each")
         for scheduler, name in self.runs.items():
             if Path(name).name != name:
@@ -286,13 +286,13 @@ class Accuracy(Result, Checked, Document):
             If the file is damaged.
         """
         path = Path(path, NAME) if Path(path).is_dir() else Path(path)
-        found, folder = super().load(path), path.parent
+        accuracy, folder = super().load(path), path.parent
 
         def trace(scheduler: str) -> tuple[Trace, Replay]:
-            replay = Replay.load(folder / found.runs[scheduler])
-            return simulate(replay.program, found.calibration), replay
+            replay = Replay.load(folder / accuracy.runs[scheduler])
+            return simulate(replay.program, accuracy.calibration), replay
 
-        return replace(found, traces=Later(found.runs, trace))
+        return replace(accuracy, traces=Later(accuracy.runs, trace))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the validation into an existing folder, with those measured runs that are not in it yet."""
@@ -304,7 +304,7 @@ class Accuracy(Result, Checked, Document):
 
     def records(self) -> list[dict[str, Any]]:
         """Return all rows as plain values by column, with their round."""
-        return [{"round": i, **write(row)} for i, each in enumerate(self.rounds, 1) for row in each.schedules]
+        return [{"round": i, **write(row)} for i, one in enumerate(self.rounds, 1) for row in one.schedules]
 
     def table(self) -> Any:
         """Return the schedules of the last round as a table of texts."""
@@ -343,10 +343,10 @@ class Accuracy(Result, Checked, Document):
             "regret",
         )
         rows = []
-        for i, each in enumerate(self.rounds, 1):
-            errors = (each.mean_error, each.p90_error, each.no_contention_error, each.uncalibrated_error)
-            tau = NOT_DEFINED if each.kendall_tau is None else f"{each.kendall_tau:.2f}"
-            rows.append((str(i), str(len(each.held_out)), *map(percent, errors), tau, percent(each.regret)))
+        for i, one in enumerate(self.rounds, 1):
+            errors = (one.mean_error, one.p90_error, one.no_contention_error, one.uncalibrated_error)
+            tau = NOT_DEFINED if one.kendall_tau is None else f"{one.kendall_tau:.2f}"
+            rows.append((str(i), str(len(one.held_out)), *map(percent, errors), tau, percent(one.regret)))
         note = "errors: of held-out schedules, seen by no fit; regret: of the scheduler ranked first"
         return table_of("rounds", headings, rows, note=note)
 
@@ -360,19 +360,19 @@ class Accuracy(Result, Checked, Document):
         if p90 is None or chosen is None or regret is None:
             return ("No verdict: nothing was held out, or no scheduler's schedule was measured; measure some.",)
         trusts = "Trust" if p90 <= TRUSTED else "Do not trust"
-        said = [f"{trusts} its latencies: 9 of 10 schedules that no fit has seen are within {percent(p90)}."]
+        sentences = [f"{trusts} its latencies: 9 of 10 schedules that no fit has seen are within {percent(p90)}."]
         costs = f"its choice, {chosen.scheduler}, takes {percent(regret)} more than the fastest that was measured"
-        said.append(f"{'Trust' if regret <= CHEAP else 'Do not trust'} it to choose a scheduler: {costs}.")
+        sentences.append(f"{'Trust' if regret <= CHEAP else 'Do not trust'} it to choose a scheduler: {costs}.")
         most = (1 + p90) * (chosen.predicted_us or 0.0)
         near = [row.scheduler for row in last.rivals if row is not chosen and (row.predicted_us or 0.0) <= most]
         worst = max(last.held_out, key=lambda row: row.error or 0.0)
         noise = ((worst.measured_p90_us or 0.0) - (worst.measured_p10_us or 0.0)) / (worst.measured_us or 1.0)
         again = ", whose runs vary by more: repeat them more often" if noise > (worst.error or 0.0) else ""
-        said.append(
+        sentences.append(
             (f"It does not tell {chosen.scheduler} from {', '.join(near)}: measure those. " if near else "")
             + f"It is furthest off on {worst.scheduler}, {percent(worst.error)}{again}."
         )
-        return tuple(said)
+        return tuple(sentences)
 
     def __repr__(self) -> str:
         return "\n".join((printed(self.table()), printed(self.summary()), joined(self.verdict())))
@@ -467,8 +467,8 @@ def validate(
     """
     require_counts(1, rounds=rounds, repeats=repeats)
     require_counts(0, training=training, random_held_out=random_held_out)
-    asked = scheduler_set(schedulers, graph)
-    for scheduler in asked:
+    names = scheduler_set(schedulers, graph)
+    for scheduler in names:
         resolve(scheduler)  # a wrong name is refused before anything is measured
     tell: Progress = progress or (lambda _what, _doing: None)
     seed = int(rng) if isinstance(rng, int | np.integer) else None
@@ -483,14 +483,14 @@ def validate(
     tell("profile", "calibrating")
     calibration = calibrate(backend.cluster, (micro, profile), graph)
     fitted = [digest(run.program) for run in profile.runs]
-    found: list[Round] = []
+    done_rounds: list[Round] = []
     for number in range(1, rounds + 1):
         drawn = np.random.default_rng(seeds[number])
         at_random = {
             f"{RANDOM}{i + 1}": training_schedule(graph, backend.cluster, i, rng=drawn) for i in range(random_held_out)
         }
-        this, traces, files = _round(number, graph, calibration, asked, at_random, fitted, measurements, tell)
-        found.append(this)
+        this, traces, files = _round(number, graph, calibration, names, at_random, fitted, measurements, tell)
+        done_rounds.append(this)
         learned = [replace(traces[name][1], name=f"round-{number}/{name}") for name in at_random if name in traces]
         if number < rounds and learned:
             tell(f"round {number}", "recalibrating")
@@ -498,7 +498,9 @@ def validate(
             fitted += [digest(replay.program) for replay in learned]
     environment = next(iter(traces.values()))[1].environment
     device = environment.get("device", backend.cluster.devices[0].model)
-    accuracy = Accuracy(graph.name, backend.name, device, environment, seed, tuple(found), files, calibration, traces)
+    accuracy = Accuracy(
+        graph.name, backend.name, device, environment, seed, tuple(done_rounds), files, calibration, traces
+    )
     if folder is not None:
         accuracy.save(folder)
     return accuracy
@@ -563,8 +565,8 @@ def _round(
     def scheduling(name: str, doing: str) -> None:
         tell(f"round {number}, scheduler {name}", doing or "scheduling")
 
-    made = compare(graph, calibration, schedulers, progress=scheduling)
-    plans = [(row.scheduler, made.plans.get(row.scheduler), row.reason) for row in made.rows]
+    comparison = compare(graph, calibration, schedulers, progress=scheduling)
+    plans = [(row.scheduler, comparison.plans.get(row.scheduler), row.reason) for row in comparison.rows]
     backend, rows, refused = measurements.backend, [], None
     traces: dict[str, tuple[Trace, Replay]] = {}
     files: dict[str, str] = {}

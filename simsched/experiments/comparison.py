@@ -274,7 +274,7 @@ class Comparison(Result, Document):
                 numbers[key] = len(graphs)
                 graphs.append(graph if times is None else with_times(graph, times))
             plans[name] = NumberedPlan.of(plan, numbers[key])
-        samples = {name: each.values for name, each in self.samples.items() if len(each) <= _MOST_STORED}
+        samples = {name: draws.values for name, draws in self.samples.items() if len(draws) <= _MOST_STORED}
         return _File(
             cluster=self.cluster,
             sampling=self.sampling,
@@ -312,14 +312,14 @@ class Comparison(Result, Document):
         for number in (graph, *(plan.graph for plan in plans.values())):
             if not 0 <= number < len(graphs):
                 raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
-        made = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
+        plans_of = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
         drawn = {name: Makespans(values) for name, values in samples.items()}
-        traces = Later(made, lambda name: simulate(made[name], cluster))
+        traces = Later(plans_of, lambda name: simulate(plans_of[name], cluster))
         return cls(
             graphs[graph],
             cluster,
             tuple(rows),
-            made,
+            plans_of,
             traces,
             drawn,
             sampling,
@@ -504,7 +504,7 @@ def compare(
     with suppress(SimschedError):  # the row of `sequential` has the reason
         one = baselines(graph, cluster, cost)
     rows: list[Row] = []
-    found: dict[str, Evaluation] = {}
+    evaluations: dict[str, Evaluation] = {}
     for scheduler in scheduler_set(schedulers, graph):
         name = unused(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
@@ -513,8 +513,8 @@ def compare(
             watched = progress if takes(scheduler, "progress") else None
             options: dict[str, Any] = {} if watched is None else {"progress": partial(watched, name)}
             if takes(scheduler, "also"):
-                options["also"] = [each.plan for each in found.values()]
-            found[name] = evaluate(
+                options["also"] = [one.plan for one in evaluations.values()]
+            evaluations[name] = evaluate(
                 graph,
                 cluster,
                 cost,
@@ -532,10 +532,10 @@ def compare(
         except SimschedError as error:
             rows.append(Row(name, reason=str(error)))
             continue
-        rows.append(row_of(name, found[name], None, one))
-    plans = {name: cast(Schedule, each.plan) for name, each in found.items()}
-    traces = {name: each.trace for name, each in found.items()}
-    drawn = {name: each.samples for name, each in found.items() if each.samples is not None}
+        rows.append(row_of(name, evaluations[name], None, one))
+    plans = {name: cast(Schedule, one.plan) for name, one in evaluations.items()}
+    traces = {name: one.trace for name, one in evaluations.items()}
+    drawn = {name: one.samples for name, one in evaluations.items() if one.samples is not None}
     named = not (isinstance(schedulers, str) and schedulers in SETS)
     deployments = {} if one is None else one.traces
     reference = _reference(baseline, deployments, traces, [row.scheduler for row in rows])

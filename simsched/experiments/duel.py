@@ -257,7 +257,7 @@ def duel(
     best = search.best
     if best.graph is None:
         raise SchedulerError(f"no graph was found that both schedule: {search.reason}")
-    plans = [search.scheduled(each, best.graph) for each in (loser, winner)]
+    plans = [search.scheduled(scheduler, best.graph) for scheduler in (loser, winner)]
     traces = [simulate(plan, cluster) for plan in plans]
     blames = [dict(trace.critical_path().blame) for trace in traces]
     names = _apart(scheduler_name(loser), scheduler_name(winner))
@@ -293,8 +293,8 @@ def _reasons(
     more = {cause: us - blames[1].get(cause, 0.0) for cause, us in blames[0].items()}
     largest = sorted(((cause, us) for cause, us in more.items() if us > 0), key=lambda each: -each[1])
     if largest:
-        told = ", ".join(f"{format_time(us)} more {cause}" for cause, us in largest)
-        yield f"On its critical path {names[0]} has {told}."
+        causes = ", ".join(f"{format_time(us)} more {cause}" for cause, us in largest)
+        yield f"On its critical path {names[0]} has {causes}."
     for name, plan in zip(names, plans, strict=True):
         for sentence in explain(plan, cluster).sentences:
             yield f"{name}: {sentence}"
@@ -384,7 +384,8 @@ class _Search:
         graph = draft.graph(self.cluster.devices[0].bandwidth, self.space.nbytes[0])
         try:
             losing, winning = (
-                simulate(self.scheduled(each, graph), self.cluster).makespan for each in (self._loser, self._winner)
+                simulate(self.scheduled(scheduler, graph), self.cluster).makespan
+                for scheduler in (self._loser, self._winner)
             )
         except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph
             raise
@@ -415,8 +416,8 @@ class _Search:
         for edge in graph.edges:
             i, j = at[edge.src], at[edge.dst]
             if self._has_room(edges, i, j):
-                given = edge.nbytes if edge.transfer is None else edge.transfer * _RATE
-                edges[i, j] = float(round(_within(given, self.space.nbytes)))
+                nbytes = edge.nbytes if edge.transfer is None else edge.transfer * _RATE
+                edges[i, j] = float(round(_within(nbytes, self.space.nbytes)))
         return _Draft(operators, edges)
 
     def _kept_load(self, operator: Operator) -> dict[str, Any]:
@@ -424,9 +425,11 @@ class _Search:
             kernel = max(operator.kernels, key=lambda each: each.share)
             blocks = int(_within(kernel.blocks, self.space.blocks))
             return {"kernels": (Kernel(blocks, kernel.threads, kernel.registers, kernel.shared_memory),)}
-        given = operator.utilization
+        utilization = operator.utilization
         middle = sum(self.space.utilization) / 2
-        return {"utilization": _within(middle if given is None else round(given, 3), self.space.utilization)}
+        return {
+            "utilization": _within(middle if utilization is None else round(utilization, 3), self.space.utilization)
+        }
 
     def _changed(self, draft: _Draft) -> _Draft:
         """Return a draft in which one thing is different."""

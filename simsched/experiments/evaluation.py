@@ -128,12 +128,12 @@ class Yardstick:
         conditions
             How it is simulated, as in `evaluate`.
         """
-        for known, makespan in self._captured:
-            if known == conditions:
+        for execution, makespan in self._captured:
+            if execution == conditions:
                 return makespan
-        found: float | None = None
+        fastest: float | None = None
         with suppress(SimschedError):  # the row of `sequential` has the reason
             run = evaluate(self.graph, self.cluster, self.cost, scheduler="sequential", execution="graph", **conditions)
-            found = run.trace.makespan
-        self._captured.append((conditions, found))
-        return found
+            fastest = run.trace.makespan
+        self._captured.append((conditions, fastest))
+        return fastest

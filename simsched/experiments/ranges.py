@@ -126,14 +126,14 @@ class Ranged(NamedTuple):
 def unsure_of(target: Target) -> tuple[Unsure, ...]:
     """Return a cluster's uncertain numbers: intervals of its calibration, and priors where it has none."""
     fitted = {row.name: row for row in target.parameters if row.identified} if isinstance(target, Calibration) else {}
-    found = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
+    unsure = [Unsure(row.name, row.low, row.high, relative=False) for row in fitted.values()]
     names = [*_OF_DEVICES, *(("link.latency", "link.bandwidth") if bare(target).links else ())]
     for name in names:
-        if name not in fitted and not any(each.startswith(f"{name}.") for each in fitted):
-            found.append(_prior(name))
+        if name not in fitted and not any(other.startswith(f"{name}.") for other in fitted):
+            unsure.append(_prior(name))
     if "saturating_warps" not in fitted:
-        found.append(_prior("saturating_cycles")._replace(name="saturating_warps"))
-    return (*found, *(Unsure(name, PRIORS[name].low, PRIORS[name].high, relative=False) for name in Rates._fields))
+        unsure.append(_prior("saturating_cycles")._replace(name="saturating_warps"))
+    return (*unsure, *(Unsure(name, PRIORS[name].low, PRIORS[name].high, relative=False) for name in Rates._fields))
 
 
 def _prior(name: str) -> Unsure:
@@ -190,14 +190,14 @@ def outcomes(
     unsure = unsure_of(target)
     rng = np.random.default_rng([0, 0])  # a Latin hypercube: each number evenly from every part of its way
     parts = (np.array([rng.permutation(draws) for _ in unsure]) + rng.random((len(unsure), draws))) / draws
-    drawn = np.array([each.at(part) for each, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
-    known: dict[Any, Any] = {}
+    drawn = np.array([number.at(part) for number, part in zip(unsure, parts, strict=True)]).T  # (draws, n_unsure)
+    cache: dict[Any, Any] = {}
     usual = np.ones(_OWN)
     worlds = [
-        (changed(cluster, unsure, values), _Priced(target, cost, known, rates_of(unsure, values), own))
+        (changed(cluster, unsure, values), _Priced(target, cost, cache, rates_of(unsure, values), own))
         for values, own in zip(drawn, own_factors(draws), strict=True)
     ]
-    worlds.append((cluster, _Priced(target, cost, known, USUAL, usual)))
+    worlds.append((cluster, _Priced(target, cost, cache, USUAL, usual)))
     times = np.log(np.maximum(SMALLEST, simulate_worlds(list(runs.values()), worlds)))[which]
     return Outcomes(tuple(programs), times[:, :-1], times[:, -1], np.array(which, np.int64), unsure, drawn)
 
@@ -238,25 +238,29 @@ def ranges(
     measured stays. All programs run in the same worlds, so errors that two programs share leave their ratio unchanged.
     The errors of the model are added, independent for each program. A range always includes the unchanged simulation.
     """
-    known = outcomes(programs, target, cost, reference=reference)
-    if known is None:
+    times_of = outcomes(programs, target, cost, reference=reference)
+    if times_of is None:
         return {}, None
     errors = errors or _model_errors(target)
-    times = known.worlds
-    n = len(known.names)
-    gains = known.points[:n, None] - known.points[None, :n]
+    times = times_of.worlds
+    n = len(times_of.names)
+    gains = times_of.points[:n, None] - times_of.points[None, :n]
     apart = times[:n, None] - times[None, :n] - errors.shortfall * gains[..., None]
     chance = 0.5 * (1 + np.vectorize(erf, otypes=[float])(apart / (sqrt(2) * _of_ratios(gains, errors)[..., None])))
-    alike = known.alike[:n]
+    alike = times_of.alike[:n]
     slower = (chance.mean(axis=2) >= SURE) & np.not_equal.outer(alike, alike)  # than whom, with 90 %
-    found = {}
-    for i, name in enumerate(known.names):
-        makespan, speedup = ranged(known, i, errors)
+    ranges_ = {}
+    for i, name in enumerate(times_of.names):
+        makespan, speedup = ranged(times_of, i, errors)
         low, high = speedup or (None, None)
-        found[name] = Ranged(*makespan, low, high, 1 + int(slower[i].sum()))
+        ranges_[name] = Ranged(*makespan, low, high, 1 + int(slower[i].sum()))
     best = int(times[:n].mean(axis=1).argmin()) if n else 0
-    asked = times[-1] - times[best] if known.has_reference and known.alike[best] != known.alike[-1] else -times[best]
-    return found, _doubt(target, known.unsure, known.drawn, asked, errors.own)
+    gain = (
+        times[-1] - times[best]
+        if times_of.has_reference and times_of.alike[best] != times_of.alike[-1]
+        else -times[best]
+    )
+    return ranges_, _doubt(target, times_of.unsure, times_of.drawn, gain, errors.own)
 
 
 def ranged(known: Outcomes, i: int, errors: Errors) -> tuple[tuple[float, float], tuple[float, float] | None]:
@@ -291,13 +295,15 @@ def own_factors(draws: int) -> Floats:
 
 def rates_of(unsure: Sequence[Unsure], values: Floats) -> Rates:
     """Return the rates that were drawn."""
-    return Rates(**{each.name: float(x) for each, x in zip(unsure, values, strict=True) if each.name in Rates._fields})
+    return Rates(
+        **{number.name: float(x) for number, x in zip(unsure, values, strict=True) if number.name in Rates._fields}
+    )
 
 
 def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
     """Return the cluster with the drawn numbers."""
-    drawn = {each: float(x) for each, x in zip(unsure, values, strict=True) if each.name not in Rates._fields}
-    factors = {each.name: x for each, x in drawn.items() if each.relative}
+    drawn = {number: float(x) for number, x in zip(unsure, values, strict=True) if number.name not in Rates._fields}
+    factors = {number.name: x for number, x in drawn.items() if number.relative}
     slower, wider = (factors.get(name, 1.0) for name in ("link.latency", "link.bandwidth"))
     links = tuple(
         (a, b, replace(link, latency=link.latency * slower, bandwidth=link.bandwidth * wider))
@@ -308,7 +314,7 @@ def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clust
         replace(kinds[kind], name=device.name)
         for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
     )
-    own = {each.name: x for each, x in drawn.items() if not each.relative}
+    own = {number.name: x for number, x in drawn.items() if not number.relative}
     return with_values(replace(cluster, devices=devices, links=links), own)
 
 
@@ -390,12 +396,12 @@ def _model_errors(target: Target) -> Errors:
 def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Floats, error: float) -> Doubt:
     """Return the uncertain number that correlates most with some logarithms, one in each world."""
     ranked = np.argsort(np.argsort(np.column_stack([drawn, asked]), axis=0), axis=0).astype(np.float64)
-    found = np.zeros(len(unsure))
+    correlations = np.zeros(len(unsure))
     if np.ptp(asked) > 0:
         with np.errstate(invalid="ignore"):
-            found = np.nan_to_num(np.atleast_2d(np.corrcoef(ranked.T))[-1, :-1])
-    most = int(np.abs(found).argmax())
-    telling = bool(abs(found[most]) >= _TELLING)
+            correlations = np.nan_to_num(np.atleast_2d(np.corrcoef(ranked.T))[-1, :-1])
+    most = int(np.abs(correlations).argmax())
+    telling = bool(abs(correlations[most]) >= _TELLING)
     name = unsure[most].name
     family = next((_SETTLED_BY[key] for key in (name, name.split(".")[0]) if key in _SETTLED_BY), None)
     settled = "the times of its operators in place (`simsched profile`)"
@@ -403,4 +409,6 @@ def _doubt(target: Target, unsure: Sequence[Unsure], drawn: Floats, asked: Float
         settled = f"the microbenchmarks {family}/ (`simsched profile`, `calibrate`)"
     date = target.provenance.get("date", "") if isinstance(target, Calibration) else ""
     basis = f"calibrated {date[:10]}".strip() if isinstance(target, Calibration) else "uncalibrated"
-    return Doubt(len(drawn), basis, error, name if telling else None, float(found[most]) if telling else None, settled)
+    return Doubt(
+        len(drawn), basis, error, name if telling else None, float(correlations[most]) if telling else None, settled
+    )

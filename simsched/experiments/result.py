@@ -84,8 +84,8 @@ class Result:
         columns = {name: _column([row.get(name) for row in rows]) for name in self.columns}
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(columns), sink)
-        found: bytes = sink.getvalue().to_pybytes()
-        return found
+        content: bytes = sink.getvalue().to_pybytes()
+        return content
 
     def to_json(self) -> str:
         """Return the rows as JSON text."""
@@ -182,10 +182,10 @@ def _cell(value: Any) -> str:
 
 def _column(values: Sequence[Any]) -> list[Any]:
     """Return values as one kind: values of several kinds, and whole numbers too large for a float, become texts."""
-    given = [value for value in values if value is not None]
-    kinds = {type(value) for value in given}
-    wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= 2**63 for value in given))
-    if wide and all(map(is_number, given)):
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
+    wide = kinds == {int, float} or (kinds == {int} and any(abs(value) >= 2**63 for value in present))
+    if wide and all(map(is_number, present)):
         return [None if value is None else float(value) for value in values]
     if wide or len(kinds) > 1:
         return [None if value is None else _cell(value) for value in values]
@@ -232,9 +232,9 @@ def table_of(
 
     A row that is only a name has dashes after it, and is shown dimmed.
     """
-    given = [[*map(printable, row)] for row in rows]
-    bare = [i for i, row in enumerate(given) if len(row) == 1]
-    cells = [(*row, *["-"] * (len(headings) - len(row))) for row in given]
+    texts = [[*map(printable, row)] for row in rows]
+    bare = [i for i, row in enumerate(texts) if len(row) == 1]
+    cells = [(*row, *["-"] * (len(headings) - len(row))) for row in texts]
     notes = [note] if isinstance(note, str) else note
     return Table(
         printable(title), tuple(map(printable_lines, headings)), cells, joined(notes), best, left, {*dim, *bare}

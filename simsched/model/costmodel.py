@@ -84,8 +84,10 @@ def operator_times(graph: OpGraph, device: Device, cost: CostModel | None = None
         if len(unknown):
             times[unknown] = rooflines(graph, rows[unknown], device)
         return times
-    known = getattr(cost, "operator_times", None)  # a calibration answers for all at once
-    answers = known(graph, device, rows) if known else [_number(cost(graph.operator(i), device)) for i in rows.tolist()]
+    times_of = getattr(cost, "operator_times", None)  # a calibration answers for all at once
+    answers = (
+        times_of(graph, device, rows) if times_of else [_number(cost(graph.operator(i), device)) for i in rows.tolist()]
+    )
     times = np.array(answers, np.float64)
     bad = ~((times >= 0) & (times < np.inf))
     if bad.any():
@@ -105,8 +107,8 @@ def times_by_device(graph: OpGraph, cluster: Cluster, cost: CostModel | None = N
     """Return `operator_times` for each device of the cluster; with the default model, equal devices share one array."""
     if cost is not None and cost is not default_cost:
         return [operator_times(graph, device, cost) for device in cluster.devices]
-    known = [operator_times(graph, device) for device in cluster.kinds]
-    return [known[kind] for kind in cluster.kind.tolist()]
+    times = [operator_times(graph, device) for device in cluster.kinds]
+    return [times[kind] for kind in cluster.kind.tolist()]
 
 
 def placed_times(
@@ -122,8 +124,8 @@ def placed_times(
     order = np.argsort(device, kind="stable")
     used, first = np.unique(device[order], return_index=True)
     for d, rows in zip(used.tolist(), np.split(order, first[1:]), strict=True):
-        asked, back = np.unique(ops[rows], return_inverse=True)
-        times[rows] = operator_times(graph, cluster.devices[d], cost, asked)[back]
+        distinct_ops, back = np.unique(ops[rows], return_inverse=True)
+        times[rows] = operator_times(graph, cluster.devices[d], cost, distinct_ops)[back]
     return times
 
 

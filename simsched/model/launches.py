@@ -225,7 +225,7 @@ def choices_of(graph: OpGraph) -> npt.NDArray[np.bool_]:
     codes, works = graph.labels("works")
     if not any(works):
         return np.zeros(len(graph), np.bool_)
-    chosen: npt.NDArray[np.bool_] = np.array([bool(each) for each in works])[codes] & (np.diff(graph.kernel_ptr) == 0)
+    chosen: npt.NDArray[np.bool_] = np.array([bool(work) for work in works])[codes] & (np.diff(graph.kernel_ptr) == 0)
     return chosen
 
 
@@ -324,11 +324,11 @@ class _Choice:
         op = np.repeat(np.arange(len(graph)), size)
 
         def column(key: str, own: Sequence[Any], unknown: float) -> npt.NDArray[Any]:
-            given: npt.NDArray[Any] = getattr(graph, f"kernel_{key}")
-            if not own and not len(given):
-                return np.broadcast_to(np.array(unknown, given.dtype), len(rows))
-            values: npt.NDArray[Any] = np.array([*own, unknown], given.dtype)
-            gathered: npt.NDArray[Any] = np.concatenate([values, given])[rows]
+            column_: npt.NDArray[Any] = getattr(graph, f"kernel_{key}")
+            if not own and not len(column_):
+                return np.broadcast_to(np.array(unknown, column_.dtype), len(rows))
+            values: npt.NDArray[Any] = np.array([*own, unknown], column_.dtype)
+            gathered: npt.NDArray[Any] = np.concatenate([values, column_])[rows]
             return gathered
 
         columns = {key: column(key, [getattr(row, key) for row in self._chosen], 0) for key in _SHAPE}
@@ -346,12 +346,12 @@ class _Choice:
     def terms(self) -> Terms:
         """Terms of chosen kernels as they were chosen, and of others by their shape, FLOP and bytes."""
         launches, n_chosen = self.launches, len(self._chosen)
-        found = np.zeros((len(launches), len(Terms._fields)))
+        terms_of = np.zeros((len(launches), len(Terms._fields)))
         formats = self._formats[launches.op]
         is_chosen = self._rows < n_chosen
         if n_chosen:
             own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen], np.float64)
-            found[is_chosen] = own[self._rows[is_chosen]]
+            terms_of[is_chosen] = own[self._rows[is_chosen]]
         for code, dtype in enumerate(self._dtypes):
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
@@ -359,18 +359,18 @@ class _Choice:
                 nbytes: Any = launches.nbytes[rows]
                 launch = unshaped(flops, nbytes, dtype, self._device)
                 for k, key in enumerate(Terms._fields):
-                    found[rows, k] = getattr(launch, key)
+                    terms_of[rows, k] = getattr(launch, key)
         own_shape = np.flatnonzero(launches.has_shape & ~is_chosen)
         columns = [getattr(launches, key)[own_shape].tolist() for key in (*_SHAPE, *_SHARED, *_WORK)]
-        known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        cache: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         kernels = zip(formats[own_shape].tolist(), *columns, strict=True)
         for row, kernel in zip(own_shape.tolist(), kernels, strict=True):
-            if kernel not in known:
+            if kernel not in cache:
                 code, *shape, flops, nbytes = kernel
                 launch = given(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
-                known[kernel] = tuple(getattr(launch, key) for key in Terms._fields)
-            found[row] = known[kernel]
-        start, chained, compute, memory, tail, tensor = found.T
+                cache[kernel] = tuple(getattr(launch, key) for key in Terms._fields)
+            terms_of[row] = cache[kernel]
+        start, chained, compute, memory, tail, tensor = terms_of.T
         return Terms(start, chained, compute, memory, tail, tensor > 0)
 
 

@@ -92,10 +92,10 @@ class Instruction(Checked):
         Checked.__post_init__(self)
         needed, more = _TAKES[self.do]
         for name in ("stream", "op", "kernel", "priority", "to", "nbytes", "transfer", "event"):
-            given = getattr(self, name) not in (None, -1)
-            if name in needed and not given:
+            is_set = getattr(self, name) not in (None, -1)
+            if name in needed and not is_set:
                 raise self.refusal(f"{name} is missing")
-            if given and name not in (*needed, *more):
+            if is_set and name not in (*needed, *more):
                 raise self.refusal(f"it takes no {name}")
 
 
@@ -285,10 +285,10 @@ class Program(Columnar, Document):
     @property
     def home(self) -> Ints:
         """Position of the device of each operator, shape (n_ops,)."""
-        found = np.zeros(len(self.graph), np.int64)
+        homes = np.zeros(len(self.graph), np.int64)
         rows = np.flatnonzero(self.action == LAUNCH)
-        found[self.launches.op[self.argument[rows]]] = self.device[rows]
-        return frozen(found)
+        homes[self.launches.op[self.argument[rows]]] = self.device[rows]
+        return frozen(homes)
 
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""
@@ -309,9 +309,9 @@ class Program(Columnar, Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
-        mine, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
+        ours, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
         columns = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
-        alike = mine == theirs and self.graph == other.graph and same_columns(self, other, columns)
+        alike = ours == theirs and self.graph == other.graph and same_columns(self, other, columns)
         alike = alike and np.array_equal(self.launches.ptr, other.launches.ptr)
         return alike and same_columns(self.copies, other.copies, Copies._fields)
 
@@ -331,19 +331,24 @@ class Program(Columnar, Document):
 
     def _instruction(self, i: int) -> Instruction:
         do, k, names = ACTIONS[self.action[i]], int(self.argument[i]), self.graph.names
-        known: dict[str, Any] = {}
+        fields_of: dict[str, Any] = {}
         if do == "launch":
             op, kernel = int(self.launches.op[k]), int(self.launches.kernel[k])
-            known = {"op": names[op], "kernel": kernel, "priority": int(self.priority[op])}
+            fields_of = {"op": names[op], "kernel": kernel, "priority": int(self.priority[op])}
         elif do == "copy":
             op, to, nbytes, transfer = (column[k] for column in self.copies)
-            known = {"op": names[op], "to": self.devices[to], "nbytes": float(nbytes), "transfer": optional(transfer)}
+            fields_of = {
+                "op": names[op],
+                "to": self.devices[to],
+                "nbytes": float(nbytes),
+                "transfer": optional(transfer),
+            }
         elif do != "barrier":
-            known = {"event": k}
+            fields_of = {"event": k}
         lead = 0.0 if self.lead is None else float(self.lead[i])
         own = None if self.own is None else optional(self.own[i])
         device, stream = self.devices[self.device[i]], int(self.stream[i])
-        return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **known)
+        return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **fields_of)
 
     @property
     def n_syncs(self) -> int:
@@ -396,9 +401,9 @@ class Program(Columnar, Document):
                 raise ProgramError(f"event {row} is recorded twice")
             name = self.graph.names[(self.launches.op if code == LAUNCH else self.copies.op)[row]]
             raise ProgramError(f"{ACTIONS[code]} of {name!r} stands {'twice' if times[row] > 1 else 'nowhere'}")
-        found = np.full(count, -1, np.int32)
-        found[rows] = places
-        return found
+        position = np.full(count, -1, np.int32)
+        position[rows] = places
+        return position
 
     def _check_columns(self) -> None:
         n, ptr = len(self.action), self.thread_ptr

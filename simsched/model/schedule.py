@@ -179,7 +179,7 @@ class Schedule(Columnar, Document):
         number = {name: i for i, name in enumerate(devices)}
         columns: dict[str, npt.ArrayLike] = {key: [getattr(row, key) for row in rows] for key in _NUMBERS}
         columns |= {"op": [graph.index[row.op] for row in rows], "device": [number[row.device] for row in rows]}
-        made = Schedule.from_columns(
+        stored = Schedule.from_columns(
             graph,
             devices=devices,
             **columns,
@@ -191,7 +191,7 @@ class Schedule(Columnar, Document):
             rewriting=rewriting,
             cluster=cluster,
         )
-        self.__dict__.update(made.__dict__)
+        self.__dict__.update(stored.__dict__)
 
     @classmethod
     def from_columns(
@@ -218,7 +218,7 @@ class Schedule(Columnar, Document):
         `execution`, `estimate`, `scheduler`, `events`, `search`, `rewriting` and `cluster` are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
-        told = _Said(
+        details = _Said(
             execution=execution,
             estimate=estimate,
             scheduler=scheduler,
@@ -244,8 +244,8 @@ class Schedule(Columnar, Document):
                 name = graph.names[values["op"][at]]
                 raise ScheduleError(f"operator {name!r}: {key} must not be negative, not {values[key][at]}")
         schedule = cls.__new__(cls)
-        schedule.__dict__.update(vars(told), graph=graph, devices=tuple(devices), **values)
-        schedule.__dict__["estimate"] = None if told.estimate is None else float(told.estimate)
+        schedule.__dict__.update(vars(details), graph=graph, devices=tuple(devices), **values)
+        schedule.__dict__["estimate"] = None if details.estimate is None else float(details.estimate)
         schedule._freeze()
         return schedule
 
@@ -270,8 +270,8 @@ class Schedule(Columnar, Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
-        mine, theirs = ((s.execution, s.events, s.estimate, s.scheduler) for s in (self, other))
-        return mine == theirs and self.graph == other.graph and self.placements == other.placements
+        ours, theirs = ((s.execution, s.events, s.estimate, s.scheduler) for s in (self, other))
+        return ours == theirs and self.graph == other.graph and self.placements == other.placements
 
     @property
     def placements(self) -> Rows[Placement]:
@@ -300,8 +300,8 @@ class Schedule(Columnar, Document):
         """
         chosen = ... if rows is None else rows
         columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
-        said = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster")
-        return self.from_columns(**columns | {key: getattr(self, key) for key in said} | others)
+        same = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster")
+        return self.from_columns(**columns | {key: getattr(self, key) for key in same} | others)
 
     def made_for(self, cluster: Cluster) -> "Schedule":
         """Return the schedule as one that was made for a cluster, which its file then holds."""
@@ -327,10 +327,10 @@ class Schedule(Columnar, Document):
             return self._over
         if graph.names != self.graph.names:
             raise ScheduleError(f"the schedule of graph {self.graph.name!r} is not one of graph {graph.name!r}")
-        made = type(self).__new__(type(self))
-        made.__dict__.update(super().__getstate__(), graph=graph)
-        self.__dict__["_over"] = made
-        return made
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(super().__getstate__(), graph=graph)
+        self.__dict__["_over"] = copy
+        return copy
 
     @property
     def position(self) -> Indices:
@@ -419,7 +419,7 @@ class Schedule(Columnar, Document):
     def to_file(self) -> _File:
         """Return it as its file has it: without wall times."""
         search = {key: value for key, value in self.search.items() if not key.endswith("_s")}
-        return _File(**{each.name: getattr(self, each.name) for each in fields(_File)} | {"search": search})
+        return _File(**{field.name: getattr(self, field.name) for field in fields(_File)} | {"search": search})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,20 +441,24 @@ class NumberedPlan(_File, Document):
 
 def _whole(values: npt.ArrayLike, name: str, shape: tuple[int, ...]) -> Indices:
     """Return a column of whole numbers as a copy in 32 bits, which the largest of them fits into."""
-    given = whole_numbers(values)
-    if given is None or len(shape) != 1 or (given.size and not -_LARGEST <= given.min() <= given.max() <= _LARGEST):
+    numbers = whole_numbers(values)
+    if (
+        numbers is None
+        or len(shape) != 1
+        or (numbers.size and not -_LARGEST <= numbers.min() <= numbers.max() <= _LARGEST)
+    ):
         raise ScheduleError(f"column {name!r} must hold whole numbers below 2^31")
     try:
-        return np.broadcast_to(given.astype(np.int32), shape)
+        return np.broadcast_to(numbers.astype(np.int32), shape)
     except ValueError:
         raise ScheduleError(f"column {name!r} must have {shape[0] if shape else 1} rows, one per operator") from None
 
 
 def _by_operator(ops: Indices, column: Indices) -> Indices:
     """Return a column of values in the graph's order of operators, given their order."""
-    found = np.empty(len(ops), np.int32)
-    found[ops] = column
-    return found
+    reordered = np.empty(len(ops), np.int32)
+    reordered[ops] = column
+    return reordered
 
 
 def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = False) -> None:
@@ -493,12 +497,12 @@ def _check_stages(schedule: Schedule) -> None:
         _refuse(schedule, ops[k], f"it is of stage {stage[k]} but launched after stage {stage[k - 1]}")
     number = np.cumsum(np.append(False, ~same_device | (stage[1:] != stage[:-1])))  # of the stage, over all devices
     if (group != stream).any():
-        for kept, other, reason in (
+        for stays, other, reason in (
             (group, stream, "its group uses more than one stream"),
             (stream, group, "its stream serves more than one group of the stage"),
         ):
-            order = np.lexsort((other, kept, number))
-            same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in (number, kept)])
+            order = np.lexsort((other, stays, number))
+            same = np.logical_and.reduce([column[order][1:] == column[order][:-1] for column in (number, stays)])
             differs = same & (other[order][1:] != other[order][:-1])
             if differs.any():
                 _refuse(schedule, ops[order[int(np.argmax(differs)) + 1]], reason)

@@ -126,7 +126,9 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
             why = f"{missing!r} is in none" if missing is not None else "one is in two, or in none of the graph"
             raise GraphError(f"each operator must be in one of the parts: {why}")
         parts = [part_of(draft, part.operators) for part in one.parts]
-        after = [_stepped(part, each.steps, rules) for part, each in zip(parts, one.parts, strict=True)]
+        after = [
+            _stepped(part, rewritten_part.steps, rules) for part, rewritten_part in zip(parts, one.parts, strict=True)
+        ]
         whole = put_together(draft, zip(parts, after, strict=True))
         if whole is None:
             raise GraphError("the parts do not fit together")
@@ -184,14 +186,14 @@ def _places(other: OpGraph, graph: OpGraph, scheduler: str) -> Indices:
     def refuse(text: str) -> NoReturn:
         raise ScheduleError(f"scheduler {scheduler!r} returned a schedule of another graph: {text}; {_REMEDY}")
 
-    known = other.index
+    index = other.index
     for name in graph.names:
-        if name not in known:
+        if name not in index:
             refuse(f"operator {name!r} is missing")
     if len(other) != len(graph):
         extra = next(name for name in other.names if name not in graph.index)
         refuse(f"operator {extra!r} is none of {graph.name!r}")
-    rows = np.array([known[name] for name in graph.names], np.int64)  # of the other graph, in the order of this one
+    rows = np.array([index[name] for name in graph.names], np.int64)  # of the other graph, in the order of this one
     _compare_operators(other, graph, rows, refuse)
     _compare_edges(other, graph, rows, refuse)
     place = np.empty(len(rows), np.int64)
@@ -216,18 +218,18 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
     fewer = np.diff(other.kernel_ptr)[rows] != sizes
     differs |= fewer
     if not fewer.any():
-        _, taken = gathered(np.diff(other.kernel_ptr), rows)
-        unlike = np.logical_or.reduce([getattr(other, key)[taken] != getattr(graph, key) for key in KERNELS])
+        _, kernels = gathered(np.diff(other.kernel_ptr), rows)
+        unlike = np.logical_or.reduce([getattr(other, key)[kernels] != getattr(graph, key) for key in KERNELS])
         differs[np.repeat(np.arange(len(graph)), sizes)[unlike]] = True
     if other._details or graph._details:
         details = enumerate(rows.tolist())
         differs |= np.array([other._details.get(row) != graph._details.get(i) for i, row in details], np.bool_)
     for i in np.flatnonzero(differs).tolist():
         theirs, ours = other.operator(int(rows[i])), graph.operator(i)
-        for name in (each.name for each in fields(Operator)):
+        for name in (field.name for field in fields(Operator)):
             value, expected = getattr(theirs, name), getattr(ours, name)
             if value != expected:
-                texts = (shown(dict(each) if isinstance(each, Mapping) else each) for each in (value, expected))
+                texts = (shown(dict(value_) if isinstance(value_, Mapping) else value_) for value_ in (value, expected))
                 refuse(f"operator {ours.name!r} has {name} {', not '.join(texts)}")
 
 
@@ -242,14 +244,14 @@ def _compare_edges(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Callab
     n = min(len(theirs), len(ours))
     differs = (theirs[:n] != ours[:n]).any(axis=1)
     e = int(np.argmax(differs)) if differs.any() else n
-    there, asked = (table[e].tolist() if e < len(table) else None for table in (theirs, ours))
-    if there is None or (asked is not None and asked[:2] < there[:2]):
-        refuse(f"edge {_ends(graph, asked)} is missing")
-    if asked is None or there[:2] < asked[:2]:
+    there, expected_edge = (table[e].tolist() if e < len(table) else None for table in (theirs, ours))
+    if there is None or (expected_edge is not None and expected_edge[:2] < there[:2]):
+        refuse(f"edge {_ends(graph, expected_edge)} is missing")
+    if expected_edge is None or there[:2] < expected_edge[:2]:
         refuse(f"edge {_ends(graph, there)} is none of {graph.name!r}")
-    k = 2 if there[2] != asked[2] else 3
-    value, expected = (None if row[k] == _NO_TRANSFER else row[k] for row in (there, asked))
-    refuse(f"edge {_ends(graph, asked)} has {('nbytes', 'transfer')[k - 2]} {value!r}, not {expected!r}")
+    k = 2 if there[2] != expected_edge[2] else 3
+    value, expected = (None if row[k] == _NO_TRANSFER else row[k] for row in (there, expected_edge))
+    refuse(f"edge {_ends(graph, expected_edge)} has {('nbytes', 'transfer')[k - 2]} {value!r}, not {expected!r}")
 
 
 def _sorted_edges(graph: OpGraph, src: Indices, dst: Indices) -> Floats:

@@ -61,17 +61,17 @@ def slices_of(op: Operator, n_reads: int) -> list[Slice | None]:
     GraphError
         If its attribute is nothing of the kind.
     """
-    found: list[Slice | None] = [None] * n_reads
-    given = op.attributes.get(ATTRIBUTE, {})
-    parts = given if isinstance(given, Mapping) else {"": given}
+    slices: list[Slice | None] = [None] * n_reads
+    by_read = op.attributes.get(ATTRIBUTE, {})
+    parts = by_read if isinstance(by_read, Mapping) else {"": by_read}
     for key, part in parts.items():
         if not key.isdecimal() or not int(key) < n_reads or not _is_slice(part):
             raise GraphError(
                 f"operator {op.name!r}: attribute {ATTRIBUTE!r} gives [axis, begin, end] by the number of an input, "
                 f"not { ({key: part} if key else part)!r}"
             )
-        found[int(key)] = (part[0], part[1], part[2])
-    return found
+        slices[int(key)] = (part[0], part[1], part[2])
+    return slices
 
 
 def _is_slice(part: Any) -> bool:
@@ -80,8 +80,8 @@ def _is_slice(part: Any) -> bool:
 
 def slice_made(op: Operator) -> Slice | None:
     """Return the slice of its only input that an operator of kind "slice" makes, or None if it is none."""
-    found = tuple(op.attributes.get(key) for key in ("axis", "begin", "end"))
-    return found if op.kind == "slice" and _is_slice(list(found)) else None  # type: ignore[return-value]
+    cut = tuple(op.attributes.get(key) for key in ("axis", "begin", "end"))
+    return cut if op.kind == "slice" and _is_slice(list(cut)) else None  # type: ignore[return-value]
 
 
 class Read(NamedTuple):
@@ -221,15 +221,15 @@ class Draft:
 
     def only_reader(self, name: str) -> str | None:
         """Return the one operator that reads a tensor, and that once, if it is nowhere else needed."""
-        found = self.readers.get(name, ())
-        return found[0][0] if len(found) == 1 and name not in self.kept else None
+        readers_of = self.readers.get(name, ())
+        return readers_of[0][0] if len(readers_of) == 1 and name not in self.kept else None
 
     def about(self, find: Callable[..., T], *given: Any) -> T:
         """Return a function's result for the draft and more arguments; computed once."""
         if (find, given) not in self._found:
             self._found[find, given] = find(self, *given)
-        found: T = self._found[find, given]
-        return found
+        result: T = self._found[find, given]
+        return result
 
     def of_kind(self, kind: str) -> Sequence[str]:
         """Return the names of the operators of a kind, in the order of the rows."""

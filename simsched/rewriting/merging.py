@@ -51,27 +51,27 @@ def conv_of(op: Operator) -> Conv | None:
     """Return the convolution that attributes describe; None without one, or if shapes and attributes do not agree."""
     if op.kind != "conv" or len(op.input_shapes) != 1 or op.output_shape is None:
         return None
-    given, axes = op.attributes, len(op.output_shape) - 2
-    sizes = [given.get(key) for key in _GEOMETRY]
+    attributes, axes = op.attributes, len(op.output_shape) - 2
+    sizes = [attributes.get(key) for key in _GEOMETRY]
     if axes < 1 or len(op.input_shapes[0]) != axes + 2 or not all(_are_counts(size, axes) for size in sizes):
         return None
     kernel, stride, padding = (tuple(size) for size in sizes if size is not None)
-    groups, activation = given.get("groups", 1), given.get("activation")
-    rest = {key: value for key, value in given.items() if key not in _KNOWN}
+    groups, activation = attributes.get("groups", 1), attributes.get("activation")
+    rest = {key: value for key, value in attributes.items() if key not in _KNOWN}
     text = json.dumps(rest, sort_keys=True)
     conv = Conv(kernel, stride, padding, groups, activation, text, op.input_shapes[0], op.output_shape, op.dtype)
     if type(groups) is not int or groups < 1 or conv.in_channels % groups or conv.out_channels % groups:
         return None
     if activation is not None and not isinstance(activation, str):
         return None
-    if min(*stride, *kernel) < 1 or given.get("out_channels", conv.out_channels) != conv.out_channels:
+    if min(*stride, *kernel) < 1 or attributes.get("out_channels", conv.out_channels) != conv.out_channels:
         return None
     dilation = rest.get("dilation", [1] * axes)
     if not _are_counts(dilation, axes):
         return None
     windows = zip(conv.input_shape[2:], kernel, stride, padding, dilation, strict=True)
-    made = tuple((size + 2 * p - (d * (k - 1) + 1)) // s + 1 for size, k, s, p, d in windows)
-    return conv if made == op.output_shape[2:] else None
+    output_size = tuple((size + 2 * p - (d * (k - 1) + 1)) // s + 1 for size, k, s, p, d in windows)
+    return conv if output_size == op.output_shape[2:] else None
 
 
 def _are_counts(values: Any, n: int) -> bool:
@@ -142,10 +142,10 @@ def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
 
 def conv_attributes(ops: Sequence[Operator], **changed: Any) -> dict[str, Any]:
     """Return the attributes of the first of some operators with others changed; a bias if one of them has one."""
-    found = {**ops[0].attributes, **changed}
+    attributes = {**ops[0].attributes, **changed}
     if any("bias" in op.attributes for op in ops):
-        found["bias"] = any(op.attributes.get("bias", False) for op in ops)
-    return found
+        attributes["bias"] = any(op.attributes.get("bias", False) for op in ops)
+    return attributes
 
 
 def merge_key(draft: Draft, name: str) -> Hashable | None:
@@ -259,11 +259,11 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     `simsched.rewriting.works`.
     """
     draft = Draft.from_graph(graph)
-    found: list[tuple[str, ...]] = []
+    new_names: list[tuple[str, ...]] = []
     for names in sets:
         draft, new = merged(draft, names)
-        found.append(new)
-    return draft.to_graph(), found
+        new_names.append(new)
+    return draft.to_graph(), new_names
 
 
 def merged(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:

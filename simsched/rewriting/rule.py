@@ -93,9 +93,9 @@ def pairs_into(draft: Draft, kind: str) -> Iterator[tuple[str, str, str]]:
         row = draft.rows[name]
         for pair in pairwise(read.producer for read in row.reads):
             if pair[0] != pair[1] and all(
-                each in draft.rows
-                and sole_follower(draft, each) is row
-                and draft.rows[each].operator.dtype == row.operator.dtype
-                for each in pair
+                reader_of in draft.rows
+                and sole_follower(draft, reader_of) is row
+                and draft.rows[reader_of].operator.dtype == row.operator.dtype
+                for reader_of in pair
             ):
                 yield *pair, name

@@ -164,8 +164,8 @@ def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[st
 def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:
     """Return the parts of an operator, or the one part that it is."""
     if op.kind == FUSED:
-        found: Sequence[Mapping[str, Any]] = op.attributes["parts"]
-        return found
+        parts: Sequence[Mapping[str, Any]] = op.attributes["parts"]
+        return parts
     n = len(op.input_shapes)
     part = {"kind": op.kind, "inputs": [~i for i in range(n)], "output_shape": op.output_shape, **op.attributes}
     with_constant = n == 1 and op.kind in _COMBINING  # that is no input
@@ -184,10 +184,10 @@ def _activations(draft: Draft) -> Iterator[Match]:
         if names and splitting.axis_of_concat(row.operator) is not None and names[0] in draft.rows:
             first = draft.rows[names[0]].operator
             if all(
-                each in draft.rows
-                and _is_activation(draft, each, first.kind, first.dtype)
-                and sole_follower(draft, each) is row
-                for each in names
+                name in draft.rows
+                and _is_activation(draft, name, first.kind, first.dtype)
+                and sole_follower(draft, name) is row
+                for name in names
             ):
                 yield name, *names
     for kind in ACTIVATIONS:
@@ -206,7 +206,7 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
 
 def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
     """Return the tensor that activations read slices of and the axis, or the tensor that their input was made from."""
-    found: dict[str, Hashable] = {}
+    keys: dict[str, Hashable] = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
         op = row.operator
@@ -215,10 +215,10 @@ def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
         read = row.reads[0]
         producer = draft.rows.get(read.producer)
         if read.slice is not None:
-            found[name] = op.dtype, read.producer, read.slice[0]
+            keys[name] = op.dtype, read.producer, read.slice[0]
         elif producer is not None and len(producer.reads) == 1 and op.output_shape:
-            found[name] = op.dtype, op.output_shape, producer.reads[0][:2]
-    return found
+            keys[name] = op.dtype, op.output_shape, producer.reads[0][:2]
+    return keys
 
 
 def _activated_together(draft: Draft, match: Match) -> Draft | None:
@@ -227,7 +227,7 @@ def _activated_together(draft: Draft, match: Match) -> Draft | None:
     if concat.kind == "concat":
         op = _joined_activation(splitting.operators(draft, names), name, concat.attributes["axis"])
         inner = replace(concat, name=splitting.new_name(draft, f"{name}.input"))
-        return splitting.replace_behind(draft, match, Row(inner, [draft.rows[each].reads[0] for each in names]), op)
+        return splitting.replace_behind(draft, match, Row(inner, [draft.rows[name].reads[0] for name in names]), op)
     first, second = (draft.rows[name].reads[0].slice for name in match)
     axis = first[0] if first else 0
     names = [*(match[::-1] if first and second and first[1] > second[1] else match)]
@@ -257,12 +257,12 @@ def _cleaned(draft: Draft, match: Match) -> Draft | None:
     """Return the draft in which a concatenation or a reader of one reads the concatenated tensors directly."""
     if len(match) == 1:
         return splitting.joined(draft, match[0])
-    found, remove = _direct_reads(draft, *match)
+    sources_of, remove = _direct_reads(draft, *match)
     row = draft.rows[match[1]]
     if slice_made(row.operator) is not None:
-        return draft.replace(remove, redirect={match[1]: found[0]})
+        return draft.replace(remove, redirect={match[1]: sources_of[0]})
     reads = [
-        read._replace(producer=found[i].producer, slice=found[i].slice) if i in found else read
+        read._replace(producer=sources_of[i].producer, slice=sources_of[i].slice) if i in sources_of else read
         for i, read in enumerate(row.reads)
     ]
     return draft.replace(remove, [Row(row.operator, reads)])
@@ -279,21 +279,23 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
         sizes = [shape[axis] for shape in concat.operator.input_shapes]
         for read, size, end in zip(concat.reads, sizes, accumulate(sizes), strict=True):
             pieces[axis, end - size, end] = read.source
-    asked = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
+    cuts = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
     is_slice = slice_made(row.operator) is not None
     if is_slice:
-        asked = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
-    found = {i: pieces[cut.slice] for i, cut in asked.items() if cut.producer == name and cut.slice in pieces}
-    if is_slice and any(each.slice and not draft.can_be_sliced(reader, each.slice[0]) for each in found.values()):
+        cuts = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
+    sources_of = {i: pieces[cut.slice] for i, cut in cuts.items() if cut.producer == name and cut.slice in pieces}
+    if is_slice and any(
+        source.slice and not draft.can_be_sliced(reader, source.slice[0]) for source in sources_of.values()
+    ):
         return {}, []
-    if name in draft.kept or any(who != reader or i not in found for who, i in draft.readers[name]):
-        return found, [reader]  # others still read the concatenation
-    now_read = [source.producer for source in found.values()]
+    if name in draft.kept or any(who != reader or i not in sources_of for who, i in draft.readers[name]):
+        return sources_of, [reader]  # others still read the concatenation
+    now_read = [source.producer for source in sources_of.values()]
     for read in concat.reads:
         inner = read.producer in draft.rows and read.producer not in draft.kept and read.producer not in now_read
         if inner and all(who == name for who, _ in draft.readers[read.producer]):
             return {}, []  # it would be computed without readers
-    return found, [reader, name]
+    return sources_of, [reader, name]
 
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(

@@ -52,26 +52,30 @@ def linear_of(op: Operator) -> Linear | None:
     if op.kind != "linear" or len(op.input_shapes) != 1 or not op.output_shape or not op.input_shapes[0]:
         return None
     (*lead, features), (*rows, outputs) = op.input_shapes[0], op.output_shape
-    given = op.attributes
-    if lead != rows or given.get("in_features", features) != features or given.get("out_features", outputs) != outputs:
+    attributes = op.attributes
+    if (
+        lead != rows
+        or attributes.get("in_features", features) != features
+        or attributes.get("out_features", outputs) != outputs
+    ):
         return None
-    if not isinstance(given.get("activation", ""), str | None):
+    if not isinstance(attributes.get("activation", ""), str | None):
         return None
-    rest = {key: value for key, value in given.items() if key not in _FEATURES}
-    bias = given.get("bias", op.weight_nbytes > features * outputs * DTYPE_NBYTES[op.dtype])
+    rest = {key: value for key, value in attributes.items() if key not in _FEATURES}
+    bias = attributes.get("bias", op.weight_nbytes > features * outputs * DTYPE_NBYTES[op.dtype])
     text = json.dumps(rest, sort_keys=True)
-    return Linear(tuple(lead), features, outputs, bool(bias), given.get("activation"), text, op.dtype)
+    return Linear(tuple(lead), features, outputs, bool(bias), attributes.get("activation"), text, op.dtype)
 
 
 def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) -> Mapping[str, tuple[T, Source]]:
     """Return the properties and reads of operators of a kind, by name, where both are known."""
-    found = {}
+    properties = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
         what, source = describe(row.operator), splitting.sole_input(draft, row)
         if what is not None and source is not None:
-            found[name] = what, source
-    return found
+            properties[name] = what, source
+    return properties
 
 
 def _convs(draft: Draft) -> Mapping[str, tuple[Conv, Source]]:
@@ -206,7 +210,7 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
     convs = [_convs(draft)[name][0] for name in match[:2]]
     conv, shape = convs[0], convs[0].output_shape
     width = DTYPE_NBYTES[conv.dtype]
-    biased = [op.weight_nbytes > each.n_weights * width for op, each in zip(ops, convs, strict=True)]
+    biased = [op.weight_nbytes > one.n_weights * width for op, one in zip(ops, convs, strict=True)]
     twice = float(max(0, sum(biased) - 1) * conv.out_channels * width)
     op = works.made_from_sum(
         ops,
@@ -215,7 +219,7 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
         nbytes=sum(op.nbytes for op in ops) - works.tensor_nbytes(shape, conv.dtype) - twice,
         weight_nbytes=sum(op.weight_nbytes for op in ops) - twice,
         attributes=conv_attributes(ops, weights=works.stacked(ops, 1)),
-        input_shapes=((shape[0], sum(each.in_channels for each in convs), *conv.input_shape[2:]),),
+        input_shapes=((shape[0], sum(one.in_channels for one in convs), *conv.input_shape[2:]),),
         output_shape=shape,
     )
     return splitting.replace_behind(draft, match, splitting.joined_inputs(draft, match[:2], _CHANNELS, op.name), op)
@@ -320,7 +324,7 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
     op, groups = row.operator, conv.groups // _FEWER
     zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
     recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
-    made = works.made_from(
+    operator = works.made_from(
         (op,),
         op.name,
         flops=_FEWER * op.flops,
@@ -330,7 +334,7 @@ def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
         input_shapes=op.input_shapes,
         output_shape=conv.output_shape,
     )
-    return draft.replace(match, [Row(made, row.reads)])
+    return draft.replace(match, [Row(operator, row.reads)])
 
 
 # R9: products of one tensor
@@ -346,11 +350,11 @@ def _wider(draft: Draft, match: Match) -> Draft | None:
 
 
 def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
-    found = [linear for linear in map(linear_of, ops) if linear is not None]
-    biased = any(linear.bias for linear in found)
-    whole = found[0]._replace(out_features=sum(linear.out_features for linear in found), bias=biased)
-    without = [not linear.bias and op.weight_nbytes > 0 for op, linear in zip(ops, found, strict=True)]
-    added = sum(linear.out_features for linear, lacks in zip(found, without, strict=True) if biased and lacks)
+    linears = [linear for linear in map(linear_of, ops) if linear is not None]
+    biased = any(linear.bias for linear in linears)
+    whole = linears[0]._replace(out_features=sum(linear.out_features for linear in linears), bias=biased)
+    without = [not linear.bias and op.weight_nbytes > 0 for op, linear in zip(ops, linears, strict=True)]
+    added = sum(linear.out_features for linear, lacks in zip(linears, without, strict=True) if biased and lacks)
     zeros = float(added * DTYPE_NBYTES[whole.dtype])
     read = works.tensor_nbytes(whole.input_shape, whole.dtype)
     return works.made_from(

@@ -27,11 +27,11 @@ def operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
 
 def carries_all(draft: Draft, row: Row, i: int) -> bool:
     """Return whether an operator reads its input `i` as it was written: all of the tensor or slice, in its shape."""
-    given, read = row.operator.input_shapes, row.reads[i]
+    shapes, read = row.operator.input_shapes, row.reads[i]
     shape = draft.operator(read.producer).output_shape
-    if shape is None or len(given) != len(row.reads):
+    if shape is None or len(shapes) != len(row.reads):
         return False  # inputs of the network have no edge: which one is it?
-    return sliced_shape(shape, read.slice) == given[i]
+    return sliced_shape(shape, read.slice) == shapes[i]
 
 
 def sole_input(draft: Draft, row: Row) -> Source | None:
@@ -117,7 +117,7 @@ def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> R
         input_shapes=shapes,
         output_shape=joined_shape(shapes, axis),
     )
-    return Row(op, [draft.rows[each].reads[0] for each in names])
+    return Row(op, [draft.rows[name].reads[0] for name in names])
 
 
 def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float) -> Row:
@@ -139,13 +139,13 @@ def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float
 def resolved(draft: Draft, read: Read) -> Source:
     """Return the source of a read, looking through slices that are separate operators."""
     row = draft.rows.get(read.producer)
-    made = None if row is None else slice_made(row.operator)
-    if made is None or row is None or not only_copies(draft, row):
+    cut = None if row is None else slice_made(row.operator)
+    if cut is None or row is None or not only_copies(draft, row):
         return read.source
     first = row.reads[0]
-    if any(part is not None and part[0] != made[0] for part in (read.slice, first.slice)):
+    if any(part is not None and part[0] != cut[0] for part in (read.slice, first.slice)):
         return read.source
-    return Source(first.producer, compose(first.slice, compose(made, read.slice)))
+    return Source(first.producer, compose(first.slice, compose(cut, read.slice)))
 
 
 def axis_of_concat(op: Operator) -> int | None:

@@ -55,17 +55,17 @@ Recipe = Mapping[str, Any]
 
 def recipe_of(op: Operator) -> Recipe:
     """Return the recipe of an operator's weights."""
-    found: Recipe = op.attributes.get(WEIGHTS, {"of": op.name})
-    return found
+    recipe: Recipe = op.attributes.get(WEIGHTS, {"of": op.name})
+    return recipe
 
 
 def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:
     """Return the recipe for weights stacked along the output (0) or input (1) channels."""
-    found: list[Recipe] = []
+    flat: list[Recipe] = []
     for recipe in recipes:
         same = "concat" in recipe and recipe["axis"] == axis
-        found += recipe["concat"] if same else [recipe]
-    return {"concat": found, "axis": axis}
+        flat += recipe["concat"] if same else [recipe]
+    return {"concat": flat, "axis": axis}
 
 
 def stacked(ops: Sequence[Operator], axis: int) -> Recipe:
@@ -115,22 +115,22 @@ def made_from(
     loads = [op.utilization for op in ops if op.utilization is not None]
     kernels = _kernels((like,) if like else ops, output_shape)
     sums = {field: sum(getattr(op, field) for op in ops) for field in ("flops", "nbytes", "weight_nbytes")}
-    given = {"kind": ops[0].kind, **sums, **fields}
-    given["nbytes"] = max(0.0, given["nbytes"]) if sums["nbytes"] else 0.0
-    works = () if kernels else _works((like,) if like else ops, output_shape, given)
-    made = Operator(
+    values = {"kind": ops[0].kind, **sums, **fields}
+    values["nbytes"] = max(0.0, values["nbytes"]) if sums["nbytes"] else 0.0
+    works = () if kernels else _works((like,) if like else ops, output_shape, values)
+    operator = Operator(
         name,
         kernels=kernels,
         works=works,
         utilization=None if kernels or works or not loads else max(loads) if like else min(1.0, sum_in_order(loads)),
-        intensity=next((each for each in ("compute", "memory") if any(op.intensity == each for op in ops)), None),
+        intensity=next((limit for limit in ("compute", "memory") if any(op.intensity == limit for op in ops)), None),
         dtype=ops[0].dtype,
         output_shape=output_shape,
         block=ops[0].block,
         host=max(op.host for op in ops),
-        **given,
+        **values,
     )
-    return _timed(made, ops, sum)
+    return _timed(operator, ops, sum)
 
 
 def copy_of(
@@ -154,7 +154,7 @@ def copy_of(
         rows=prod(output_shape),
     )
     has_works = not has_kernels and any(op.works for op in ops)
-    made = Operator(
+    operator = Operator(
         name,
         kind=kind,
         nbytes=(1 + n_reads) * written,
@@ -166,15 +166,15 @@ def copy_of(
         block=ops[0].block,
         **fields,
     )
-    return _timed(made, ops, lambda _: None)
+    return _timed(operator, ops, lambda _: None)
 
 
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
     """Return the operator that makes a slice of the output of `op`; a `view` costs nothing."""
     whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}
     shape = sliced_shape(whole, (axis, begin, end))
-    made = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
-    return replace(made, nbytes=0.0, time=0.0, kernels=(), works=()) if view else made
+    operator = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
+    return replace(operator, nbytes=0.0, time=0.0, kernels=(), works=()) if view else operator
 
 
 def made_from_sum(ops: Sequence[Operator], total: Operator, attributes: Mapping[str, Any], **sizes: Any) -> Operator:

@@ -30,8 +30,8 @@ __all__ = [
 def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
     """Return a scheduler with its ``tools`` bound; return one without this parameter unchanged."""
     signature = inspect.signature(function)
-    asked = signature.parameters.get("tools")
-    if asked is None or asked.kind is not asked.KEYWORD_ONLY or asked.default is not asked.empty:
+    parameter = signature.parameters.get("tools")
+    if parameter is None or parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is not parameter.empty:
         return function
 
     @wraps(function)
@@ -90,18 +90,18 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
         if scheduler not in SCHEDULERS:
             raise UnknownNameError("scheduler", scheduler, [*SCHEDULERS, "package.module:function"])
         return SCHEDULERS[scheduler]
-    found: Any = scheduler
+    function_: Any = scheduler
     if isinstance(scheduler, str):
         module, _, function = scheduler.partition(":")
         try:
-            found = getattr(importlib.import_module(module), function)
+            function_ = getattr(importlib.import_module(module), function)
         except Exception as error:  # whatever a user's module raises when it is imported
             raise SchedulerError(f"cannot import scheduler {scheduler!r}: {error}") from error
     try:
-        inspect.signature(found).bind_partial(None, None, None)
+        inspect.signature(function_).bind_partial(None, None, None)
         for attribute in (*WRAPPER_ASSIGNMENTS, *WRAPPER_UPDATES):  # that are asked for later on
-            getattr(found, attribute, None)
-        name = getattr(found, "__name__", "")
+            getattr(function_, attribute, None)
+        name = getattr(function_, "__name__", "")
     except (TypeError, ValueError) as error:
         raise SchedulerError(f"{shown(scheduler)} is no function of (graph, cluster, cost): {error}") from None
     except Exception as error:
@@ -109,7 +109,7 @@ def resolve(scheduler: str | Scheduler) -> Scheduler:
         raise SchedulerError(f"{shown(scheduler)} cannot be asked what it is ({why}); give a function") from None
     if not isinstance(name, str):
         raise SchedulerError(f"{shown(scheduler)} has no text for a __name__; give a function")
-    return cast("Scheduler", found)
+    return cast("Scheduler", function_)
 
 
 def scheduler_name(scheduler: str | Scheduler) -> str:
@@ -155,15 +155,15 @@ def schedule(
     function = equipped(resolve(scheduler))
     parameters = list(inspect.signature(function).parameters.values())
     needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    known = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     for option in needed:
         if option not in options:
             raise SchedulerError(f"scheduler {name!r} needs option {option!r}")
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for option in options:
-            if option not in known:
+            if option not in names:
                 raise SchedulerError(
-                    f"scheduler {name!r} has no option {option!r}; known are: {', '.join(known) or 'none'}"
+                    f"scheduler {name!r} has no option {option!r}; known are: {', '.join(names) or 'none'}"
                 )
         options = taken(name, function, options)
     if cost is None:
@@ -178,5 +178,5 @@ def schedule(
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:
     """Return the substitution rules among a scheduler's options: the caller vouches for them."""
-    given = options.get("rules")
-    return [rule for rule in given if isinstance(rule, Rule)] if isinstance(given, list | tuple) else []
+    rules = options.get("rules")
+    return [rule for rule in rules if isinstance(rule, Rule)] if isinstance(rules, list | tuple) else []

@@ -44,10 +44,10 @@ def greedy(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size |
     stages: list[int] = []
     groups: list[int] = []
     while len(stages) < len(ready):
-        taken = ready[len(stages) : len(stages) + most]
-        stages += [1 + stages[-1] if stages else 0] * len(taken)
-        groups += range(len(taken))
-        waiting.done(*taken)
+        stage = ready[len(stages) : len(stages) + most]
+        stages += [1 + stages[-1] if stages else 0] * len(stage)
+        groups += range(len(stage))
+        waiting.done(*stage)
         ready += sorted(waiting.get_ready())
     return Schedule.from_columns(
         graph,

@@ -125,12 +125,12 @@ def before(s: Lists, i: int, j: int) -> bool:
 
 def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
     """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
-    found, at = -1, stream.first + stream.n_gaps - 1
+    gap, at = -1, stream.first + stream.n_gaps - 1
     while at >= stream.first and s.gaps[at].end >= there:
         if max(s.gaps[at].start, there) + us <= s.gaps[at].end:
-            found = at
+            gap = at
         at -= 1
-    return found
+    return gap
 
 
 def use(s: Lists, stream: Stream) -> None:

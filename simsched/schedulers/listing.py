@@ -32,9 +32,9 @@ def ways(cluster: Cluster) -> tuple[Floats, Floats]:
     """
     n = len(cluster)
     src, dst = np.indices((n, n)).reshape(2, -1)
-    found = cluster.routes(src, dst)
-    rate = np.minimum(found.bandwidth, np.array([device.copy_rate for device in cluster.devices])[src])
-    return found.latency.reshape(n, n), np.where(found.known, rate, np.inf).reshape(n, n)
+    routes = cluster.routes(src, dst)
+    rate = np.minimum(routes.bandwidth, np.array([device.copy_rate for device in cluster.devices])[src])
+    return routes.latency.reshape(n, n), np.where(routes.known, rate, np.inf).reshape(n, n)
 
 
 class Edge(Row):
@@ -101,15 +101,15 @@ class Instance:
         n = len(self.devices)
         if n == 1:
             return (np.zeros(len(exact)),) * 2
-        apart, known = ~np.eye(n, dtype=np.bool_), ~np.isnan(exact)
-        if known.all():
+        apart, is_exact = ~np.eye(n, dtype=np.bool_), ~np.isnan(exact)
+        if is_exact.all():
             return (np.array(exact),) * 2
         latency, bandwidth = self.latency[apart], self.bandwidth[apart]
         if (latency == latency[0]).all() and (bandwidth == bandwidth[0]).all():
-            return (np.where(known, exact, latency[0] + nbytes / bandwidth[0]),) * 2
+            return (np.where(is_exact, exact, latency[0] + nbytes / bandwidth[0]),) * 2
         with np.errstate(over="ignore"):
             mean = latency.mean() + nbytes * (1.0 / bandwidth).mean()
-        return np.where(known, exact, -1.0), np.where(known, exact, mean)
+        return np.where(is_exact, exact, -1.0), np.where(is_exact, exact, mean)
 
     def upward_rank(self) -> Floats:
         """Return the longest path from each operator to an output in us, of means, shape (n_ops,)."""
@@ -136,9 +136,9 @@ class Instance:
 
 def place_of(order: npt.NDArray[Any]) -> Ints:
     """Return the place of each operator in an order of all."""
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order))
-    return found
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def by_priority(graph: OpGraph, priority: Floats) -> Indices:
@@ -158,9 +158,9 @@ def sources(graph: OpGraph) -> list[list[int]]:
 
 def turns(graph: OpGraph) -> TopologicalSorter[int]:
     """Return an object that yields ready operators, one after the other, and takes the finished ones."""
-    found = TopologicalSorter(dict(enumerate(sources(graph))))
-    found.prepare()
-    return found
+    sorter = TopologicalSorter(dict(enumerate(sources(graph))))
+    sorter.prepare()
+    return sorter
 
 
 def _others(ptr: Ints, edges: Indices, ends: Indices) -> list[list[int]]:
@@ -183,12 +183,12 @@ def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], 
         if len(row) == 1:
             leads = closed[row[0]]
         elif row:
-            kept = []
+            remaining = []
             for v in sorted(row):  # only an earlier consumer leads to a later one
                 if not leads >> (n - 1 - v) & 1:
-                    kept.append(v)
+                    remaining.append(v)
                     leads |= closed[v]
-            children[u] = kept
+            children[u] = remaining
         closed[u] = leads | 1 << (n - 1 - u)
     return children, closed
 

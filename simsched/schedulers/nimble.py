@@ -190,15 +190,15 @@ def _comparable(closed: list[int], lasts: Sequence[int], firsts: Sequence[int]) 
     n, size = len(closed), len(lasts)
     nbytes = -(-n // 8)
     columns = np.array(firsts) + (8 * nbytes - n)
-    found: list[int] = []
+    masks: list[int] = []
     step = max(1, _BITS_AT_A_TIME // n)
     for start in range(0, size, step):
         rows = b"".join(closed[v].to_bytes(nbytes, "big") for v in lasts[start : start + step])
         bits = np.unpackbits(np.frombuffer(rows, np.uint8).reshape(-1, nbytes), axis=1)[:, columns]
         row = np.arange(len(bits))
         bits[row, start + row] = 0
-        found += [int.from_bytes(each.tobytes(), "little") for each in np.packbits(bits, axis=1, bitorder="little")]
-    return found
+        masks += [int.from_bytes(row.tobytes(), "little") for row in np.packbits(bits, axis=1, bitorder="little")]
+    return masks
 
 
 def _matching_of_order(rows: list[int], *, in_turn: bool = False) -> list[int]:
@@ -239,13 +239,13 @@ def _chains(following: list[int]) -> tuple[list[int], list[int]]:
 
     Vertices are numbered topologically.
     """
-    found = [_NONE] * len(following)
+    chain = [_NONE] * len(following)
     ends: list[int] = []
     for v, after in enumerate(following):
-        if found[v] == _NONE:
-            found[v] = len(ends)
+        if chain[v] == _NONE:
+            chain[v] = len(ends)
             ends.append(v)
-        ends[found[v]] = v
+        ends[chain[v]] = v
         if after != _NONE:
-            found[after] = found[v]
-    return found, ends
+            chain[after] = chain[v]
+    return chain, ends

@@ -56,8 +56,8 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
         used = by_kernel if launches.has_shape.any() else "utilization"
     first = launches.ptr[:-1]
     reads = f"Operator({'utilization' if used == 'utilization' else 'kernels'}=...)"
-    known = np.isfinite(graph.utilization) if used == "utilization" else launches.has_shape[first]
-    if not known.any() and (graph.time != 0).any():
+    has_need = np.isfinite(graph.utilization) if used == "utilization" else launches.has_shape[first]
+    if not has_need.any() and (graph.time != 0).any():
         raise SchedulerError(
             f"opara: no operator of graph {graph.name!r} has what metric={used!r} reads, {reads}; give that, another "
             f"metric, or order='graph'"
@@ -65,11 +65,11 @@ def needs(graph: OpGraph, device: Device, metric: str | None, *, released: bool)
     share = np.zeros(len(graph))
     if used == "utilization":
         share = np.nan_to_num(graph.utilization)
-    elif known.any():
+    elif has_need.any():
         limit = SHARED_MEMORY_PER_BLOCK if released else device.shared_memory_per_block
         kernels = _of_kernels(used, launches, device, limit)
-        share[known] = (kernels[first] if released else np.maximum.reduceat(kernels, first))[known]
-    return (np.where(known & (share < _FIRST), share, np.inf) if released else share), used
+        share[has_need] = (kernels[first] if released else np.maximum.reduceat(kernels, first))[has_need]
+    return (np.where(has_need & (share < _FIRST), share, np.inf) if released else share), used
 
 
 def memory_intensive(graph: OpGraph, device: Device, classes: str, *, by_name: bool) -> npt.NDArray[np.bool_]:
@@ -205,11 +205,11 @@ def launch_order(
         for v in sorted(waiting.get_ready()):
             heappush(ready[memory[v]], (need[v], turn, v))
             turn += 1
-        taken = wanted if ready[wanted] else 1 - wanted
-        v = heappop(ready[taken])[2]
+        chosen = wanted if ready[wanted] else 1 - wanted
+        v = heappop(ready[chosen])[2]
         order.append(v)
         waiting.done(v)
-        wanted = len(order) % 2 if by_parity else 1 - taken
+        wanted = len(order) % 2 if by_parity else 1 - chosen
     return order
 
 
@@ -302,12 +302,12 @@ def opara(
     released = mode == "impl"
     topological = graph.order_index.tolist()
     launches = topological
-    said: dict[str, object] = {}
+    details: dict[str, object] = {}
     if order == "resource":
         device = cluster.devices[0]
         need, used = needs(graph, device, metric, released=released)
         memory = memory_intensive(graph, device, classes, by_name=released)
-        said = {"metric": used, "memory_intensive": int(memory.sum())}
+        details = {"metric": used, "memory_intensive": int(memory.sum())}
         launches = launch_order(graph, memory.tolist(), need.tolist(), by_parity=released)
     streams = allocate_streams(graph, launches if released else topological, allocation)
     pooled = [stream % (max_streams or len(graph)) for stream in streams]
@@ -319,5 +319,5 @@ def opara(
         pooled,
         scheduler="opara",
         events="literal",
-        search={**said, "logical_streams": max(streams) + 1},
+        search={**details, "logical_streams": max(streams) + 1},
     )

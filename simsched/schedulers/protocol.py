@@ -74,18 +74,18 @@ def taken(scheduler: str, function: Callable[..., Any], options: Mapping[str, An
     SchedulerError
         If a value does not fit the hint of its option.
     """
-    given = {**getattr(function, "keywords", {}), **options}  # the options of a partial function, too
+    values = {**getattr(function, "keywords", {}), **options}  # the options of a partial function, too
     function = unwrap(getattr(function, "func", function))
     if not getattr(function, "__module__", "").startswith("simsched."):
         return dict(options)
-    for option, value in given.items():
+    for option, value in values.items():
         hint = _hints(function)[option]
         try:
             if _says_all(hint):
-                given[option] = kind_of(hint).take(value)
+                values[option] = kind_of(hint).take(value)
         except Refused as refused:
             raise SchedulerError(f"{scheduler}: {refused.says(option)}") from None
-    return {option: given[option] for option in options}
+    return {option: values[option] for option in options}
 
 
 _hints = cache(partial(get_type_hints, include_extras=True))

@@ -85,8 +85,8 @@ def growth(times: Mapping[Any, Floats]) -> float | None:
         return None
     sizes = np.repeat(np.array(list(times), np.float64), [len(row) for row in times.values()])
     (exponent, _), covariance = np.polyfit(np.log(sizes), np.log(np.concatenate(list(times.values()))), 1, cov=True)
-    known = exponent >= _LEAST_EXPONENT and covariance[0, 0] <= _MOST_ERROR**2
-    return float(exponent) if known else None
+    is_known = exponent >= _LEAST_EXPONENT and covariance[0, 0] <= _MOST_ERROR**2
+    return float(exponent) if is_known else None
 
 
 @dataclass(frozen=True)
@@ -144,18 +144,18 @@ class Chart:
     hollow: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        found = {
-            name: {x: np.atleast_1d(np.asarray(each, np.float64)) for x, each in given.items()}
-            for name, given in self.series.items()
+        arrays = {
+            name: {x: np.atleast_1d(np.asarray(row, np.float64)) for x, row in cells.items()}
+            for name, cells in self.series.items()
         }
-        if not any(found.values()):
+        if not any(arrays.values()):
             raise StudyError("there is nothing to draw: no name has any values")
         for text in ("title", "note", "label"):
             object.__setattr__(self, text, printable_lines(getattr(self, text)))
-        object.__setattr__(self, "series", {name: given for name, given in found.items() if given})
+        object.__setattr__(self, "series", {name: cells for name, cells in arrays.items() if cells})
         if self.geometric and not self.numeric:
             raise StudyError("times are drawn over sizes, which must be numbers: try a bar plot")
-        values = [value for given in self.series.values() for row in given.values() for value in (row.min(), row.max())]
+        values = [value for cells in self.series.values() for row in cells.values() for value in (row.min(), row.max())]
         for name, among, wide in (("x", self.places if self.numeric else (), WIDE), ("y", values, WIDEST)):
             axis: Axis = getattr(self, name)
             if axis.log is None:
@@ -163,8 +163,8 @@ class Chart:
                 object.__setattr__(self, name, replace(axis, log=log))
         if self.x.log and self.numeric and min(self.places) <= 0:
             raise StudyError(f"a logarithmic axis has no place for {min(self.places):g} of the x axis")
-        for name, given in self.series.items() if self.y.log else ():
-            for x, row in given.items():
+        for name, cells in self.series.items() if self.y.log else ():
+            for x, row in cells.items():
                 if row.min() <= 0:
                     text = f"a logarithmic axis has no place for {row.min():g} of {name!r} at {x!r}"
                     raise StudyError(f"{text}: draw it on a linear one")
@@ -172,7 +172,7 @@ class Chart:
     @cached_property
     def places(self) -> list[Any]:
         """All places: numbers from the smallest to the largest, others in the order of their first use."""
-        return ordered(x for given in self.series.values() for x in given)
+        return ordered(x for cells in self.series.values() for x in cells)
 
     @property
     def numeric(self) -> bool:
@@ -205,7 +205,7 @@ class Chart:
     @cached_property
     def means(self) -> dict[tuple[Any, Any], float]:
         """Mean by name and place."""
-        return {(name, x): float(row.mean()) for name, given in self.series.items() for x, row in given.items()}
+        return {(name, x): float(row.mean()) for name, cells in self.series.items() for x, row in cells.items()}
 
     @property
     def looks(self) -> dict[Any, Look]:
@@ -233,8 +233,8 @@ class Chart:
     @property
     def colours(self) -> list[float]:
         """Values in the legend of a map's colours, evenly spaced: from the least to the most, or by factors."""
-        given = (*self.means.values(), *(self.limits or ()))
-        low, high = min(given), max(given)
+        shown_values = (*self.means.values(), *(self.limits or ()))
+        low, high = min(shown_values), max(shown_values)
         if self.reference is None:
             return list(np.linspace(low, high if high > low else low + 1.0, 5))
         span = max(high / self.reference, self.reference / low, _LEAST_FACTOR)  # half is as far as twice
@@ -243,24 +243,26 @@ class Chart:
     @property
     def diagonal(self) -> tuple[float, float]:
         """Ends of both axes of a scatter."""
-        given = [value for points in self.series.values() for row in points.values() for value in row[:2].tolist()]
-        room = 0.06 * (max(given) - min(given)) or 0.5 * max(given) or 1.0
-        return max(0.0, min(given) - room), max(given) + room
+        coordinates = [
+            value for points in self.series.values() for row in points.values() for value in row[:2].tolist()
+        ]
+        room = 0.06 * (max(coordinates) - min(coordinates)) or 0.5 * max(coordinates) or 1.0
+        return max(0.0, min(coordinates) - room), max(coordinates) + room
 
     def spread(self, name: Any) -> list[tuple[Any, float, float, float]]:
         """Return by place the mean, and the ends of a sample standard deviation below and above it, in order.
 
         On a logarithmic axis, which has no place for 0, a lower end that would reach 0 is the least value.
         """
-        found = []
+        rows = []
         for x in self.places:
             if (row := self.series[name].get(x)) is not None:
-                given = np.log(row) if self.geometric else row
-                mean, std = float(given.mean()), float(given.std(ddof=1)) if len(given) > 1 else 0.0
+                sample = np.log(row) if self.geometric else row
+                mean, std = float(sample.mean()), float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
                 ends = (mean, mean - std, mean + std)
                 mean, low, high = (float(value) for value in np.exp(ends)) if self.geometric else ends
-                found.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
-        return found
+                rows.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
+        return rows
 
     def told(self, name: Any) -> str:
         """Return the legend's text for a name; in a geometric chart with its growth, where it is known."""
@@ -270,24 +272,28 @@ class Chart:
 
 def timed(chart: Chart) -> Chart:
     """Return a chart whose values are times in us with the times in the unit that reads best, named on their axis."""
-    scale, unit = time_unit(max(float(row.max()) for given in chart.series.values() for row in given.values()))
-    series = {name: {x: row / scale for x, row in given.items()} for name, given in chart.series.items()}
-    told: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
+    scale, unit = time_unit(max(float(row.max()) for cells in chart.series.values() for row in cells.values()))
+    series = {name: {x: row / scale for x, row in cells.items()} for name, cells in chart.series.items()}
+    changes: dict[str, Any] = {"label": f"{chart.label} ({unit})"}
     if chart.kind != "map":
         axes = "xy" if chart.kind == "scatter" else "y"
-        told = {each: replace(getattr(chart, each), label=f"{getattr(chart, each).label} ({unit})") for each in axes}
-    return replace(chart, series=series, reference=None if chart.reference is None else chart.reference / scale, **told)
+        changes = {
+            field: replace(getattr(chart, field), label=f"{getattr(chart, field).label} ({unit})") for field in axes
+        }
+    return replace(
+        chart, series=series, reference=None if chart.reference is None else chart.reference / scale, **changes
+    )
 
 
 def ordered(places: Iterable[Any]) -> list[Any]:
     """Return places once each: numbers from the smallest to the largest, others in the order of their first use."""
-    found = list(dict.fromkeys(places))
-    return sorted(found) if all(map(is_number, found)) else found
+    distinct_ = list(dict.fromkeys(places))
+    return sorted(distinct_) if all(map(is_number, distinct_)) else distinct_
 
 
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values by name and place, of values by name alone: the place is None."""
-    return {name: {None: each} for name, each in values.items()}
+    return {name: {None: value} for name, value in values.items()}
 
 
 def broken(name: str, width: int) -> str:
@@ -329,20 +335,20 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     >>> looks_of(["sequential", "lios"])
     {'sequential': Look(colour='#737373', shape=2), 'lios': Look(colour='#0072B2', shape=0)}
     """
-    given = list(dict.fromkeys(names))
+    names_ = list(dict.fromkeys(names))
     place = {name: i for i, name in enumerate(_SHAPES)}
     used: Counter[str] = Counter()
-    found: dict[str, Look] = {}
-    for name in sorted(given, key=lambda name: place.get(name, len(place))):
+    look_of: dict[str, Look] = {}
+    for name in sorted(names_, key=lambda name: place.get(name, len(place))):
         stem = name.partition(" ")[0]
         kind, own = _SHAPES.get(stem, _OTHERS), place.get(stem, 0)
         # stable: among the least used colours, its usual one first
         colours = sorted((COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))), key=used.__getitem__)
         shapes = (kind, *range(_OTHERS, SHAPES), *range(_OTHERS))
         looks = [Look(colour, shape) for shape in shapes for colour in colours]
-        found[name] = next((look for look in looks if look not in found.values()), looks[0])
-        used[found[name].colour] += 1
-    return {name: found[name] for name in given}
+        look_of[name] = next((look for look in looks if look not in look_of.values()), looks[0])
+        used[look_of[name].colour] += 1
+    return {name: look_of[name] for name in names_}
 
 
 def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:

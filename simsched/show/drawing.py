@@ -136,14 +136,14 @@ def _svg(picture: Picture) -> str:
     meanings, at, last = [], float(_MARGIN), 82
     for fill, meaning in picture.legend:  # side by side, on as many lines as that takes
         text = shortened(printable(meaning), 11, 200)
-        taken = 30 + text_width(text, 11)
-        if at > _MARGIN and at + taken > right:
+        width_ = 30 + text_width(text, 11)
+        if at > _MARGIN and at + width_ > right:
             at, last = _MARGIN, last + 18
         meanings.append(
             f'<rect x="{at:.1f}" y="{last - 10}" width="14" height="12" fill="{fill}"/>'
             f'<text x="{at + 19:.1f}" y="{last}">{escape(text)}</text>'
         )
-        at += taken
+        at += width_
     top, full, room = last + 32, right + _MARGIN, right - _MARGIN
     bands = "" if picture.stage is None else "".join(_bands(picture.stage, _ROW * row, full - 24))
     return (
@@ -380,8 +380,8 @@ def _rows(n: int, edges: Sequence[tuple[int, int]], stage: Ints | None) -> Ints:
         row[ops] = r
     alone = np.bincount(np.array(edges, np.int64).ravel(), minlength=n) == 0
     row[alone] = np.arange(alone.sum()) // _ABREAST
-    found: Ints = np.unique(of * n + row, return_inverse=True)[1].astype(np.int64)
-    return found
+    positions: Ints = np.unique(of * n + row, return_inverse=True)[1].astype(np.int64)
+    return positions
 
 
 def text_width(text: str, size: float) -> float:
@@ -404,8 +404,8 @@ def shortened(text: str, size: float, width: float) -> str:
     >>> shortened("inception_5b_branch_pool", 12, 90)
     'incept…_pool'
     """
-    found, kept = text, min(len(text), int(width / size / _NARROW))
-    while text_width(found, size) > width:
-        kept -= 1
-        found = f"{text[: (kept + 1) // 2]}\u2026{text[len(text) - kept // 2 :]}"
-    return found
+    short, length = text, min(len(text), int(width / size / _NARROW))
+    while text_width(short, size) > width:
+        length -= 1
+        short = f"{text[: (length + 1) // 2]}\u2026{text[len(text) - length // 2 :]}"
+    return short

@@ -27,9 +27,9 @@ class Fact(NamedTuple):
 def texts(facts: Iterable[Fact]) -> list[tuple[str, str]]:
     """Return labels and texts of facts that have a text."""
     return [
-        (each.label or str(each.key).removesuffix("_us").replace("_", " "), each.text)
-        for each in facts
-        if each.text is not None
+        (fact.label or str(fact.key).removesuffix("_us").replace("_", " "), fact.text)
+        for fact in facts
+        if fact.text is not None
     ]
 
 
@@ -116,22 +116,22 @@ def run_facts(trace: Trace) -> list[Fact]:
 
 def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
     """Return facts about measured runs; `predicted` is a makespan in us."""
-    found, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
+    summary, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
     compared = "outputs were not compared" if error is None else f"{error:.2g} of outputs"
     facts = [
         Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),
         *(Fact(key, where.get(key), where.get(key, "-")) for key in ("backend", "device")),
         Fact("execution", program.execution, program.execution),
-        Fact("repeats", found.n, str(found.n)),
-        Fact("measured_us", found.median, f"{format_time(found.median)}, median"),
-        Fact("measured_p10_us", found.p10, format_time(found.p10)),
-        Fact("measured_p90_us", found.p90, format_time(found.p90)),
+        Fact("repeats", summary.n, str(summary.n)),
+        Fact("measured_us", summary.median, f"{format_time(summary.median)}, median"),
+        Fact("measured_p10_us", summary.p10, format_time(summary.p10)),
+        Fact("measured_p90_us", summary.p90, format_time(summary.p90)),
         Fact("max_relative_error", error, compared),
     ]
     if predicted is not None:
-        off = (predicted - found.median) / found.median if found.median else None
-        told = "" if off is None else f", {100 * off:+.1f} % of measured"
-        facts.append(Fact("predicted_us", predicted, format_time(predicted) + told))
+        off = (predicted - summary.median) / summary.median if summary.median else None
+        difference = "" if off is None else f", {100 * off:+.1f} % of measured"
+        facts.append(Fact("predicted_us", predicted, format_time(predicted) + difference))
         facts.append(Fact("error", None, "-") if off is None else Fact("error", abs(off), f"{100 * abs(off):.1f} %"))
     return facts
 

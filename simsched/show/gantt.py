@@ -119,22 +119,22 @@ def rows_of(
 
 def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
     """Return the rows of a device, given all its spans of each trace: as many of a stream as to have none overlap."""
-    found: dict[str, list[Row]] = {"host": [], "stream": [], "copy": []}
-    for stream in np.unique(np.concatenate([each.trace.stream[each.spans] for each in whole])).tolist():
-        for each in whole:
-            trace = each.trace
-            mine = each.spans[trace.stream[each.spans] == stream]
-            copies = mine[trace.kind[mine] == COPY]
-            row = replace(each, spans=mine, what="stream", label=f"stream {stream}")
+    rows: dict[str, list[Row]] = {"host": [], "stream": [], "copy": []}
+    for stream in np.unique(np.concatenate([one.trace.stream[one.spans] for one in whole])).tolist():
+        for one in whole:
+            trace = one.trace
+            spans_ = one.spans[trace.stream[one.spans] == stream]
+            copies = spans_[trace.kind[spans_] == COPY]
+            row = replace(one, spans=spans_, what="stream", label=f"stream {stream}")
             if stream < 0:
                 row = replace(row, what="host", label="host")
-            elif len(copies) and not (trace.kind[mine] == KERNEL).any():  # that they wait for data needs no bar
+            elif len(copies) and not (trace.kind[spans_] == KERNEL).any():  # that they wait for data needs no bar
                 to = np.unique(trace.program.copies.device[trace.item[copies]]).tolist()
                 label = f"copy to {', '.join(printable(trace.program.devices[i]) for i in to)}"
                 row = replace(row, spans=copies, what="copy", label=label)
             lane = lanes(*row.bars[1:])
-            found[row.what] += [replace(row, spans=row.spans[lane == k], first=not k) for k in np.unique(lane).tolist()]
-    hosts, compute, copying = found.values()
+            rows[row.what] += [replace(row, spans=row.spans[lane == k], first=not k) for k in np.unique(lane).tolist()]
+    hosts, compute, copying = rows.values()
     if most is not None and len(compute) > most:
         compute = _shared(compute)
     if most is not None and len(copying) > _MOST_COPIES:
@@ -147,14 +147,14 @@ def _shared(rows: Sequence[Row]) -> list[Row]:
     work = [replace(row, spans=row.spans[row.trace.kind[row.spans] == KERNEL]) for row in rows]
     busy = sorted((row for row in work if len(row.spans)), key=lambda row: row.bars[1].min())
     lane = lanes([row.bars[1].min() for row in busy], [row.bars[2].max() for row in busy])
-    found = []
+    shared_rows = []
     for k in range(lane.max() + 1):
-        mine = [row for row, at in zip(busy, lane.tolist(), strict=True) if at == k]
-        numbers = [row.label.removeprefix("stream ") for row in mine]
-        label = mine[0].label if len(mine) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
-        label += ", ..." if len(mine) > _NAMED else ""
-        found.append(replace(mine[0], label=label, spans=np.concatenate([row.spans for row in mine])))
-    return found
+        merged = [row for row, at in zip(busy, lane.tolist(), strict=True) if at == k]
+        numbers = [row.label.removeprefix("stream ") for row in merged]
+        label = merged[0].label if len(merged) == 1 else f"streams {', '.join(numbers[:_NAMED])}"
+        label += ", ..." if len(merged) > _NAMED else ""
+        shared_rows.append(replace(merged[0], label=label, spans=np.concatenate([row.spans for row in merged])))
+    return shared_rows
 
 
 def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
@@ -165,12 +165,12 @@ def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
     """
     colour, names = kind_colours(trace.graph)
     program, host = trace.program, trace.kind == HOST
-    found = np.full(len(trace), len(names))
-    found[trace.kind == WAIT] += 1
+    codes = np.full(len(trace), len(names))
+    codes[trace.kind == WAIT] += 1
     issues = np.full(len(trace), program.execution == "graph")
     issues[host] |= np.isin(program.action[trace.item[host]], (LAUNCH, DO_COPY))
-    found[host] += np.where(issues[host], 2, 3)
-    found[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
+    codes[host] += np.where(issues[host], 2, 3)
+    codes[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
     kinds = [Kind(name, fill, "kernel") for name, fill in names]
     kinds += [
         Kind("copy", "#7A7A7A", "copy"),
@@ -178,7 +178,7 @@ def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
         Kind("host: issues work", "#8FA3B8", "launch"),
         Kind("host: orders work", "#C2A5CF", "sync"),
     ]
-    return found, kinds
+    return codes, kinds
 
 
 def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured: Trace | None = None) -> Any:
@@ -213,7 +213,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     traces = [trace] if measured is None else [trace, measured]
     rows, kinds = rows_of(traces, most=None if measured else _MOST_STREAMS)
     height = rows[-1].middle + rows[-1].height / 2 if rows else 1.0
-    longest = max(each.makespan for each in traces)
+    longest = max(one.makespan for one in traces)
     inches = min(_ROW, _TALLEST / height)
     scale, unit = time_unit(longest)
     with style("x") as new_figure:
@@ -221,10 +221,10 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
         ax.set(xlabel=f"time ({unit})", xlim=(0, longest / scale * 1.005 or 1.0), ylim=(height + 0.12, -0.12))
         by = f" by {trace.program.scheduler}" * bool(trace.program.scheduler)
         ax.set_title(printable(f"{trace.graph.name}{by} on {trace.cluster.name}"))
-        for each, dashes in zip(traces if longest else (), ((4, 2), (1, 2)), strict=False):
-            ax.axvline(each.makespan / scale, color="black", linewidth=0.8, linestyle=(0, dashes))
-        said = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
-        ends = ", ".join(f"{what} {format_time(each.makespan)}" for what, each in said)
+        for drawn, dashes in zip(traces if longest else (), ((4, 2), (1, 2)), strict=False):
+            ax.axvline(drawn.makespan / scale, color="black", linewidth=0.8, linestyle=(0, dashes))
+        titled = zip(("simulated", "measured") if measured else ("makespan",), traces, strict=True)
+        ends = ", ".join(f"{what} {format_time(one.makespan)}" for what, one in titled)
         ax.set_title(ends, loc="right", fontsize=7)
         size = min(7.0, max(_LEAST_LABEL, 57.6 * inches))  # of names; as many as fit are shown
         named = [row for row in rows if row.first and (row.what == "stream" or 72 * inches * _THIN >= size)]
@@ -274,8 +274,8 @@ def _labels(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -
                 name = printable(row.trace.name(i))
                 texts = (name, name.replace("/", ".").rsplit(".", 1)[-1])
                 for text in [text for text in texts if (len(text) + 0.5) * character <= end - start][:1]:
-                    said = ax.text((start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look)
-                    said.set_in_layout(False)  # thousands of them would slow the layout down
+                    label = ax.text((start + end) / 2 / scale, row.middle, text, color=ink(kinds[code].colour), **look)
+                    label.set_in_layout(False)  # thousands of them would slow the layout down
 
 
 def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:

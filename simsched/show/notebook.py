@@ -57,9 +57,9 @@ def _table(table: Table) -> str:
             for side, text in zip(sides, row, strict=True)
         )
         lines += f"<tr{look}>{''.join(cells)}</tr>"
-    said = [f"<b>{_written(table.title)}</b>"] * bool(table.title)
-    said += [f"<small>{_written(table.note)}</small>"] * bool(table.note)
-    caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{"<br>".join(said)}</caption>'
+    paragraphs = [f"<b>{_written(table.title)}</b>"] * bool(table.title)
+    paragraphs += [f"<small>{_written(table.note)}</small>"] * bool(table.note)
+    caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{"<br>".join(paragraphs)}</caption>'
     return f"<table>{caption}{lines}</table>"
 
 
@@ -76,8 +76,8 @@ def _written(text: str) -> str:
 def _(graph: OpGraph) -> Iterator[str]:
     codes, kinds = graph.labels("kind")
     counts = ", ".join(f"{n} {kinds[code]}" for code, n in Counter(codes.tolist()).most_common())
-    known = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", counts)]
-    yield _facts(f"OpGraph {graph.name}", [*texts(graph_facts(graph, widest=_WIDE)[1:]), *known])
+    facts = [("work", format_time(float(np.nansum(graph.time)))), ("kinds", counts)]
+    yield _facts(f"OpGraph {graph.name}", [*texts(graph_facts(graph, widest=_WIDE)[1:]), *facts])
     yield _drawing(graph, graph)
 
 

@@ -58,8 +58,8 @@ def require_format(path: str | os.PathLike[str] | None) -> None:
         It names the path and the suffixes that are known.
     """
     if path is not None and _form(path) not in _METADATA:
-        known = ", ".join(f".{each}" for each in _METADATA)
-        raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {known}")
+        formats = ", ".join(f".{suffix}" for suffix in _METADATA)
+        raise FileError(f"cannot draw {os.fspath(path)!r}: its name must end in one of: {formats}")
 
 
 def _form(path: str | os.PathLike[str]) -> str:
@@ -143,7 +143,7 @@ def _lines(ax: Any, chart: Chart) -> float:
     at = {x: x if chart.numeric else i for i, x in enumerate(chart.places)}
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
-        xs = [at[each] for each in x]
+        xs = [at[place] for place in x]
         ax.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0, zorder=1.8)
         ax.plot(
             xs,
@@ -253,7 +253,7 @@ def _map(ax: Any, chart: Chart) -> float:
         ax.text(j, i, text, color=colour, fontsize=size, ha="center", va="center")
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, label=chart.label)
     bar.outline.set_visible(False)
-    bar.set_ticks(chart.colours, labels=[f"{each:.3g}" for each in chart.colours], minor=False)
+    bar.set_ticks(chart.colours, labels=[f"{value:.3g}" for value in chart.colours], minor=False)
     bar.ax.minorticks_off()
     _name_rows(ax, chart.rows)
     _name_columns(ax, chart.places)
@@ -279,8 +279,8 @@ def _scatter(ax: Any, chart: Chart) -> float:
             zorder=3,
             linewidth=0.8,
             label=_legend_name(name),
-            facecolors=["none" if each else look.colour for each in hollow],
-            edgecolors=[look.colour if each else "black" for each in hollow],
+            facecolors=["none" if is_hollow else look.colour for is_hollow in hollow],
+            edgecolors=[look.colour if is_hollow else "black" for is_hollow in hollow],
         )
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     return 0.8 * _INCHES[chart.columns - 1]

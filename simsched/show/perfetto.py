@@ -83,10 +83,10 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
         "simsched": version("simsched"),
     }
     events = [*named, *(event for *_, event in timed), *_counters(trace)]
-    found = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
+    document = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": info}
     if path is not None:
-        write_file(path, dump_json(found, indent=None))
-    return found
+        write_file(path, dump_json(document, indent=None))
+    return document
 
 
 def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[int, int]], list[Event]]:
@@ -100,7 +100,7 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
     pids = np.where(on_host, host, trace.device + 1).tolist()
     rows = zip(pids, np.where(on_host, thread, trace.stream).tolist(), strict=True)
     named = [("process", p, p, [*devices, "host"][p - 1], p) for p in sorted(set(pids))]
-    found = [(0, 0)] * len(trace)
+    tracks = [(0, 0)] * len(trace)
     first = tid = host + 1  # unlike any pid: a thread numbered as its process is its main thread
     for (p, row), spans in sorted(grouped((place, i) for i, place in enumerate(rows)).items()):
         lane = lanes([start[i] for i in spans], [end[i] for i in spans])
@@ -116,9 +116,9 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
                 name = f"copy stream {row} -> {', '.join(devices[d] for d in to)}"
             named.append(("thread", p, tid, f"{name} ({k + 1})" if k else name, tid - first))
             for i in members.tolist():
-                found[i] = p, tid
+                tracks[i] = p, tid
             tid += 1
-    return found, [
+    return tracks, [
         {"name": f"{what}_{key}", "ph": "M", "pid": p, "tid": tid, "ts": 0.0, "args": {key: value}}
         for what, p, tid, name, place in named
         for key, value in (("name", name), ("sort_index", place))
@@ -127,26 +127,26 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
 
 def _arguments(trace: Trace, i: int) -> dict[str, Any]:
     graph, kind, op, row = trace.graph, trace.kind[i], int(trace.op[i]), int(trace.item[i])
-    found: dict[str, Any] = {"start": float(trace.start[i]), "duration": float(trace.end[i] - trace.start[i])}
+    arguments: dict[str, Any] = {"start": float(trace.start[i]), "duration": float(trace.end[i] - trace.start[i])}
     if op >= 0:
-        found["operator"] = printable(graph.names[op])
+        arguments["operator"] = printable(graph.names[op])
     if kind == KERNEL:
         if 0 <= row < len(trace.program.launches):
-            found["kernel"] = int(trace.program.launches.kernel[row])
+            arguments["kernel"] = int(trace.program.launches.kernel[row])
         block = graph.label("block", op)
-        found |= {
+        arguments |= {
             "kind": printable(graph.label("kind", op) or ""),
             "flops": float(graph.flops[op]),
             "nbytes": float(graph.nbytes[op]),
             "block": None if block is None else printable(block),
         }
     elif kind == COPY:
-        found["to"] = printable(trace.program.devices[trace.program.copies.device[row]])
-        found["nbytes"] = float(trace.program.copies.nbytes[row])
+        arguments["to"] = printable(trace.program.devices[trace.program.copies.device[row]])
+        arguments["nbytes"] = float(trace.program.copies.nbytes[row])
     if kind <= COPY:
         solo = float(trace.solo[i])
-        found |= {"ready": float(trace.ready[i]), "solo": solo, "contention": found["duration"] - solo}
-    return {key: value for key, value in found.items() if value is not None and value == value}  # no NaN
+        arguments |= {"ready": float(trace.ready[i]), "solo": solo, "contention": arguments["duration"] - solo}
+    return {key: value for key, value in arguments.items() if value is not None and value == value}  # no NaN
 
 
 def _arrows(trace: Trace, tracks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

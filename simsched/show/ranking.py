@@ -119,5 +119,5 @@ def _ranks(ax: Any, group: "Group") -> None:
         ax.plot([at[clique[0]] - 0.03, at[clique[-1]] + 0.03], [y, y], color="black", linewidth=2.2)
     width = min(group.critical_difference, n - 1.0)
     ax.plot([1, 1 + width], [1.7, 1.7], marker="|", **ink)
-    said = f"critical difference {group.critical_difference:.2f}"
-    ax.text(1 + width / 2, 1.85, said, ha="center", va="bottom", fontsize=6)
+    caption = f"critical difference {group.critical_difference:.2f}"
+    ax.text(1 + width / 2, 1.85, caption, ha="center", va="bottom", fontsize=6)

@@ -35,12 +35,14 @@ def boxes_of(samples: Mapping[str, Any], title: str) -> Chart:
     """Return boxes of makespans in us by schedule."""
     if not samples:
         raise SimulationError("there are no samples to draw: ask for some with `samples`")
-    values = named({name: each.values if isinstance(each, Makespans) else each for name, each in samples.items()})
+    values = named(
+        {name: sample.values if isinstance(sample, Makespans) else sample for name, sample in samples.items()}
+    )
     return timed(Chart("box", values, y=Axis("latency"), title=title))
 
 
 def _samples(found: "comparison.Comparison | whatif.Robustness") -> Chart:
-    names = (each if isinstance(each, str) else each.name for each in (found.graph, found.cluster))
+    names = (subject if isinstance(subject, str) else subject.name for subject in (found.graph, found.cluster))
     return boxes_of(found.samples, f"{' on '.join(names)}\n{found.sampling}")
 
 
@@ -50,7 +52,7 @@ def _breakeven(found: "whatif.BreakEven") -> Chart:
         for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)
     }
     x, y, title = Axis(f"{found.parameter} (factor)", True), Axis("makespan", None), f"{found.graph} on {found.cluster}"
-    upright = tuple(each.factor for each in found.crossings)
+    upright = tuple(crossing.factor for crossing in found.crossings)
     return timed(Chart("line", series, x, y, title, "\n".join(found.sentences()), upright=upright))
 
 
@@ -137,7 +139,7 @@ def _accuracy(found: "accuracy.Accuracy") -> Chart:
     series: dict[str, dict[str, Any]] = {}
     for row in rows:
         us = [row.measured_us, row.predicted_us, row.measured_p10_us, row.measured_p90_us]
-        point = [(row.measured_us if each is None else each) or 0.0 for each in us]
+        point = [(row.measured_us if value is None else value) or 0.0 for value in us]
         series.setdefault("random" if row.is_random else row.scheduler, {})[row.scheduler] = point
     title = f"{found.graph} on {found.backend}, round {len(found.rounds)}\nmean error {percent(last.mean_error)}"
     hollow = frozenset(row.scheduler for row in rows if not row.held_out)

@@ -191,10 +191,10 @@ def charts_of(rows: Sequence[Row], figures: Tables, swept: Sequence[str]) -> lis
     """
     # lists, of options, are categories like any other text
     rows = [{column: str(v) if isinstance(v, list | dict) else v for column, v in row.items()} for row in rows]
-    found: list[tuple[str, Chart | StudyError]] = []
+    charts: list[tuple[str, Chart | StudyError]] = []
     for i, figure in enumerate(check_figures(figures, "study") if figures else default_figures(rows, swept), 1):
-        found += _charts(rows, figure, swept, f"figure {figure.name!r}" if figure.name else f"figure {i}")
-    return found
+        charts += _charts(rows, figure, swept, f"figure {figure.name!r}" if figure.name else f"figure {i}")
+    return charts
 
 
 def _charts(
@@ -212,7 +212,7 @@ def _charts(
         raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
     only = [None] if by == "scheduler" else [str(label) for label in _values(rows, "scheduler")]
     drawn = {label: pick(rows, x, y, by, swept, scheduler=label) for label in only}
-    every = [row for values, *_ in drawn.values() for given in values.values() for row in given.values()]
+    every = [row for values, *_ in drawn.values() for cells in values.values() for row in cells.values()]
     if not every:
         raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost for *_, lost in drawn.values())}")
     unit, ylabel = in_units(y, max(max(map(abs, row)) for row in every))
@@ -230,11 +230,11 @@ def _charts(
         plain = heat or by == "scheduler"
         series = {
             value if plain else f"{words(by)} = {value}": {
-                at: [each / unit for each in row] for at, row in given.items()
+                at: [value_ / unit for value_ in row] for at, row in cells.items()
             }
-            for value, given in values.items()
+            for value, cells in values.items()
         }
-        said = _SHOWN[figure.kind] * (not of.startswith("one")) + of
+        caption = _SHOWN[figure.kind] * (not of.startswith("one")) + of
         chart: Chart | StudyError
         try:
             chart = Chart(
@@ -243,7 +243,7 @@ def _charts(
                 Axis(figure.xlabel or (words(x) if x else ""), logx),
                 Axis(up, logy),
                 "\n".join(filter(None, (figure.title, label))),
-                "; ".join(filter(None, (said, lost))),
+                "; ".join(filter(None, (caption, lost))),
                 1.0 if y in RATIOS and not figure.scale else None,
                 geometric=timed,
                 columns=figure.columns,
@@ -280,7 +280,7 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
     ]
     numbers = [column for column in varied if all(map(is_number, _values(done, column)))]
     y = _measure(done)
-    found = [] if varied else [StudyFigure("bar", y=y, name=_short(y))]
+    figures = [] if varied else [StudyFigure("bar", y=y, name=_short(y))]
     for column in varied:  # one for each setting of the others
         others = [other for other in varied if other != column]
         seen = grouped(
@@ -292,15 +292,15 @@ def default_figures(rows: Sequence[Row], swept: Sequence[str]) -> tuple[StudyFig
             title = ", ".join(f"{words(other)} = {value}" for other, value in fixed.items())
             name = "-".join((_short(y), _short(column), *(f"{_short(o)}={v}" for o, v in fixed.items())))
             kind = "line" if column in numbers else "bar"
-            found.append(StudyFigure(kind, column, y, where=fixed, name=name, title=title))
+            figures.append(StudyFigure(kind, column, y, where=fixed, name=name, title=title))
     pairs = {tuple(row.get(column) for column in numbers) for row in done}  # most were run, not just a line over each
     if len(varied) == len(numbers) == 2 and 2 * len(pairs) > prod(len(_values(done, column)) for column in numbers):
         labels = [str(label) for label in _values(done, "scheduler") if y != "speedup" or label != "sequential"]
         x, by = numbers
-        found.append(StudyFigure("heatmap", x, y, by, name=f"{_short(y)}-map", schedulers=tuple(labels)))
+        figures.append(StudyFigure("heatmap", x, y, by, name=f"{_short(y)}-map", schedulers=tuple(labels)))
     if "workload.n_ops" in numbers and any(row.get("wall.search_s") is not None for row in done):
-        found.append(StudyFigure("search-time", "ops", "wall.search_s", name="search-time"))
-    return tuple(found)
+        figures.append(StudyFigure("search-time", "ops", "wall.search_s", name="search-time"))
+    return tuple(figures)
 
 
 def _values(rows: Sequence[Row], column: str) -> list[Any]:
@@ -327,7 +327,7 @@ def in_units(column: str, largest: float) -> tuple[float, str]:
         scale, unit = time_unit(largest)
     elif column.endswith("_bytes"):
         units = ((float(GIB), "GiB"), (float(MIB), "MiB"), (float(KIB), "KiB"))
-        scale, unit = next((each for each in units if largest >= each[0]), (1.0, "B"))
+        scale, unit = next((unit_ for unit_ in units if largest >= unit_[0]), (1.0, "B"))
     return scale, f"{words(column)} ({unit})" if unit else words(column)
 
 
@@ -339,14 +339,14 @@ def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[
     StudyError
         If a column is not known, or holds none of the values anywhere.
     """
-    kept = list(rows)
+    matching_rows = list(rows)
     for name, value in where.items():
-        column, asked = column_of(name, rows, whose), list(value) if isinstance(value, list | tuple) else [value]
-        kept = [row for row in kept if row.get(column) in asked]
-        if not kept:
-            known = ", ".join(map(str, _values(rows, column)))
-            raise StudyError(f"{whose}: no row is left with {column} = {value!r}; there are: {known}")
-    return kept
+        column, allowed = column_of(name, rows, whose), list(value) if isinstance(value, list | tuple) else [value]
+        matching_rows = [row for row in matching_rows if row.get(column) in allowed]
+        if not matching_rows:
+            values_text = ", ".join(map(str, _values(rows, column)))
+            raise StudyError(f"{whose}: no row is left with {column} = {value!r}; there are: {values_text}")
+    return matching_rows
 
 
 def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) -> list[Row]:
@@ -359,14 +359,14 @@ def of_schedulers(rows: Sequence[Row], schedulers: Sequence[str], whose: str) ->
     """
     if not schedulers:
         return list(rows)
-    known = [str(label) for label in _values(rows, "scheduler")]
-    kept: dict[str, None] = {}
+    labels_of = [str(label) for label in _values(rows, "scheduler")]
+    chosen: dict[str, None] = {}
     for name in schedulers:
-        labels = [label for label in known if name in (label, label.partition(" ")[0])]
+        labels = [label for label in labels_of if name in (label, label.partition(" ")[0])]
         if not labels:
-            raise StudyError(f"{whose}: no row is of scheduler {name!r}; there are: {', '.join(known)}")
-        kept |= dict.fromkeys(labels)
-    return [row for label in kept for row in rows if row["scheduler"] == label]
+            raise StudyError(f"{whose}: no row is of scheduler {name!r}; there are: {', '.join(labels_of)}")
+        chosen |= dict.fromkeys(labels)
+    return [row for label in chosen for row in rows if row["scheduler"] == label]
 
 
 def pick(
@@ -388,15 +388,16 @@ def pick(
     cells = grouped(
         (row[by], (None if x is None else row[x], row)) for row, lack in zip(rows, lacks, strict=True) if lack is None
     )
-    found = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
-    points = [point for given in found.values() for point in given.values()]
+    cells_of = {value: grouped(cells[value]) for value in _values(rows, by) if value in cells}
+    points = [point for cells_ in cells_of.values() for point in cells_.values()]
     values = {
-        value: {at: [float(row[y]) for row in point] for at, point in given.items()} for value, given in found.items()
+        value: {at: [float(row[y]) for row in point] for at, point in cells_.items()}
+        for value, cells_ in cells_of.items()
     }
     averaged = []
     for column in swept:
         among = [dict.fromkeys(str(row.get(column)) for row in point) for point in points]
-        texts = list(dict.fromkeys(text for each in among if len(each) > 1 for text in each))
+        texts = list(dict.fromkeys(text for values in among if len(values) > 1 for text in values))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
             many, what = len(texts) > _MOST, words(column)
             averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")

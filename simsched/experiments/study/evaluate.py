@@ -193,7 +193,7 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         "lowering": {name: settings[name] for name in ("threads", "transfers", "events") if name in settings},
     }
     varied: dict[str, Any] = {"jitter": settings.get("jitter"), "seed": seed_of(spec.root, spec.instance, JITTER)}
-    found = evaluate(
+    evaluation = evaluate(
         yardstick.graph,
         yardstick.cluster,
         scheduler=scheduler,
@@ -203,18 +203,18 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         **how,
         **varied,
     )
-    plan, drawn = cast(Schedule, found.plan), found.samples
+    plan, drawn = cast(Schedule, evaluation.plan), evaluation.samples
     # with samples the makespan has no jitter
-    results = row_of("", found, yardstick.captured(how | varied if drawn is None else how))
+    results = row_of("", evaluation, yardstick.captured(how | varied if drawn is None else how))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
-    row["bound_us"] = found.bound_us
+    row["bound_us"] = evaluation.bound_us
     row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None
     # over all devices
     row["stages"] = len(np.unique(plan.device * np.int64(2**31) + plan.stage)) if plan.execution == "stages" else None
     if drawn is not None:
         row |= {f"{name}_us": getattr(drawn, name) for name in ("p50", "p95", "p99", "mean", "std")}
     row |= {f"search.{name}": value for name, value in plan.search.items() if type(value) is int}
-    row |= {"wall.search_s": found.search_s, "wall.simulate_s": found.simulate_s}
+    row |= {"wall.search_s": evaluation.search_s, "wall.simulate_s": evaluation.simulate_s}
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
     return {name: None if type(value) is float and not isfinite(value) else value for name, value in plain.items()}
 
@@ -222,8 +222,8 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
 def _one_line(error: BaseException) -> str:
     """Return a message on one line, without parts that differ from run to run."""
     kind, text = type(error).__name__, _text_of(error)
-    said = f"{kind}: {text}" if text else kind
-    return str(SimschedError(_ADDRESS.sub("0x...", " ".join(said.split()))))
+    line = f"{kind}: {text}" if text else kind
+    return str(SimschedError(_ADDRESS.sub("0x...", " ".join(line.split()))))
 
 
 def _text_of(error: BaseException) -> str:

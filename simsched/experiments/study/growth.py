@@ -111,8 +111,8 @@ def _listed(value: Any) -> list[Any]:
 
 def _with_new(known: Sequence[Any], given: Iterable[Any], text: Callable[[Any], str] = json.dumps) -> list[Any]:
     """Return the first values, then the second ones that are not among them."""
-    texts = {text(each) for each in known}
-    return [*known, *(each for each in given if text(each) not in texts)]
+    texts = {text(value) for value in known}
+    return [*known, *(value for value in given if text(value) not in texts)]
 
 
 def _seeds(one: Study, other: Study) -> int | list[int]:
@@ -152,12 +152,12 @@ def _nested(point: Point) -> Table:
 
 def _choices(one: Study, other: Study) -> list[Any]:
     """Return the schedulers of both."""
-    known, given = one.choices, other.choices
-    if all(choice in known for choice in given):
+    ours, theirs = one.choices, other.choices
+    if all(choice in ours for choice in theirs):
         return list(one.schedulers)
-    if all(choice in given for choice in known):
+    if all(choice in theirs for choice in ours):
         return list(other.schedulers)
-    return [*one.schedulers, *(_entry(choice) for choice in given if choice not in known)]
+    return [*one.schedulers, *(_entry(choice) for choice in theirs if choice not in ours)]
 
 
 def _entry(choice: Choice) -> dict[str, Any]:

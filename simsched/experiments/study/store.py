@@ -132,10 +132,12 @@ def read_study(folder: str | os.PathLike[str]) -> Described:
         raise StudyError("a folder without a name is that of no study; give . for the current one")
     path = Path(folder, STUDY)
     try:
-        found = StudyFile.load(path)
+        study_file = StudyFile.load(path)
     except FileError as error:
         raise StudyError(f"{folder}: not the folder of a study; run one into it: {error}") from None
-    return Described(Study.from_dict(found.study, str(path), found.folder), found.simsched, found.code)
+    return Described(
+        Study.from_dict(study_file.study, str(path), study_file.folder), study_file.simsched, study_file.code
+    )
 
 
 def require_kin(folder: str | os.PathLike[str], study: Study, version: str) -> Described:
@@ -162,7 +164,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     FormatError
         If a line is no row; the message names it.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], 1):  # a line without end: its writer died
         try:
             row = json.loads(line)
@@ -171,8 +173,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             written = False
         if not written:
             raise FormatError(f"{path}: line {number} is not as it was written; delete the line, then resume")
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _digest(row: Row) -> str:
@@ -229,7 +231,7 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
         If a line is no row.
     """
     places = Places(study)
-    found: dict[int, dict[str, Any]] = {}
+    by_index: dict[int, dict[str, Any]] = {}
     stale: dict[str, dict[str, Any]] = {}
     others: dict[str, dict[str, Any]] = {}
     for path in paths:
@@ -245,10 +247,10 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
                 placed = {**row, "index": index}
                 of_file[index] = placed if old is None or old["key"] != row["key"] else _agreed(old, placed, str(path))
         for index, row in of_file.items():
-            found[index] = _agreed(found[index], row, str(path)) if index in found else row
-    keys = {row["key"] for row in found.values()}  # rows under a new name are not left over
+            by_index[index] = _agreed(by_index[index], row, str(path)) if index in by_index else row
+    keys = {row["key"] for row in by_index.values()}  # rows under a new name are not left over
     rest = [[row for key, row in rows.items() if key not in keys] for rows in (stale, others)]
-    return Rows([found[index] for index in sorted(found)], *rest)
+    return Rows([by_index[index] for index in sorted(by_index)], *rest)
 
 
 @contextmanager

@@ -210,14 +210,14 @@ class Study:
             except RecursionError:
                 raise StudyError("nested too deeply") from None
             _require_known(data, FIELDS)
-            for key, said in (
+            for key, remedy in (
                 ("name", "'name'"),
                 ("schedulers", "'schedulers'"),
                 ("workload", "[workload]"),
                 ("cluster", "[cluster]"),
             ):
                 if key not in data:
-                    raise StudyError(f"{said} is missing; a study has at least name, schedulers, workload, cluster")
+                    raise StudyError(f"{remedy} is missing; a study has at least name, schedulers, workload, cluster")
         return cls(**data, source=source, folder=folder)
 
     def to_dict(self) -> dict[str, Any]:
@@ -288,24 +288,24 @@ def _require_table(name: str, given: Any, known: Collection[str]) -> None:
 
 def _tables(name: str, given: Any) -> Sequence[Mapping[str, Any]]:
     """Return a table, or an array of tables, as a sequence of at least one."""
-    found = [given] if isinstance(given, Mapping) else given
-    if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(t, Mapping) for t in found):
+    tables = [given] if isinstance(given, Mapping) else given
+    if not isinstance(tables, Sequence) or isinstance(tables, str) or not all(isinstance(t, Mapping) for t in tables):
         raise StudyError(f"{name!r} must be a table, [{name}], or several, [[{name}]]")
-    if not found:
+    if not tables:
         raise StudyError(f"there is no [{name}]; give at least one")
-    return found
+    return tables
 
 
 def _swept(field: str, given: Any, kind: Kind = _ANY) -> Any:
     """Return a value, or a list of them to be swept, as JSON values; a value may itself be a list inside of a list."""
     if not _is_list(given):
         return _taken(field, kind, given)
-    found = [_taken(field, kind, value) for value in given]
-    if not found:
+    values = [_taken(field, kind, value) for value in given]
+    if not values:
         raise StudyError(f"{field} is an empty list; give at least one value, or leave it out")
-    if value := twice(map(json.dumps, found)):
+    if value := twice(map(json.dumps, values)):
         raise StudyError(f"{field} has {value} twice, so its rows would count twice; remove one")
-    return found
+    return values
 
 
 def _workload(given: Mapping[str, Any]) -> Table:
@@ -385,13 +385,15 @@ def _scheduler(given: Any) -> str | Table:
     if table.get("label") is not None:
         entry["label"] = _taken(f"the 'label' of scheduler {name!r}", _NAME, table["label"])
     own = ":" in name
-    known = [] if own else [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
+    parameters = [] if own else [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
     for option, value in table.items():
         if option in ("scheduler", "label"):
             continue
         _taken(f"an option of scheduler {name!r}", _NAME, option)
-        if not own and option not in known:
-            raise StudyError(f"scheduler {name!r} has no option {option!r}; known are: {', '.join(known) or 'none'}")
+        if not own and option not in parameters:
+            raise StudyError(
+                f"scheduler {name!r} has no option {option!r}; known are: {', '.join(parameters) or 'none'}"
+            )
         entry[option] = _swept(f"{option!r} of scheduler {name!r}", value)
     return name if len(entry) == 1 else entry
 
@@ -400,12 +402,12 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[Choice]:
     """Yield the choices of a scheduler with options; of swept options the last varies fastest."""
     options = {option: value for option, value in entry.items() if option not in ("scheduler", "label")}
     # a label needs only the swept options in addition
-    said = [option for option, value in options.items() if "label" not in entry or len(_values(value)) > 1]
+    labelled = [option for option, value in options.items() if "label" not in entry or len(_values(value)) > 1]
     for point in points(options):
-        given = {option: None if value == "none" else value for option, value in point.items()}  # TOML has no None
-        words = [f"{option}={text_of(given[option])}" for option in said]
+        options_of = {option: None if value == "none" else value for option, value in point.items()}  # TOML has no None
+        words = [f"{option}={text_of(options_of[option])}" for option in labelled]
         label = " ".join([entry.get("label", entry["scheduler"]), *words])
-        yield Choice(label, entry["scheduler"], tuple(given.items()))
+        yield Choice(label, entry["scheduler"], tuple(options_of.items()))
 
 
 def _values(given: Any) -> Sequence[Any]:
@@ -506,9 +508,9 @@ def is_name(column: str) -> bool:
 
 def units(study: Study) -> list[tuple[str, Point, int]]:
     """Return every workload with each of its instances: name of the unit, point, number of the instance."""
-    found = list(product(points(*study.workload), study.instances))
-    texts = [json.dumps(["simsched.unit", point, study.seed, instance]) for point, instance in found]
-    return [(sha256(text.encode()).hexdigest()[:16], *each) for text, each in zip(texts, found, strict=True)]
+    pairs = list(product(points(*study.workload), study.instances))
+    texts = [json.dumps(["simsched.unit", point, study.seed, instance]) for point, instance in pairs]
+    return [(sha256(text.encode()).hexdigest()[:16], *pair) for text, pair in zip(texts, pairs, strict=True)]
 
 
 def rows_of(
@@ -525,24 +527,24 @@ def rows_of(
     """
     keys, (part, parts) = known or {}, shard or (1, 1)
     inner = list(product(points(*study.cluster), points(study.simulation), study.choices))
-    found, everything = [], units(study)
+    specs, everything = [], units(study)
     by_row = len(everything) < parts
     for number, (unit, point, instance) in enumerate(everything):
         for index, (cluster, simulation, choice) in enumerate(inner, number * len(inner)):
             if (index if by_row else number) % parts == part - 1:
                 row = RowSpec(index, unit, point, study.seed, instance, cluster, simulation, choice, keys.get(index))
-                found.append(row)
-    return found
+                specs.append(row)
+    return specs
 
 
 def swept_columns(study: Study) -> list[str]:
     """Return the columns that a study varies: of the workload, the cluster and the simulation, in that order."""
-    found = []
+    swept = []
     for name, tables in (("workload", study.workload), ("cluster", study.cluster), ("simulation", [study.simulation])):
         several = list(points(*tables))
         keys = dict.fromkeys(key for point in several for key in point)
-        found += [f"{name}.{key}" for key in keys if len({point.get(key, ...) for point in several}) > 1]
-    return found
+        swept += [f"{name}.{key}" for key in keys if len({point.get(key, ...) for point in several}) > 1]
+    return swept
 
 
 def seed_of(root: int, instance: int, purpose: int) -> int:

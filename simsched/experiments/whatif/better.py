@@ -83,7 +83,11 @@ class BreakEven(Finding):
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         n = len(self.factors)
-        if n < 2 or any(each.shape != (n,) for each in (self.factors, self.a_us, self.b_us)) or self.factors[0] <= 0:
+        if (
+            n < 2
+            or any(column.shape != (n,) for column in (self.factors, self.a_us, self.b_us))
+            or self.factors[0] <= 0
+        ):
             raise self.refusal("factors, a_us and b_us must be of one length, and factors positive")
 
     def sentences(self) -> tuple[str, ...]:
@@ -93,11 +97,12 @@ class BreakEven(Finding):
             sides = _slower(self.a_us, self.b_us)
             better = "both are equal" if not sides.any() else f"{self.names[int(sides.sum() > 0)]} is never worse"
             return (f"no crossing between {low:.4g} and {high:.4g} times {self.parameter}: {better}",)
-        return tuple(
-            f"{each.better_below} is better below {each.factor:.4g} times {self.parameter}"
-            f"{'' if each.value is None else f' ({with_unit(self.parameter, each.value)})'}, {each.better_above} above"
-            for each in self.crossings
-        )
+        sentences = []
+        for crossing in self.crossings:
+            below = f"{crossing.better_below} is better below {crossing.factor:.4g} times {self.parameter}"
+            value = "" if crossing.value is None else f" ({with_unit(self.parameter, crossing.value)})"
+            sentences.append(f"{below}{value}, {crossing.better_above} above")
+        return tuple(sentences)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each factor."""
@@ -187,23 +192,23 @@ def breakeven(
         raise WhatIfError("two schedulers alone do not say what they schedule: give `graph`")
     if graph is not None:
         plan_a, plan_b = (_of(plan, graph, cluster) for plan in (plan_a, plan_b))
-    asked = [
-        what_if(each, cluster, cost=cost)
-        if isinstance(each, Schedule)
-        else what_if(graphs[0], cluster, True, scheduler=each, cost=cost)
-        for each in (plan_a, plan_b)
+    questions = [
+        what_if(plan, cluster, cost=cost)
+        if isinstance(plan, Schedule)
+        else what_if(graphs[0], cluster, True, scheduler=plan, cost=cost)
+        for plan in (plan_a, plan_b)
     ]
     names = [plan.scheduler if isinstance(plan, Schedule) else scheduler_name(plan) for plan in (plan_a, plan_b)]
     if names[0] == names[1]:
         names[1] += " (2)"
-    value = value_of(asked[0], parameter)
+    value = value_of(questions[0], parameter)
     if value == 0:
         raise WhatIfError(f"{parameter} is 0 and stays so under any factor: change it to something first")
     factors = np.exp(np.linspace(-log(_LARGEST), log(_LARGEST), _POINTS))
     factors[0], factors[-1] = 1 / _LARGEST, _LARGEST
 
     def makespans(at: Sequence[float]) -> Floats:
-        return np.array([[each.set(parameter, factor).makespan for factor in at] for each in asked])
+        return np.array([[question.set(parameter, factor).makespan for factor in at] for question in questions])
 
     us = makespans(factors.tolist())
     sides = _slower(*us)
@@ -220,8 +225,8 @@ def breakeven(
         below, above = (names[int(sides[k] > 0)] for k in (i, j))
         crossings.append(Crossing(at, None if value is None else at * value, below, above))
     return BreakEven(
-        asked[0].graph.name,
-        asked[0].cluster.name,
+        questions[0].graph.name,
+        questions[0].cluster.name,
         parameter,
         value,
         (names[0], names[1]),
@@ -345,14 +350,14 @@ def robust(
     >>> found.best(percentile=99)
     'lios'
     """
-    found: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
+    schedules: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
     for plan in () if isinstance(plans, Mapping) else plans:
-        found[unused(plan.scheduler, found)] = plan
-    if not found:
+        schedules[unused(plan.scheduler, schedules)] = plan
+    if not schedules:
         raise WhatIfError("there are no plans to compare: give one or more schedules")
     sampling = Sampling.of(samples, jitter, rng, workers)
     seed = int(np.random.default_rng(rng).integers(2**63))
     how: dict[str, Any] = {"jitter": jitter, "seed": seed, "samples": samples, "workers": workers}
-    drawn = {name: evaluate(plan, cluster, cost, **how).samples for name, plan in found.items()}
-    values = {name: tuple(each.values.tolist()) for name, each in drawn.items() if each is not None}
-    return Robustness(next(iter(found.values())).graph.name, bare(cluster).name, sampling, values)
+    drawn = {name: evaluate(plan, cluster, cost, **how).samples for name, plan in schedules.items()}
+    values = {name: tuple(one.values.tolist()) for name, one in drawn.items() if one is not None}
+    return Robustness(next(iter(schedules.values())).graph.name, bare(cluster).name, sampling, values)

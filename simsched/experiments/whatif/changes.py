@@ -209,29 +209,29 @@ def make_change(parameter: str, value: Any) -> Change:
     WhatIfError
         If the value does not suit it.
     """
-    given = value.value if isinstance(value, Absolute) else value
+    plain = value.value if isinstance(value, Absolute) else value
     parameter = full_name(parameter)
     if is_taken_as_is(parameter):
         names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
         if parameter == "device":
-            device_named(str(given), "gpu0")  # an unknown preset or an unreadable file is refused at once
-            given = str(given)
-        elif names and given not in names:
-            raise UnknownNameError(parameter, str(given), names)
+            device_named(str(plain), "gpu0")  # an unknown preset or an unreadable file is refused at once
+            plain = str(plain)
+        elif names and plain not in names:
+            raise UnknownNameError(parameter, str(plain), names)
         try:
-            taken = _KINDS.get(parameter, Kind()).take((given,) if edits and isinstance(given, str) else given)
+            checked = _KINDS.get(parameter, Kind()).take((plain,) if edits and isinstance(plain, str) else plain)
         except Refused as refused:
             raise WhatIfError(refused.says(parameter)) from None
-        return Change(parameter, tuple(dict.fromkeys(taken)) if edits else taken, True)
+        return Change(parameter, tuple(dict.fromkeys(checked)) if edits else checked, True)
     if not _takes_factors(parameter):
         raise UnknownNameError(
             "parameter", parameter, [*_AS_THEY_ARE, *PARAMETERS, *RATES, "operators.speed", *_PATTERNS]
         )
-    if not is_number(given) or not (isfinite(given) and given >= 0):
-        raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {given!r}")
-    if speed_of(parameter) is not None and given == 0:
+    if not is_number(plain) or not (isfinite(plain) and plain >= 0):
+        raise WhatIfError(f"{parameter}: give a finite number that is not negative, not {plain!r}")
+    if speed_of(parameter) is not None and plain == 0:
         raise WhatIfError(f"{parameter}: a speed must be positive; `remove` takes operators out")
-    return Change(parameter, float(given), isinstance(value, Absolute))
+    return Change(parameter, float(plain), isinstance(value, Absolute))
 
 
 def is_taken_as_is(parameter: str) -> bool:
@@ -249,8 +249,8 @@ def speed_of(parameter: str) -> tuple[str | None, str | None] | None:
     >>> speed_of("operators.conv.speed"), speed_of("operator.a.speed"), speed_of("operators.speed"), speed_of("gpus")
     (('conv', None), (None, 'a'), (None, None), None)
     """
-    found = re.fullmatch(r"operators(?:\.(.+))?\.speed|operator\.(.+)\.speed", parameter, re.S)
-    return None if found is None else (found[1], found[2])
+    match = re.fullmatch(r"operators(?:\.(.+))?\.speed|operator\.(.+)\.speed", parameter, re.S)
+    return None if match is None else (match[1], match[2])
 
 
 def parse_change(text: str) -> Change:
@@ -287,10 +287,10 @@ def parse_change(text: str) -> Change:
     unit, scale = _NO_UNIT if factor else unit_of(parameter)
     number = value.removesuffix(unit)
     try:
-        given = float(number) * (1.0 if number == value else scale)
+        amount = float(number) * (1.0 if number == value else scale)
     except ValueError:
         raise WhatIfError(f"{text!r}: give a number{unit and f', or one of {unit}'}, not {value!r}") from None
-    return make_change(parameter, given if factor else Absolute(given))
+    return make_change(parameter, amount if factor else Absolute(amount))
 
 
 def unit_of(parameter: str) -> tuple[str, float]:

@@ -89,20 +89,27 @@ class Explanation(Finding):
 
     def _advice(self) -> list[str]:
         """Return the suggestions on lines below their heading."""
-        told = [f"{i}. ({kind}) {text}: {us}, {gain} less." for i, (text, kind, us, gain) in enumerate(self._rows(), 1)]
+        lines = [
+            f"{i}. ({kind}) {text}: {us}, {gain} less." for i, (text, kind, us, gain) in enumerate(self._rows(), 1)
+        ]
         none = f"None of the changes that were tried gains {_LEAST_GAIN:.1%} or more."
-        head = "What would help most, each simulated on its own:" if told else none
-        return [head, *told]
+        head = "What would help most, each simulated on its own:" if lines else none
+        return [head, *lines]
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
         return [
-            (each.text, "plan" if each.doable else "wish", format_time(each.makespan_us), f"{each.gain:.1%}")
-            for each in self.suggestions
+            (
+                suggestion.text,
+                "plan" if suggestion.doable else "wish",
+                format_time(suggestion.makespan_us),
+                f"{suggestion.gain:.1%}",
+            )
+            for suggestion in self.suggestions
         ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return the suggestions as plain values by column."""
-        return [write(each) for each in self.suggestions]
+        return [write(suggestion) for suggestion in self.suggestions]
 
     def table(self) -> Any:
         """Return the suggestions as a table of texts, with the sentences below."""
@@ -146,10 +153,10 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     [('schedule it with greedy', 30.0)]
     """
     plan, bare = upon(cluster, plan)
-    asked = what_if(plan, bare, cost=cost)
-    trace, limits = asked.before, bounds(plan.graph, bare, cost)
-    suggestions = _suggestions(asked) if trace.makespan > 0 else ()
-    sentences = (*_spent(plan, trace), *_bound(asked, limits, any(each.doable for each in suggestions)))
+    question = what_if(plan, bare, cost=cost)
+    trace, limits = question.before, bounds(plan.graph, bare, cost)
+    suggestions = _suggestions(question) if trace.makespan > 0 else ()
+    sentences = (*_spent(plan, trace), *_bound(question, limits, any(suggestion.doable for suggestion in suggestions)))
     return Explanation(
         plan.graph.name,
         bare.name,
@@ -199,7 +206,7 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
         yield f"No schedule on {trace.cluster.name} takes less than {least}; this one takes {over:.2f} times that."
     shares = trace.critical_path().shares
     host, most = shares["launch"] + shares["sync"], max(shares, key=lambda each: shares[each])
-    others = max(shares[each] for each in ("compute", "contention", "transfer", "dependency"))
+    others = max(shares[cause] for cause in ("compute", "contention", "transfer", "dependency"))
     crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
     verdicts = {
         "the host, which issues more slowly than the device computes": host >= others and host > 0,
@@ -229,10 +236,10 @@ def _on_path(trace: Trace) -> tuple[list[tuple[str, float]], list[tuple[str, flo
     codes, kinds = trace.graph.labels("kind")
 
     def summed(times: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-        found: dict[str, float] = {}
+        sums: dict[str, float] = {}
         for name, us in times:
-            found[name] = found.get(name, 0.0) + us
-        return sorted(found.items(), key=lambda entry: -entry[1])
+            sums[name] = sums.get(name, 0.0) + us
+        return sorted(sums.items(), key=lambda entry: -entry[1])
 
     steps = trace.critical_path().steps
     operators = summed((step.span, step.end - step.start) for step in steps if step.blame == "compute")
@@ -252,15 +259,17 @@ def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:
     Candidates are listed in `explain`. Of equal gains the one listed first, plans before wishes.
     """
     base = asked.makespan_before
-    found = [
+    suggestions = [
         Suggestion(text, us, 1 - us / base, doable)
         for text, changed, doable in candidates(asked)
         if (us := _makespan(changed)) <= base * (1 - _LEAST_GAIN)
     ]
-    found.sort(key=lambda each: -each.gain)
-    best = found[:_SUGGESTED]
-    if best and not any(each.doable for each in best):
-        best[_SUGGESTED - 1 :] = [each for each in found[_SUGGESTED:] if each.doable][:1] or best[_SUGGESTED - 1 :]
+    suggestions.sort(key=lambda each: -each.gain)
+    best = suggestions[:_SUGGESTED]
+    if best and not any(suggestion.doable for suggestion in best):
+        best[_SUGGESTED - 1 :] = [suggestion for suggestion in suggestions[_SUGGESTED:] if suggestion.doable][
+            :1
+        ] or best[_SUGGESTED - 1 :]
     return tuple(best)
 
 

@@ -156,7 +156,7 @@ class Outcome(Result):
         return [
             {
                 "part": part,
-                **{f"{name.replace(' ', '_')}_us": each for name, each in us.items()},
+                **{f"{name.replace(' ', '_')}_us": value for name, value in us.items()},
                 "difference_us": us["after"] - us["before"],
             }
             for part, us in self._parts().items()
@@ -165,8 +165,8 @@ class Outcome(Result):
     def _parts(self) -> dict[str, dict[str, float]]:
         """Return the us of each part in each run."""
         blames = {name: run.critical_path().blame for name, run in self.runs.items()}
-        found = {"makespan": {name: run.makespan for name, run in self.runs.items()}}
-        return found | {cause: {name: blame[cause] for name, blame in blames.items()} for cause in blames["after"]}
+        parts = {"makespan": {name: run.makespan for name, run in self.runs.items()}}
+        return parts | {cause: {name: blame[cause] for name, blame in blames.items()} for cause in blames["after"]}
 
     def table(self) -> Any:
         """Return makespan and blame before and after as a table of texts."""

@@ -195,8 +195,8 @@ def _in_flight(
 ) -> tuple[Program, Cluster, float, Callable[[int], Program]]:
     """Return one request's program, the cluster, its makespan in us, and a function that makes the program of many."""
     require_count(WhatIfError, in_flight=in_flight)
-    asked, cluster = upon(target, plan)
-    program = program_for(asked, cluster)
+    subject, cluster = upon(target, plan)
+    program = program_for(subject, cluster)
     if _FEWEST * in_flight * len(program) > _MOST:
         fit = _MOST // (_FEWEST * len(program))
         raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
@@ -210,10 +210,10 @@ def _in_flight(
 
 def _ends(trace: Trace, requests: int, n_ops: int) -> Floats:
     """Return when requests ended, from the first to the last, shape (requests,)."""
-    found = np.zeros(requests)
-    mine = np.flatnonzero((trace.kind == KERNEL) & (trace.op < requests * n_ops))
-    np.maximum.at(found, trace.op[mine] // n_ops, trace.end[mine])
-    return np.sort(found)
+    ends = np.zeros(requests)
+    rows = np.flatnonzero((trace.kind == KERNEL) & (trace.op < requests * n_ops))
+    np.maximum.at(ends, trace.op[rows] // n_ops, trace.end[rows])
+    return np.sort(ends)
 
 
 def steady_period(ends: Floats, in_flight: int) -> tuple[float, bool]:
@@ -317,7 +317,7 @@ def repeated(
         side_by_side(program.graph, times, requests, behind_all),
         program.devices,
         program.execution,
-        np.append(0, np.cumsum([len(each) for each in tables])),
+        np.append(0, np.cumsum([len(table) for table in tables])),
         table["action"],
         table["device"],
         table["stream"],

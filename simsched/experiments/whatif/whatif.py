@@ -142,13 +142,13 @@ def sweep(
     """
     if (parameter2 is None) != (values2 is None):
         raise WhatIfError("a second parameter and its values belong together: give both or neither")
-    for name, given in ((parameter, values), (parameter2, values2)):
-        if given is not None and (isinstance(given, str) or not len(given)):
-            raise WhatIfError(f"sweep over {name}: give a list of values, not {given!r}")
+    for name, axis in ((parameter, values), (parameter2, values2)):
+        if axis is not None and (isinstance(axis, str) or not len(axis)):
+            raise WhatIfError(f"sweep over {name}: give a list of values, not {axis!r}")
     parameter = full_name(parameter)
     parameter2 = None if parameter2 is None else full_name(parameter2)
     seconds = [None] if values2 is None else list(values2)
-    found = np.full((len(values), len(seconds)), np.nan)
+    makespans = np.full((len(values), len(seconds)), np.nan)
     reasons: list[tuple[int, int, str]] = []
     for i, value in enumerate(values):
         for j, second in enumerate(seconds):
@@ -156,8 +156,8 @@ def sweep(
             if isinstance(us, str):
                 reasons.append((i, j, us))
             else:
-                found[i, j] = us
-    if np.isnan(found).all():
+                makespans[i, j] = us
+    if np.isnan(makespans).all():
         raise WhatIfError(f"sweep over {parameter}: every value is refused: {reasons[0][2]}")
     return Sweep(
         asked.graph.name,
@@ -167,7 +167,7 @@ def sweep(
         tuple(map(_plain, values)),
         parameter2,
         None if values2 is None else tuple(map(_plain, values2)),
-        found[:, 0] if values2 is None else found,
+        makespans[:, 0] if values2 is None else makespans,
         tuple(reasons),
         asked.makespan,
     )
@@ -324,24 +324,24 @@ def sensitivity(
     >>> [(row.parameter, round(row.elasticity, 3)) for row in found.rows[:3]]
     [('operators.speed', -1.0), ('operator.a.speed', -0.75), ('operator.b.speed', -0.25)]
     """
-    asked = plan_or_whatif
-    if isinstance(asked, Schedule):
+    question = plan_or_whatif
+    if isinstance(question, Schedule):
         if cluster is None:
             raise WhatIfError("a schedule alone does not say what it runs on: give the cluster")
-        asked = what_if(asked, cluster)
-    base = asked.makespan
+        question = what_if(question, cluster)
+    base = question.makespan
     if not base > 0:
-        raise WhatIfError(f"graph {asked.graph.name!r} takes no time: nothing can change that by a factor")
+        raise WhatIfError(f"graph {question.graph.name!r} takes no time: nothing can change that by a factor")
     names = (
-        numeric_parameters(asked, per_operator=per_operator)
+        numeric_parameters(question, per_operator=per_operator)
         if parameters is None
         else tuple(map(full_name, parameters))
     )
     rows: list[Elasticity] = []
     notes: list[str] = []
     for name in dict.fromkeys(names):
-        value = value_of(asked, name)
-        points = [_moved(asked, name, value, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
+        value = value_of(question, name)
+        points = [_moved(question, name, value, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
         if all(isinstance(point, str) for point in points[:2]):
             if parameters is not None:
                 raise WhatIfError(f"{name} cannot be moved: {points[0]}")
@@ -351,7 +351,7 @@ def sensitivity(
         slope = log(above[1] / below[1]) / log(above[0] / below[0]) if above[0] > below[0] and below[1] > 0 else 0.0
         rows.append(Elasticity(name, value, slope, low[1], high[1], low[0], high[0]))
     rows.sort(key=lambda row: -abs(row.elasticity))
-    return Sensitivity(asked.graph.name, asked.cluster.name, tuple(rows), base, tuple(notes))
+    return Sensitivity(question.graph.name, question.cluster.name, tuple(rows), base, tuple(notes))
 
 
 def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[str, ...]:
@@ -376,8 +376,8 @@ def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[
     codes, kinds = asked.graph.labels("kind")
     used = [kinds[i] for i in np.unique(codes).tolist() if kinds[i] is not None]
     there = ["operators.speed", *(f"operators.{kind}.speed" for kind in used if len(used) > 1)]
-    for name, known in PARAMETERS.items():
-        values = known.values(asked.cluster)  # None where they differ
+    for name, parameter_of in PARAMETERS.items():
+        values = parameter_of.values(asked.cluster)  # None where they differ
         if name != "device.clock" and any(value is None or 0 < value < inf for value in values):
             there.append(name)
     if per_operator:
@@ -395,8 +395,8 @@ def _moved(asked: Question, parameter: str, value: float | None, part: float) ->
         if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
         factor, new = moved / value, Absolute(moved)
-    found = asked.tried((parameter, new))
-    return found if isinstance(found, str) else (factor, found)
+    makespan = asked.tried((parameter, new))
+    return makespan if isinstance(makespan, str) else (factor, makespan)
 
 
 def value_of(asked: Question, parameter: str) -> float | None:

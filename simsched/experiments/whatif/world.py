@@ -157,8 +157,8 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
     place[left] = np.arange(len(left))
     place[inside] = at = int(place[inside[0]])
     src, dst = place[graph.src], place[graph.dst]
-    kept = src != dst
-    cycle = topological_order(len(left), src[kept], dst[kept])[1][:-1]
+    outer = src != dst
+    cycle = topological_order(len(left), src[outer], dst[outer])[1][:-1]
     if cycle:  # through the new operator, which would wait for itself
         start = cycle.index(at)
         between = [left[i] for i in (*cycle[start + 1 :], *cycle[:start])]
@@ -166,14 +166,16 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
         back = next(i for i in inside if between[-1] in graph.src[graph.dst == i])
         texts = describe_cycle([graph.names[i] for i in (out, *between, back)])
         raise WhatIfError(f"fuse: {texts} leads out of the operators and back in; fuse those between as well")
-    into = np.flatnonzero(kept & (dst == at))  # input of the new operator: each tensor once
+    into = np.flatnonzero(outer & (dst == at))  # input of the new operator: each tensor once
     transfer = np.nan_to_num(graph.edge_transfer[into], nan=-1.0)
     _, first = np.unique([src[into], graph.edge_nbytes[into], transfer], axis=1, return_index=True)
-    kept[into] = np.isin(np.arange(len(into)), first)
+    outer[into] = np.isin(np.arange(len(into)), first)
     whole = _fused_operator(graph, inside, times, device, measured)
     rows = [row if row != inside[0] else len(graph) for row in left]
-    made = rearranged(graph, rows, src[kept], dst[kept], graph.edge_nbytes[kept], graph.edge_transfer[kept], whole)
-    return Rewiring(made, members, whole.name)
+    rewired = rearranged(
+        graph, rows, src[outer], dst[outer], graph.edge_nbytes[outer], graph.edge_transfer[outer], whole
+    )
+    return Rewiring(rewired, members, whole.name)
 
 
 def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: Device, measured: bool) -> Operator:
@@ -301,21 +303,21 @@ class Revision:
     @property
     def made(self) -> list[str]:
         """Names of operators that changes made, which a cost model does not know: they have their own `time`."""
-        return [each.made for each in self.rewirings if each.made is not None]
+        return [rewiring.made for rewiring in self.rewirings if rewiring.made is not None]
 
     def speeds_over(self, graph: OpGraph) -> Floats:
         """Return the speeds of the operators of any graph, shape (n_ops,): by their names, else by their kinds."""
         if graph.names == self.graph.names:
             return self.speeds
-        found = np.ones(len(graph))
+        speeds = np.ones(len(graph))
         for i, op in enumerate(graph.operators):
             if op.name in self.graph.index:
-                found[i] = self.speeds[self.graph.index[op.name]]
+                speeds[i] = self.speeds[self.graph.index[op.name]]
                 continue
             for change in self.changes:
                 if speed_of(change.parameter) in ((None, None), (op.kind, None)):
-                    found[i] = change.of(found[i])
-        return found
+                    speeds[i] = change.of(speeds[i])
+        return speeds
 
 
 def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
@@ -335,9 +337,9 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
                 rewiring = fused(graph, change.value, times, device, measured=ground.cost is not None)
             graph, before, speeds = rewiring.graph, speeds, np.ones(len(rewiring.graph))
             for i, own in enumerate(map(list, rewiring.members)):  # as long as they would take one by one
-                mine, whole = before[own], times[own].sum()
-                alike = (mine == mine[0]).all() or not whole
-                speeds[i] = mine[0] if alike else whole / (times[own] / mine).sum()
+                own_times, whole = before[own], times[own].sum()
+                alike = (own_times == own_times[0]).all() or not whole
+                speeds[i] = own_times[0] if alike else whole / (times[own] / own_times).sum()
             rewirings.append(rewiring)
         elif speed_of(change.parameter) is not None:
             rows = selected(graph, change)
@@ -432,10 +434,10 @@ class ChangedCost:
         return times / self.revision.speeds_over(graph)[ops]
 
     def _given(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
-        made = np.array([graph.index[name] for name in self.revision.made if name in graph.index], np.int64)
-        if self.given is default_cost or not len(made):
+        indices = np.array([graph.index[name] for name in self.revision.made if name in graph.index], np.int64)
+        if self.given is default_cost or not len(indices):
             return operator_times(graph, device, self.given, ops)
-        own, times = np.isin(ops, made), np.empty(len(ops))
+        own, times = np.isin(ops, indices), np.empty(len(ops))
         times[own] = operator_times(graph, device, None, ops[own])
         times[~own] = operator_times(graph, device, self.given, ops[~own])
         return times

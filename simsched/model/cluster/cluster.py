@@ -211,12 +211,12 @@ class Cluster(Checked, Document):
     @cached_property
     def channels(self) -> tuple[tuple[str, str, float], ...]:
         """Every link direction as (from, to, bytes per us); a half-duplex link is one channel, from its a to its b."""
-        found: list[tuple[str, str, float]] = []
+        joined_by: list[tuple[str, str, float]] = []
         for a, b, link in self.links:
-            found.append((a, b, link.bandwidth))
+            joined_by.append((a, b, link.bandwidth))
             if link.duplex:
-                found.append((b, a, link.bandwidth))
-        return tuple(found)
+                joined_by.append((b, a, link.bandwidth))
+        return tuple(joined_by)
 
     def route(self, src: str, dst: str) -> Route:
         """Return the way of least latency from one device to another.
@@ -231,10 +231,10 @@ class Cluster(Checked, Document):
         ClusterError
             If no links lead there.
         """
-        found = self._routes_from(self[src].name).get(self[dst].name)
-        if found is None:
+        way = self._routes_from(self[src].name).get(self[dst].name)
+        if way is None:
             raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
-        return found
+        return way
 
     def routes(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> Routes:
         """Return `route` for many pairs of devices, given by their positions, shape (n_pairs,) each.
@@ -251,10 +251,10 @@ class Cluster(Checked, Document):
         if a.shape != b.shape or a.ndim != 1:
             raise ClusterError(f"src and dst must have the same length, not {a.shape} and {b.shape}")
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        found = [self._routes_from(names[u]).get(names[v], Route((), inf, 0.0)) for u, v in pairs]
-        ptr = np.cumsum([0, *(len(route.channels) for route in found)])
-        channel = np.array([number for route in found for number in route.channels], np.int64)
-        latency, bandwidth = (np.array([route[i] for route in found], np.float64) for i in (1, 2))
+        ways = [self._routes_from(names[u]).get(names[v], Route((), inf, 0.0)) for u, v in pairs]
+        ptr = np.cumsum([0, *(len(route.channels) for route in ways)])
+        channel = np.array([number for route in ways for number in route.channels], np.int64)
+        latency, bandwidth = (np.array([route[i] for route in ways], np.float64) for i in (1, 2))
         return Routes(ptr, channel, latency, bandwidth, known=latency < inf)
 
     @cached_property
@@ -273,8 +273,8 @@ class Cluster(Checked, Document):
 
     def _routes_from(self, source: str) -> Mapping[str, Route]:
         """Return the ways from a device, by Dijkstra; of equal costs the one that was found first."""
-        found: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
-        if source not in found:
+        cache: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
+        if source not in cache:
             routes, costs = {source: Route((), 0.0, inf)}, {source: 0.0}
             fringe, turn = [(0.0, 0, source)], 0
             while fringe:
@@ -288,8 +288,8 @@ class Cluster(Checked, Document):
                         routes[to] = Route((*way.channels, channel), way.latency + link.latency, least)
                         if to not in self.index:  # copies pass through switches alone
                             heappush(fringe, (cost, turn, to))
-            found[source] = routes
-        return found[source]
+            cache[source] = routes
+        return cache[source]
 
     @cached_property
     def kind(self) -> Ints:
@@ -349,12 +349,12 @@ class Cluster(Checked, Document):
 
 
 def _changed(part: Part, changes: Mapping[str, Any]) -> Part:
-    known = [field.name for field in fields(part)]
-    unknown = [name for name in changes if name not in known]
+    names = [field.name for field in fields(part)]
+    unknown = [name for name in changes if name not in names]
     if unknown:
         if reason := retired(type(part), unknown[0]):
             raise ClusterError(reason)
-        raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(known)}")
+        raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(names)}")
     return replace(part, **changes)
 
 

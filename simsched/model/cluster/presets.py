@@ -186,7 +186,7 @@ def sheet(
         Dense rates of number formats other than fp32, in TFLOP/s.
     """
     limits = _CAPABILITY[
-        max((known for known in _CAPABILITY if _order(known) <= _order(cc)), key=_order, default="3.7")
+        max((capability for capability in _CAPABILITY if _order(capability) <= _order(cc)), key=_order, default="3.7")
     ]
     launch, latency = _HOST.get(cc, _USUAL_HOST)
     cycles = PRIORS.get(f"saturating_cycles_{cc}", PRIORS["saturating_cycles"]).value
@@ -480,10 +480,10 @@ def known_gpu(name: str) -> str:
     ('h100', 'l40s')
     """
     lower = name.lower()
-    known = ALIASES.get(lower, lower)
-    if known not in DEVICES:
+    canonical = ALIASES.get(lower, lower)
+    if canonical not in DEVICES:
         raise UnknownNameError("gpu", name, list(DEVICES))
-    return known
+    return canonical
 
 
 def make_device(model: str, name: str) -> Device:

@@ -54,8 +54,8 @@ class Columnar:
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the values of a column once each, rising; for this alone `numpy.unique` loads masked arrays first."""
     rising = np.sort(values)
-    found: npt.NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])[: len(rising)]]
-    return found
+    values_: npt.NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])[: len(rising)]]
+    return values_
 
 
 def narrow(values: npt.NDArray[Any], end: int) -> Indices:
@@ -76,17 +76,17 @@ def column(values: Iterable[float | None]) -> Floats:
 def spread(values: npt.ArrayLike, n: int, name: str, subject: Callable[[int], str]) -> Floats:
     """Return an array of n rows, or a scalar repeated, as a column; bad rows are refused, the first by its subject."""
     try:
-        given = np.array(values, np.float64)
+        array = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise GraphError(f"column {name!r} must hold numbers, not {values!r}") from None
-    if given.shape not in ((), (n,)):
-        raise GraphError(f"column {name!r} must have {n} rows, not {given.shape}")
+    if array.shape not in ((), (n,)):
+        raise GraphError(f"column {name!r} must have {n} rows, not {array.shape}")
     span = Range(0, 1, above=True) if name == "utilization" else Range(0)
-    good = span.holds(given) | (np.isnan(given) & (name in _OPTIONAL))
+    good = span.holds(array) | (np.isnan(array) & (name in _OPTIONAL))
     if n and not good.all():
         i = int(np.argmin(good))
-        raise GraphError(f"{subject(i)}: {name.removeprefix('edge_')} {span.phrase()}, not {float(given.flat[i])!r}")
-    return np.broadcast_to(given, (n,))
+        raise GraphError(f"{subject(i)}: {name.removeprefix('edge_')} {span.phrase()}, not {float(array.flat[i])!r}")
+    return np.broadcast_to(array, (n,))
 
 
 def encode(values: Iterable[T]) -> tuple[npt.NDArray[np.int32], tuple[T, ...]]:
@@ -150,7 +150,7 @@ def shared_details(
     """Return the details of operators that have attributes alone, given a code of each."""
     if not attributes:
         return {}
-    shared = [(MappingProxyType(dict(each)), (), None) for each in attributes]
+    shared = [(MappingProxyType(dict(one)), (), None) for one in attributes]
     return {i: shared[code] for i, code in enumerate(codes_of("attributes", codes, names, len(shared)).tolist())}
 
 
@@ -193,8 +193,8 @@ def edge_columns(
     def subject(e: int) -> str:
         return f"edge {names[int(source[e])]} -> {names[int(target[e])]}"
 
-    given = {"edge_nbytes": nbytes, "edge_transfer": transfer}
-    columns = {key: spread(values, len(source), key, subject) for key, values in given.items()}
+    edge_values = {"edge_nbytes": nbytes, "edge_transfer": transfer}
+    columns = {key: spread(values, len(source), key, subject) for key, values in edge_values.items()}
     return {"src": narrow(source, n), "dst": narrow(target, n), **columns}
 
 
@@ -219,11 +219,11 @@ def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list
     missing = np.bincount(dst, minlength=n)
     ready = np.flatnonzero(missing == 0).tolist()
     # elements of a memoryview are Python's numbers, made one by one: lists of them all would take far more room
-    bounds, targets, left, found = ptr.data, dst[by_src].data, missing.data, order.data
+    bounds, targets, left, placed = ptr.data, dst[by_src].data, missing.data, order.data
     n_found = 0
     while ready:
         i = heappop(ready)
-        found[n_found] = i
+        placed[n_found] = i
         n_found += 1
         for j in targets[bounds[i] : bounds[i + 1]]:
             left[j] -= 1

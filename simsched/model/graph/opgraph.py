@@ -106,8 +106,8 @@ class OpGraph(by.Columnar, Document):
 
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
         rows, edge_rows = tuple(operators), tuple(edges)
-        for kind, given in ((Operator, rows), (Edge, edge_rows)):
-            strange = next((each for each in given if not isinstance(each, kind)), None)
+        for kind, objects in ((Operator, rows), (Edge, edge_rows)):
+            strange = next((row for row in objects if not isinstance(row, kind)), None)
             if strange is not None:
                 raise GraphError(
                     f"OpGraph takes operators, edges and then a name: {shown(strange)} is no {kind.__name__}"
@@ -187,8 +187,8 @@ class OpGraph(by.Columnar, Document):
             "block": (zeros, (None,)),
             "works": (by.codes_of("works", works[0], names, len(works[1])), tuple(works[1])),
         }
-        known = names if isinstance(names, Numbered) else tuple(names)
-        return cls.of(name, known, columns, labels, by.shared_details(names, *attributes))
+        op_names = names if isinstance(names, Numbered) else tuple(names)
+        return cls.of(name, op_names, columns, labels, by.shared_details(names, *attributes))
 
     @classmethod
     def of(
@@ -312,12 +312,12 @@ class OpGraph(by.Columnar, Document):
 
         From its shape where known, else the largest edge that leaves it (an edge may carry a slice).
         """
-        found = np.zeros(len(self))
-        np.maximum.at(found, self.src, self.edge_nbytes)
+        sizes = np.zeros(len(self))
+        np.maximum.at(sizes, self.src, self.edge_nbytes)
         for i, (_, _, shape) in self._details.items():
             if shape is not None:
-                found[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
-        return frozen(found)
+                sizes[i] = np.prod(shape, dtype=np.float64) * DTYPE_NBYTES[self.label("dtype", i) or "fp32"]
+        return frozen(sizes)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -351,8 +351,8 @@ class OpGraph(by.Columnar, Document):
         if weights is None and np.isnan(self.time).any():
             name = self.names[int(np.argmax(np.isnan(self.time)))]
             raise GraphError(f"operator {name!r} has no time; pass `weights`, for example from a cost model")
-        given = self.time if weights is None else weights
-        column = by.spread(given, len(self), "weight", lambda i: f"operator {self.names[i]!r}")
+        weight_of = self.time if weights is None else weights
+        column = by.spread(weight_of, len(self), "weight", lambda i: f"operator {self.names[i]!r}")
         length = longest_to(self, column)
         ptr, edges = self.incoming
         at = int(np.argmax(length))
@@ -505,21 +505,21 @@ def with_times(graph: OpGraph, times: Floats) -> OpGraph:
     >>> [op.time for op in with_times(graph, np.array([3.0, 4.0])).operators]
     [3.0, 4.0]
     """
-    made = OpGraph.__new__(OpGraph)
-    made.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
-    return made
+    graph_ = OpGraph.__new__(OpGraph)
+    graph_.__dict__.update(graph.__dict__, time=frozen(np.array(times, np.float64)))
+    return graph_
 
 
 def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
     """Return a graph with other works, all else shared; O(V)."""
     codes, works = graph.labels("works")
-    changed = tuple(tuple(map(change, each)) for each in works)
+    changed = tuple(tuple(map(change, kernels)) for kernels in works)
     if changed == works:
         return graph
-    made = OpGraph.__new__(OpGraph)
-    made.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
-    made.__dict__.update(works_code=codes, _texts={**graph._texts, "works": changed})
-    return made
+    graph_ = OpGraph.__new__(OpGraph)
+    graph_.__dict__.update({key: value for key, value in graph.__dict__.items() if key != "_launches"})
+    graph_.__dict__.update(works_code=codes, _texts={**graph._texts, "works": changed})
+    return graph_
 
 
 def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) -> OpGraph:
@@ -548,8 +548,8 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
         *(f"{name}@{r}" for r in range(copies) for name in graph.names),
         *(f"begin {i}" for i in range(len(further))),
     )
-    made = rearranged(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
-    return with_times(made, np.concatenate([np.tile(times, copies), further]))
+    parallel = rearranged(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
+    return with_times(parallel, np.concatenate([np.tile(times, copies), further]))
 
 
 def rearranged(
@@ -581,18 +581,18 @@ def rearranged(
     Edge(src='x', dst='c', nbytes=0.0, transfer=None)
     """
     tables = [graph] if further is None else [graph, OpGraph([further])]
-    taken = np.asarray(rows, np.int64)
+    rows_ = np.asarray(rows, np.int64)
 
     def joined(key: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(table, key) for table in tables])
 
-    ptr, kernels = by.gathered(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), taken)
+    ptr, kernels = by.gathered(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), rows_)
     columns = {"src": src, "dst": dst, "edge_nbytes": nbytes, "edge_transfer": transfer, "kernel_ptr": ptr}
-    columns |= {key: joined(key)[taken] for key in (*COSTS, "intensity")}
+    columns |= {key: joined(key)[rows_] for key in (*COSTS, "intensity")}
     columns |= {key: joined(key)[kernels] for key in KERNELS}
     texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
     labels = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
     details = {**graph._details, **{len(graph): row for table in tables[1:] for row in table._details.values()}}
-    known = [*graph.names, *(table.names[0] for table in tables[1:])]
-    kept = {i: details[row] for i, row in enumerate(rows) if row in details}
-    return OpGraph.of(graph.name, names or tuple(known[row] for row in rows), columns, labels, kept)
+    all_names = [*graph.names, *(table.names[0] for table in tables[1:])]
+    details_of = {i: details[row] for i, row in enumerate(rows) if row in details}
+    return OpGraph.of(graph.name, names or tuple(all_names[row] for row in rows), columns, labels, details_of)

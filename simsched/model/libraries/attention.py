@@ -74,7 +74,7 @@ def _prefill(case: Case) -> Launch:
     blocks = counted(work.batch * queries)
     block = chip.block(384, 168, 232448) or chip.block(128, 183, 86336) or chip.fitting(128, 128, 40960)
     rate = chip.rate(case.dtype) * _EFFICIENCY[work.inner >= _WIDE] * chip.generation.reach
-    each = _flops(case) / (work.batch * work.rows) * _QUERIES / rate
+    per_tile = _flops(case) / (work.batch * work.rows) * _QUERIES / rate
     traffic = case.traffic()
     return Launch(
         blocks,
@@ -86,7 +86,7 @@ def _prefill(case: Case) -> Launch:
         tensor=chip.tensor(case.dtype),
         start=_START * chip.generation.starting,
         chained=0.0,
-        compute=parts(blocks, chip.sms) * each,
+        compute=parts(blocks, chip.sms) * per_tile,
         memory=chip.moved(case.nbytes, traffic, _STREAMED),
         tail=case.latency,
     )

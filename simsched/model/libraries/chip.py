@@ -62,14 +62,14 @@ class Chip:
     def block(self, threads: int, registers: int, shared_memory: int = 0) -> Block | None:
         """Return a launch shape with the blocks that an SM holds, or None where not one fits."""
         key = (threads, registers, shared_memory)
-        known = self._blocks.get(key)
-        if known is None:
+        shape = self._blocks.get(key)
+        if shape is None:
             try:
                 held = occupancy(self.device, Kernel(1, threads, registers, shared_memory)).blocks
             except ClusterError:
                 held = 0
-            known = self._blocks[key] = Block(threads, registers, shared_memory, held)
-        return known if known.held else None
+            shape = self._blocks[key] = Block(threads, registers, shared_memory, held)
+        return shape if shape.held else None
 
     def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> Block:
         """Return a launch shape that fits: with no more shared memory than a block may have, and fewer threads."""
@@ -119,7 +119,7 @@ def generation(device: Device) -> Generation:
         at = (9, 0)
     else:
         at = (8, 0) if device.shared_memory_per_block > 98 * KIB else (7, 0)
-    return next(known for known in reversed(GENERATIONS) if known.capability <= at)
+    return next(generation_ for generation_ in reversed(GENERATIONS) if generation_.capability <= at)
 
 
 @lru_cache(maxsize=256)

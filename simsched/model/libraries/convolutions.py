@@ -43,18 +43,18 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
         if tensor:  # too few for a step of tensor cores
             dtype = "fp32"
         tensor = False
-    made = chip.generation
+    generation = chip.generation
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
     if work.batch > 1:
         shape = shape._replace(columns=max(work.columns, _GROUP_COLUMNS))
     if not tensor:
-        computing = made.winograd if _suits_winograd(work) else 1.0
-        return tiled(case, shape, made.simt_convolution, dtype, computing=computing)
+        computing = generation.winograd if _suits_winograd(work) else 1.0
+        return tiled(case, shape, generation.simt_convolution, dtype, computing=computing)
     last = work.rule == "channels_last"
     pixels = work.rows // work.images
     if work.window == 1 and (last or (work.rule == "plain" and pixels * case.width % _ALIGNMENT == 0)):
         return tiled(case, shape, chip.engine(dtype), dtype, split=True)
-    engine = made.tf32_convolution if dtype == "tf32" else made.tensor_convolution
+    engine = generation.tf32_convolution if dtype == "tf32" else generation.tensor_convolution
     main = tiled(case, shape, engine, dtype)
     if last:
         return main
@@ -79,7 +79,7 @@ def _suits_winograd(work: Work) -> bool:
 def _turn(case: Case, tiles: int, cycles: float, nbytes: float, traffic: float) -> Launch:
     """Return a kernel that turns a tensor round, tile by tile of 32 x 32 elements."""
     chip = case.chip
-    found = case.kept(case.work.reads, case.work.writes)
+    kept_bytes = case.kept(case.work.reads, case.work.writes)
     return case.streaming(
         tiles,
         1,
@@ -90,7 +90,7 @@ def _turn(case: Case, tiles: int, cycles: float, nbytes: float, traffic: float) 
         shared_memory=2112,
         efficiency=_TURNED,
         nbytes=nbytes,
-        traffic=traffic * (1 - found),
+        traffic=traffic * (1 - kept_bytes),
     )._replace(compute=cycles * tiles / chip.sms * chip.cycle)
 
 

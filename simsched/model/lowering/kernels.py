@@ -321,15 +321,15 @@ def drop_implied(s: Candidate, v: int, n: int) -> bool:
 
     The latest comes first, as it may imply the others.
     """
-    mine, some = s.placed[v].lane, False
-    learn_all(s, s.lanes[mine].known, mine)
+    lane, some = s.placed[v].lane, False
+    learn_all(s, s.lanes[lane].known, lane)
     for k in range(n - 1, -1, -1):
         if s.keys[k] >= s.n_ops:
             continue
         producer = s.placed[s.op[s.keys[k]]]
         if s.lanes[producer.lane].place < s.keys[k]:
             learn(s, producer.lane, s.keys[k])
-            learn_all(s, producer.known, mine)
+            learn_all(s, producer.known, lane)
             some = True
         else:
             s.keys[k] = -1
@@ -384,9 +384,9 @@ def find_asked(s: Candidate, i: int) -> None:
         if s.home[v] != device:
             break
         for q in range(s.in_ptr[v], s.in_ptr[v + 1]):
-            known = s.placed[s.src[s.in_edge[q]]].known
-            if known >= 0:
-                s.placed[known].asked = i
+            snapshot = s.placed[s.src[s.in_edge[q]]].known
+            if snapshot >= 0:
+                s.placed[snapshot].asked = i
 
 
 def drop_copy_waits(s: Candidate) -> None:

@@ -178,10 +178,10 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
     Ranks of edges with an exact time are odd.
     """
     n, exact = len(graph.src), graph.edge_transfer
-    known = exact >= 0.0
-    keys = [key for key in (np.where(known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
+    exact_known = exact >= 0.0
+    keys = [key for key in (np.where(exact_known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
     if not keys:
-        return int(n > 0 and known[0]), 2
+        return int(n > 0 and exact_known[0]), 2
     order = np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys)
     new = np.zeros(n, np.bool_)
     for key in keys:
@@ -189,7 +189,7 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
         new[1:] |= ranked[1:] != ranked[:-1]
     rank = np.empty(n, np.int32)
     rank[order] = 2 * np.cumsum(new)
-    return rank + known, int(rank[order[-1]]) + 2
+    return rank + exact_known, int(rank[order[-1]]) + 2
 
 
 def _small(column: npt.ArrayLike) -> npt.NDArray[np.int32]:

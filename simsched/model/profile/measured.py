@@ -75,8 +75,8 @@ class MeasuredDevice(Checked):
         preset = self.preset
         if preset is None:
             return None
-        known = {key: getattr(self, key) for key in _LIMITS if getattr(self, key) is not None}
-        return replace(make_device(preset, name), **known)
+        limits = {key: getattr(self, key) for key in _LIMITS if getattr(self, key) is not None}
+        return replace(make_device(preset, name), **limits)
 
 
 def quantile(samples: Sequence[float], part: float) -> float:

@@ -358,8 +358,8 @@ class Profile(Checked, Document):
         operators = []
         for op in graph.operators:
             if not partial or op.name in self:
-                found = self[op.name]
-                op = replace(op, time=found.median, kernels=_with_shares(found.kernels) or op.kernels)
+                measured = self[op.name]
+                op = replace(op, time=measured.median, kernels=_with_shares(measured.kernels) or op.kernels)
             operators.append(op)
         return OpGraph(operators, graph.edges, graph.name)
 

@@ -285,12 +285,12 @@ def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
     [0, 1, 1, 0]
     """
     start, end = np.asarray(starts), np.asarray(ends)
-    found = np.zeros(len(start), np.int64)
+    lane = np.zeros(len(start), np.int64)
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     for i, (begin, until) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         while busy and busy[0][0] <= begin:
             heappush(free, heappop(busy)[1])
-        found[i] = heappop(free) if free else len(busy)
-        heappush(busy, (until, int(found[i])))
-    return found
+        lane[i] = heappop(free) if free else len(busy)
+        heappush(busy, (until, int(lane[i])))
+    return lane

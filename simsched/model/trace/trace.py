@@ -97,9 +97,9 @@ class Trace(Timeline):
 
     def active_warps(self, device: str | None = None) -> float:
         """Return the mean over the makespan of the resident warps per SM; None: of all SMs of the cluster."""
-        found = self._loads(device)
-        room = self.makespan * sum(each.sms for each, _ in found)
-        return sum_in_order(self._integral(load, load.warps) for _, load in found) / room if self.makespan else 0.0
+        loads = self._loads(device)
+        room = self.makespan * sum(one.sms for one, _ in loads)
+        return sum_in_order(self._integral(load, load.warps) for _, load in loads) / room if self.makespan else 0.0
 
     def achieved_occupancy(self, device: str | None = None) -> float:
         """Return the resident warps over the most that the active SMs could hold, in [0, 1].
@@ -110,9 +110,9 @@ class Trace(Timeline):
         knows of: they lower the result. It is 0 if no operator has a grid.
         """
         warps = room = 0.0
-        for each, load in self._loads(device):
+        for device_, load in self._loads(device):
             warps += self._integral(load, load.warps)
-            room += self._integral(load, load.active_sms) * (each.threads_per_sm // WARP)
+            room += self._integral(load, load.active_sms) * (device_.threads_per_sm // WARP)
         return warps / room if room > 0 else 0.0
 
     def load_curve(self, device: str) -> Load:
@@ -131,7 +131,7 @@ class Trace(Timeline):
     def _loads(self, device: str | None) -> list[tuple[Device, Load]]:
         """Return a device, or all of the cluster, idle ones too, each with its load."""
         devices = self.cluster.devices if device is None else [self.cluster[device]]
-        return [(each, self.loads[self.cluster.index[each.name]]) for each in devices]
+        return [(one, self.loads[self.cluster.index[one.name]]) for one in devices]
 
     def _integral(self, load: Load, value: Floats) -> float:
         """Return the integral up to the makespan of a step function: each value holds from its time on."""
@@ -140,7 +140,7 @@ class Trace(Timeline):
 
     def _mean_share(self, device: str | None, share: Callable[[Device, Load], Floats]) -> float:
         """Return the mean over devices and the makespan of a share, with values above 1 as 1."""
-        areas = [self._integral(load, np.minimum(1.0, share(each, load))) for each, load in self._loads(device)]
+        areas = [self._integral(load, np.minimum(1.0, share(one, load))) for one, load in self._loads(device)]
         return float(np.mean([area / self.makespan for area in areas])) if self.makespan else 0.0
 
     def peak_memory(self) -> dict[str, float]:
@@ -244,9 +244,9 @@ class Trace(Timeline):
                 ready = end  # the host was delayed: the span that released it accounts for the time
             cause = int(self.cause[i])
             before = float(self.end[cause]) if cause >= 0 else 0.0
-            known = min(ready, before + self._on_the_way(i, cause))
-            step(known, ready, "dependency", name)
-            step(before, known, "launch", name)
+            ready_at = min(ready, before + self._on_the_way(i, cause))
+            step(ready_at, ready, "dependency", name)
+            step(before, ready_at, "launch", name)
             i = cause
         steps.reverse()
         blame = dict.fromkeys(BLAMES, 0.0)
@@ -300,11 +300,11 @@ def spans_of(trace: Trace) -> Spans:
 
 def spans_in(program: Program, columns: Mapping[str, npt.NDArray[Any]]) -> Spans:
     """Return when the launches and copies of a program ran, given columns of a trace."""
-    found = Spans(np.zeros((len(program.launches), 2)), np.zeros((len(program.copies.op), 2)))
-    for kind, spans in zip((KERNEL, COPY), found, strict=True):
+    times = Spans(np.zeros((len(program.launches), 2)), np.zeros((len(program.copies.op), 2)))
+    for kind, spans in zip((KERNEL, COPY), times, strict=True):
         rows = np.flatnonzero(columns["kind"] == kind)
         spans[columns["item"][rows]] = np.column_stack([columns["start"][rows], columns["end"][rows]])
-    return found
+    return times
 
 
 def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, copies: npt.ArrayLike = ()) -> Trace:
@@ -334,18 +334,18 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
         (KERNEL, LAUNCH, "launches", launches, program.launches.op),
         (COPY, DO_COPY, "copies", copies, program.copies.op),
     ):
-        given = np.asarray(times, np.float64).reshape(-1, 2)
-        if len(given) != len(ops):
-            raise BackendError(f"{graph.name}: {len(ops)} {what} ran, but {len(given)} were measured")
-        good = (given[:, 0] >= 0) & (given[:, 0] <= given[:, 1]) & (given[:, 1] < inf)
+        bounds_of = np.asarray(times, np.float64).reshape(-1, 2)
+        if len(bounds_of) != len(ops):
+            raise BackendError(f"{graph.name}: {len(ops)} {what} ran, but {len(bounds_of)} were measured")
+        good = (bounds_of[:, 0] >= 0) & (bounds_of[:, 0] <= bounds_of[:, 1]) & (bounds_of[:, 1] < inf)
         if not good.all():
             i = int(np.argmin(good))
-            name, (start, end) = graph.names[ops[i]], given[i]
+            name, (start, end) = graph.names[ops[i]], bounds_of[i]
             raise BackendError(f"{graph.name}: {name!r} was measured from {start:g} to {end:g} us")
         place = np.empty(len(ops), np.int64)
         at = np.flatnonzero(program.action == action)
         place[program.argument[at]] = at
-        columns = (ops, program.device[place], program.stream[place], *given.T)
+        columns = (ops, program.device[place], program.stream[place], *bounds_of.T)
         for i, (op, device, stream, start, end) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
             spans.append((kind, i, op, device, stream, start, end, start, end - start, -1))
     spans.sort(key=lambda row: (row[6], row[5]))
@@ -360,7 +360,7 @@ def _with_causes(program: Program, spans: list[SpanRow]) -> list[SpanRow]:
     behind: dict[tuple[int, int, int], int] = {}
     graph = program.graph
     ptr, incoming = graph.incoming
-    found: list[SpanRow] = []
+    rows: list[SpanRow] = []
     for row, (kind, item, op, device, stream, start, end, ready, solo, _) in enumerate(spans):
         before = [behind.get((kind, device, stream), -1)]
         if kind == KERNEL:
@@ -368,7 +368,7 @@ def _with_causes(program: Program, spans: list[SpanRow]) -> list[SpanRow]:
         else:
             before.append(wrote.get((op, device), -1))
         cause = max((b for b in before if b >= 0 and spans[b][6] <= start), default=-1)
-        found.append((kind, item, op, device, stream, start, end, ready, solo, cause))
+        rows.append((kind, item, op, device, stream, start, end, ready, solo, cause))
         behind[kind, device, stream] = row
         wrote[op, device if kind == KERNEL else int(program.copies.device[item])] = row
-    return found
+    return rows

@@ -71,8 +71,8 @@ def _first_side(piece: Sequence[str], reads: Mapping[str, Sequence[str]], matche
     """Return the operators of a piece on the first side of its least cut."""
     import networkx as nx
 
-    kept, source, sink = max(1, len(piece) // _KEPT), -1, -2
-    enters: dict[str, int] = dict.fromkeys(piece[:kept], source) | dict.fromkeys(piece[-kept:], sink)
+    margin, source, sink = max(1, len(piece) // _KEPT), -1, -2
+    enters: dict[str, int] = dict.fromkeys(piece[:margin], source) | dict.fromkeys(piece[-margin:], sink)
     leaves: dict[str, int] = {}
     for i, name in enumerate(piece):
         enters.setdefault(name, 2 * i)
@@ -155,16 +155,18 @@ def rewritten(
             starts = [search.joined(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
         best[first, end] = search.best(starts)
     choices = [choice.parts for choice in best_choices(best, len(pieces), search.top)]
-    choices += [tuple(((i, i + 1), found[rule]) for i, found in enumerate(by_rule)) for rule in search.rules]
-    found: dict[int, Variant] = {}
+    choices += [
+        tuple(((i, i + 1), variants_of[rule]) for i, variants_of in enumerate(by_rule)) for rule in search.rules
+    ]
+    distinct_: dict[int, Variant] = {}
     for chosen in choices:
         draft = put_together(start.draft, [(parts[run], variant.draft) for run, variant in chosen])
         if draft is not None:
             steps = tuple(step for _, variant in chosen for step in variant.steps)
             rewriting = Rewriting(tuple(variant.of_part(parts[run]) for run, variant in chosen))
             whole = Variant(draft, search.costs(draft), start.steps + steps, rewriting=(*start.rewriting, rewriting))
-            found.setdefault(draft.signature(), whole)
-    return sorted(found.values(), key=lambda variant: variant.cost.mixed)
+            distinct_.setdefault(draft.signature(), whole)
+    return sorted(distinct_.values(), key=lambda variant: variant.cost.mixed)
 
 
 def _pieces(draft: Draft, search: Backtracking, size_l: int) -> list[tuple[str, ...]]:
@@ -184,13 +186,13 @@ def chosen_rules(rules: Iterable[str | Rule] | None) -> dict[str, Rule]:
     """Return rules by name: all, some of the library, or the caller's own."""
     if isinstance(rules, str) or not isinstance(rules, Iterable | None):
         raise SchedulerError(f"autograph: rules must be a list of names, such as ['R1', 'R2'], not {rules!r}")
-    found: dict[str, Rule] = {}
-    for given in RULES if rules is None else rules:
-        rule = RULES.get(given) if isinstance(given, str) else given
+    rules_by_name: dict[str, Rule] = {}
+    for entry in RULES if rules is None else rules:
+        rule = RULES.get(entry) if isinstance(entry, str) else entry
         if not isinstance(rule, Rule):
-            raise SchedulerError(f"autograph: rules has no {given!r}; known are: {', '.join(RULES)}")
-        found[rule.name] = rule
-    return found
+            raise SchedulerError(f"autograph: rules has no {entry!r}; known are: {', '.join(RULES)}")
+        rules_by_name[rule.name] = rule
+    return rules_by_name
 
 
 def autograph(
@@ -324,9 +326,9 @@ def autograph(
                 if variant.draft.signature() in seen or deadline.over():
                     continue
                 seen.add(variant.draft.signature())
-                us, found = assess(variant, variant.draft.to_graph())
+                us, streamed = assess(variant, variant.draft.to_graph())
                 if us < best_us:
-                    best, best_us, plan, improved = variant, us, found, True
+                    best, best_us, plan, improved = variant, us, streamed, True
     return plan.like(
         scheduler="autograph",
         estimate=plan.estimate,

@@ -130,7 +130,7 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
         beginning.setdefault(interval[0], []).append(interval)
     best: dict[int, list[Choice]] = {end: [Choice(Cost(0.0, 0.0), ())]}
     for first in range(end - 1, -1, -1):
-        found = (
+        choices = (
             Choice(
                 Cost(variant.cost.mixed + rest.cost.mixed, variant.cost.total + rest.cost.total),
                 ((interval, variant), *rest.parts),
@@ -139,7 +139,7 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
             for variant in variants[interval]
             for rest in best[interval[1]]
         )
-        best[first] = least(found, top)
+        best[first] = least(choices, top)
     return best[0]
 
 
@@ -193,12 +193,12 @@ class Backtracking:
         starts
             Graphs to begin from; each gets an equal share of the remaining budget.
         """
-        found: dict[int, Variant] = {}
+        distinct_: dict[int, Variant] = {}
         for i, start in enumerate(starts):
             share = max(0, self._end - self.candidates) // (len(starts) - i)
             for variant in self._explored(start, self.candidates + share):
-                found.setdefault(variant.draft.signature(), variant)
-        return least(found.values(), self.top)
+                distinct_.setdefault(variant.draft.signature(), variant)
+        return least(distinct_.values(), self.top)
 
     def by_one_rule(self, start: Variant) -> dict[str, Variant]:
         """Return the graph that each rule alone makes from a part, applied wherever it lowers the cost.
@@ -206,7 +206,7 @@ class Backtracking:
         Matches are tried in their order. From these graphs the search may reach others that it does not reach from the
         part itself: the best first step can bar the way to the best result.
         """
-        found = {}
+        by_rule = {}
         for name, rule in self.rules.items():
             least, improved = start, True
             while improved and not self.deadline.over():
@@ -220,8 +220,8 @@ class Backtracking:
                     after = rule.apply(least.draft, match)
                     if after is not None and (cost := self.costs(after)).mixed < least.cost.mixed:
                         least, improved = Variant(after, cost, (*least.steps, Step(name, match))), True
-            found[name] = least
-        return found
+            by_rule[name] = least
+        return by_rule
 
     def joined(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
         """Make the substitutions of smaller parts in a part; each of them is settled with that.
@@ -245,12 +245,12 @@ class Backtracking:
 
     def _explored(self, start: Variant, end: int) -> list[Variant]:
         """Return a graph and the graphs derived from it that do not cost too much."""
-        found, best = [start], start.cost.mixed
+        variants, best = [start], start.cost.mixed
         waiting = [(best, 0)]
         seen, tried = {start.draft.signature()}, {frozenset(start.steps)}
         largest = _LARGEST_GROWTH * len(start.draft.rows)
         while waiting and waiting[0][0] <= self.beta * best and self.candidates < end and not self.deadline.over():
-            variant = found[heappop(waiting)[1]]
+            variant = variants[heappop(waiting)[1]]
             for step, after in self._derived(variant, start.settled, tried, end):
                 if after.signature() in seen or len(after.rows) > largest:
                     continue
@@ -258,21 +258,21 @@ class Backtracking:
                 cost = self.costs(after)
                 if cost.mixed <= self.beta * best:
                     best = min(best, cost.mixed)
-                    heappush(waiting, (cost.mixed, len(found)))
-                    found.append(Variant(after, cost, (*variant.steps, step)))
-        return found
+                    heappush(waiting, (cost.mixed, len(variants)))
+                    variants.append(Variant(after, cost, (*variant.steps, step)))
+        return variants
 
     def _derived(
         self, variant: Variant, settled: Sequence[frozenset[str]], tried: set[frozenset[Step]], end: int
     ) -> Iterator[tuple[Step, Draft]]:
         """Yield the graphs that one more substitution makes from a graph, unless it was tried before."""
-        made = frozenset(variant.steps)
+        steps = frozenset(variant.steps)
         for name, rule in self.rules.items():
             for match in rule.matches(variant.draft):
                 if any(names.issuperset(match) for names in settled):
                     continue
                 step = Step(name, match)
-                together = made | {step}
+                together = steps | {step}
                 if together in tried:
                     continue
                 if self.candidates == end:

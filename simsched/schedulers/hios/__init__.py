@@ -113,16 +113,16 @@ class Stages:
 
         `costs` has the latency of stages by device, as numbered in the instance.
         """
-        windows, asked, names = self._windows, 0, tuple(self._instance.graph.names)
+        windows, questions, names = self._windows, 0, tuple(self._instance.graph.names)
         groups, on = [(names[i],) for i in self._op.tolist()], self._device.data
         windows.width = min(w, len(groups))
         kernels.next_stage(windows)
         while windows.turn < windows.n_ops:
             first = windows.first
             windows.answer = costs(on[first])(tuple(groups[first : first + windows.taken]))
-            asked += 1
+            questions += 1
             kernels.next_stage(windows)
-        return {"stages_tried": asked, "stages_merged": windows.n_merged, "stages_refused": windows.n_refused}
+        return {"stages_tried": questions, "stages_merged": windows.n_merged, "stages_refused": windows.n_refused}
 
     def schedule(self, scheduler: str, search: dict[str, Any]) -> Schedule:
         """Return the stages as a schedule, their operators launched stage by stage in a topological order."""
@@ -170,9 +170,9 @@ def scheduled(
         Maps all operators, in one mode as the released code does; returns the contents of `search`.
     """
     instance = Ranked(graph, cluster, cost)
-    found, search = map_all(instance, mode == "impl")
+    mapping, search = map_all(instance, mode == "impl")
     if tools is None:
-        stages = Stages(instance, found)
+        stages = Stages(instance, mapping)
         require_finite(scheduler, stages.latency)
         return stages.schedule(scheduler, search)
     kinds = cluster.kind.tolist() if cost is default_cost else list(range(len(cluster)))
@@ -186,7 +186,7 @@ def scheduled(
         return of_kind(kinds[instance.devices[position]])
 
     of_kind(kinds[0])  # an option of no use is refused even where no stage is asked for
-    stages = Stages(instance, found, costs if stage_latency == "executed" else None)
+    stages = Stages(instance, mapping, costs if stage_latency == "executed" else None)
     require_finite(scheduler, stages.latency)
     search |= stages.parallelize(w, costs)
     return stages.schedule(scheduler, search)
@@ -334,12 +334,12 @@ def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
 
 def _by_paths(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 1, and statistics of the search."""
-    found = instance.mapping(released=released, n_open=len(instance.graph.src if released else instance.graph))
-    while found.n_open:
-        kernels.map_paths(found)
+    mapping = instance.mapping(released=released, n_open=len(instance.graph.src if released else instance.graph))
+    while mapping.n_open:
+        kernels.map_paths(mapping)
     if released:
-        found["ops"]["device"] = np.maximum(found["ops"]["device"], 0)  # operators without edges
-    return found, {"paths": found.n_paths}
+        mapping["ops"]["device"] = np.maximum(mapping["ops"]["device"], 0)  # operators without edges
+    return mapping, {"paths": mapping.n_paths}
 
 
 def hios_mr(
@@ -436,11 +436,11 @@ def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
 
 def _by_records(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
     """Return the operators on their devices by Algorithm 3."""
-    found = instance.mapping(released=released, n_states=1)
-    while found.at < found.n_ops:
-        kernels.record(found)
-    n_devices = found.n_devices
-    free = found["free"].reshape(2, n_devices, n_devices)[found.at % 2, : found.n_states]
+    mapping = instance.mapping(released=released, n_states=1)
+    while mapping.at < mapping.n_ops:
+        kernels.record(mapping)
+    n_devices = mapping.n_devices
+    free = mapping["free"].reshape(2, n_devices, n_devices)[mapping.at % 2, : mapping.n_states]
     best = int(np.argmin(free.diagonal() if released else free.max(axis=1)))
-    found["ops"]["device"] = found["mapped"].reshape(2, n_devices, found.n_ops)[found.at % 2, best]
-    return found, {}
+    mapping["ops"]["device"] = mapping["mapped"].reshape(2, n_devices, mapping.n_ops)[mapping.at % 2, best]
+    return mapping, {}

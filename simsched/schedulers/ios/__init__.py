@@ -129,14 +129,14 @@ class Problem:
         for k, name in enumerate(names):
             if name in self._keys:
                 families.setdefault(self._keys[name], []).append(k)
-        found: list[tuple[int, ...]] = []
+        mergeable: list[tuple[int, ...]] = []
         for family in families.values():
             for size in range(2, len(family) + 1):
                 sets: Iterable[tuple[int, ...]] = combinations(family, size)
                 if len(family) > _ALL_SUBSETS_OF:
                     sets = zip(*(family[k:] for k in range(size)), strict=False)
-                found += [c for c in sets if can_merge(self._draft, [names[k] for k in c])]
-        return found
+                mergeable += [c for c in sets if can_merge(self._draft, [names[k] for k in c])]
+        return mergeable
 
 
 def _classes(graph: OpGraph, times: Floats) -> Ints:
@@ -145,12 +145,12 @@ def _classes(graph: OpGraph, times: Floats) -> Ints:
     kernels = list(zip(*(getattr(graph, key).tolist() for key in KERNELS), strict=True))
     ptr = graph.kernel_ptr.tolist()
     number: dict[tuple[object, ...], int] = {}
-    found = []
+    codes = []
     for i, time in enumerate(times.tolist()):
         loads = repr([column[i] for column in columns])  # as text: unknown numbers are NaN, which differs from itself
         row = (time, graph.label("dtype", i), graph.label("works", i), loads, *kernels[ptr[i] : ptr[i + 1]])
-        found.append(number.setdefault(row, len(number)))
-    return np.array(found)
+        codes.append(number.setdefault(row, len(number)))
+    return np.array(codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +338,8 @@ class Part:
         state = 0
         while state < run.n_states - 1:
             value = run.values[state]
-            taken = np.unpackbits((masks[state] & ~masks[value.next]).view(np.uint8), bitorder="little")
-            groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(np.flatnonzero(taken).tolist())
+            ending = np.unpackbits((masks[state] & ~masks[value.next]).view(np.uint8), bitorder="little")
+            groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(np.flatnonzero(ending).tolist())
             stages.append((self._named(groups), value.merge >= 0))
             state = value.next
         transitions = run.n_endings + run.n_merged_endings
@@ -424,8 +424,8 @@ def blocks_of(graph: OpGraph, blocks: str) -> list[list[int]]:
         src, dst = number[graph.src], number[graph.dst]
         order, circle = topological_order(len(members), src[src != dst], dst[src != dst])
         block_of = {i: circle[0] if k in circle else k for i, k in enumerate(number.tolist())}
-    found = list(members.values())
-    return [found[k] for k in order.tolist()]
+    labelled = list(members.values())
+    return [labelled[k] for k in order.tolist()]
 
 
 _MOST_TOGETHER: Final = 10_000
@@ -558,7 +558,7 @@ def ios(
             except TooLargeError as error:
                 n, reason = 2, str(error)
         pieces = pairwise(len(ops) * k // n for k in range(n + 1))
-        return [found for begin, end in pieces for found in solve(ops[begin:end], n * share, reason)]
+        return [solution for begin, end in pieces for solution in solve(ops[begin:end], n * share, reason)]
 
     with deadline:
         solved = [solve(ops) for ops in blocks_of(graph, blocks)]
@@ -593,9 +593,9 @@ def _on_one_stream(problem: Problem, plan: Schedule) -> Schedule:
 
 def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]], start: float) -> Schedule:
     """Put the stages of all pieces one after the other, with the statistics of the search."""
-    asked = sum(not merged for _, merged in problem.latency.known)
-    found = [solution for block in solved for solution in block]
-    stages = [stage for solution in found for stage in solution.stages]
+    n_asked = sum(not merged for _, merged in problem.latency.known)
+    solutions = [solution for block in solved for solution in block]
+    stages = [stage for solution in solutions for stage in solution.stages]
     estimate = require_finite("ios", sum_in_order(problem.latency(groups, merged) for groups, merged in stages))
     sets = [groups[0] for groups, merged in stages if merged]
     rewritten, replaced = merge(problem.graph, sets) if sets else (problem.graph, [])
@@ -607,23 +607,23 @@ def _schedule(problem: Problem, device: str, solved: Sequence[Sequence[Solution]
         for name in group
     ]
     op, stage, group = zip(*rows, strict=True)
-    counts = [solution.schedules for solution in found if solution.schedules is not None]
-    written = len(counts) == len(found) and sum(count.bit_length() for count in counts) <= _MOST_BITS
+    counts = [solution.schedules for solution in solutions if solution.schedules is not None]
+    written = len(counts) == len(solutions) and sum(count.bit_length() for count in counts) <= _MOST_BITS
     search: dict[str, Any] = {
         "blocks": len(solved),
-        "parts": len(found),
+        "parts": len(solutions),
         "cut_blocks": [
             {"block": k, "operators": sum(map(len, block)), "parts": len(block), "reason": block[-1].reason}
             for k, block in enumerate(solved)
             if len(block) > 1
         ],
-        "states": sum(solution.states for solution in found),
-        "transitions": sum(solution.transitions for solution in found),
-        "merged_transitions": sum(solution.merged_transitions for solution in found),
+        "states": sum(solution.states for solution in solutions),
+        "transitions": sum(solution.transitions for solution in solutions),
+        "merged_transitions": sum(solution.merged_transitions for solution in solutions),
         "feasible_schedules": prod(counts) if written else None,
-        "feasible_schedules_exact": all(solution.schedules_exact for solution in found),
-        "distinct_stages": sum(solution.distinct_stages for solution in found),
-        "asked_stages": asked,
+        "feasible_schedules_exact": all(solution.schedules_exact for solution in solutions),
+        "distinct_stages": sum(solution.distinct_stages for solution in solutions),
+        "asked_stages": n_asked,
         "merged": sum(len(names) for names in sets),
         "merging_lacks": problem.lacking,
         "one_stream": False,

@@ -355,8 +355,8 @@ def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
             n_groups -= 1
             us += group.time
             size += group.size
-    taken = s.groups[x]
-    taken.time, taken.size = us, size
+    own_group = s.groups[x]
+    own_group.time, own_group.size = us, size
     after.longest = max(us, frame.longest)
     after.cell, after.end, after.operator = cell.start, cell.end, x
     after.n_groups, after.n_roots, after.trail = n_groups, n_roots, trail

@@ -102,11 +102,11 @@ def launch_order(plan: Schedule) -> Ints:
 
 def dense(device: npt.NDArray[Any], number: npt.NDArray[Any]) -> Ints:
     """Return numbers, such as numbers of streams, counted from 0 on each device, in their order."""
-    found = np.empty(len(number), np.int64)
+    numbers = np.empty(len(number), np.int64)
     for d in np.unique(device).tolist():
-        mine = np.flatnonzero(device == d)
-        found[mine] = np.unique(number[mine], return_inverse=True)[1].reshape(-1)
-    return found
+        ops = np.flatnonzero(device == d)
+        numbers[ops] = np.unique(number[ops], return_inverse=True)[1].reshape(-1)
+    return numbers
 
 
 def change_stages(candidate: Candidate, path: Ints, rng: Generator) -> None:
@@ -178,31 +178,31 @@ def variants(
 ) -> list[Start]:
     """Return a schedule and its placement under each allowed execution that can run."""
     rows = place_of(plan.op)[launch_order(plan)]
-    found = []
+    pairs = []
     for how in EXECUTIONS if execution is None else (execution,):
         if how == "stages" and plan.execution != "stages" and execution is None:
             continue  # no scheduler's: one operator a stage, which events do better
-        made = plan
+        variant = plan
         if how != plan.execution:
             stages: dict[str, Any] = {"stage": 0, "group": 0}
             if how == "stages":  # of one operator each, in launch order
                 stages = {"stage": dense(plan.device[rows], np.arange(len(rows))), "group": plan.stream[rows]}
-            made = plan.like(rows, execution=how, events="minimal", **stages)
+            variant = plan.like(rows, execution=how, events="minimal", **stages)
         try:
-            found.append(Start(name, made.check(cluster), tools.makespan(made, cluster, cost), made is plan))
+            pairs.append(Start(name, variant.check(cluster), tools.makespan(variant, cluster, cost), variant is plan))
         except CostError:
             raise
         except SimschedError:
             continue  # groups that share a stream now, or a copy without a way to its destination
-    return found
+    return pairs
 
 
 def require_starts(option: str, starts: object) -> tuple[str | Schedule, ...]:
     """Return the starts as a tuple; refuse anything but names of schedulers or schedules."""
-    given = (starts,) if isinstance(starts, str | Schedule) else starts
-    if not isinstance(given, list | tuple) or not all(isinstance(start, str | Schedule) for start in given):
+    entries = (starts,) if isinstance(starts, str | Schedule) else starts
+    if not isinstance(entries, list | tuple) or not all(isinstance(start, str | Schedule) for start in entries):
         raise SchedulerError(f"search: {option} must be names of schedulers or schedules, not {starts!r}")
-    return tuple(given)
+    return tuple(entries)
 
 
 HOT: Final = 4e-3
@@ -293,12 +293,14 @@ class Arm:
                 still += 1
                 continue
             still, spent = 0, spent + 1
-            found = self._evaluate()
-            if found <= self.makespan or (found < inf and rng.random() < exp((self.makespan - found) / temperature)):
-                self.makespan, self._now[:] = found, rows
+            makespan = self._evaluate()
+            if makespan <= self.makespan or (
+                makespan < inf and rng.random() < exp((self.makespan - makespan) / temperature)
+            ):
+                self.makespan, self._now[:] = makespan, rows
                 self.accepted += 1
-                if found < self.best:
-                    self.best, self._kept[:] = found, rows
+                if makespan < self.best:
+                    self.best, self._kept[:] = makespan, rows
             else:
                 rows[:] = self._now
         self.idle = still >= _STILL or self.best == 0.0
@@ -419,14 +421,14 @@ def search(
     >>> plan.search["start_makespan"], plan.estimate
     (40.0, 20.0)
     """
-    given, more = require_starts("starts", starts), require_starts("also", also)
+    entries, more = require_starts("starts", starts), require_starts("also", also)
     rng, began = default_rng(rng), running_time()
     with Deadline("search", time_limit) as deadline:
-        found: list[Start] = []
-        for one in (*(given or FAST), *more):  # given schedules are simulated in any case
+        candidates: list[Start] = []
+        for one in (*(entries or FAST), *more):  # given schedules are simulated in any case
             if isinstance(one, Schedule):
                 name, plan = one.scheduler, accounted(one, graph, one.scheduler).check(cluster)
-            elif found and deadline.over():
+            elif candidates and deadline.over():
                 continue
             else:
                 try:
@@ -434,22 +436,22 @@ def search(
                 except CostError:
                     raise  # all others would refuse too
                 except SimschedError:
-                    if given or one in more:
+                    if entries or one in more:
                         raise
                     continue
-            found += variants(name, plan, cluster, cost, tools, execution)
-        if not found:
+            candidates += variants(name, plan, cluster, cost, tools, execution)
+        if not candidates:
             raise SchedulerError(f"search: no start runs with execution={execution!r}; give others in starts")
-        found.sort(key=lambda start: start.makespan)
-        start = found[0]
+        candidates.sort(key=lambda start: start.makespan)
+        start = candidates[0]
         arms: list[Arm] = []
-        spent = len(found)
+        spent = len(candidates)
 
         def report(more: int, makespan: float) -> None:
             if progress is not None:
                 progress(f"{spent + more} of {evaluations} evaluations, {makespan:.1f} us")
 
-        for tried in _worth_a_trial(found):
+        for tried in _worth_a_trial(candidates):
             if arms and (spent >= evaluations or deadline.over()):
                 break
             arms.append(arm := Arm(tried, cluster, cost, tools, rng, deadline))
@@ -465,7 +467,7 @@ def search(
         search={
             "evaluations": spent,
             "start": best.name if best.best < start.makespan else start.name,
-            "start_makespan": min((s.makespan for s in found if s.given), default=start.makespan),
+            "start_makespan": min((s.makespan for s in candidates if s.given), default=start.makespan),
             "accepted": sum(arm.accepted for arm in arms),
             "stopped": stopped,
             "time_s": running_time() - began,

@@ -225,12 +225,12 @@ def walk(s: Walked) -> None:
         while draw.move >= s.moves[m].below:
             m += 1
         _change(s, m, op, draw)
-        found, move = makespan_of(s), s.moves[m]
+        makespan, move = makespan_of(s), s.moves[m]
         move.tries += 1
-        if found < now:
+        if makespan < now:
             move.wins += 1
-        if found <= now + s.temperature * draw.patience:
-            now = found
+        if makespan <= now + s.temperature * draw.patience:
+            now = makespan
             _copy(s.candidate, s.kept, 4 * s.n_ops)
         else:
             _copy(s.kept, s.candidate, 4 * s.n_ops)

@@ -71,7 +71,7 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     layout = {"shapes": shapes, "legend": legend, "showlegend": chart.legend, "margin": margin, **layout}
     title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))
     what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
-    values = np.concatenate([row for given in chart.series.values() for row in given.values()])
+    values = np.concatenate([row for cells in chart.series.values() for row in cells.values()])
     low, high = number(float(values.min())), number(float(values.max()))
     summary = f"{title}: {chart.kind} chart of {what}, values from {low} to {high}"
     return title, summary, height, {"data": traces, "layout": layout}
@@ -112,7 +112,7 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         )
     axis = _axis(chart.x) if chart.numeric else {"type": "category", "title": {"text": plain(chart.x.label)}}
     if chart.ticks:
-        axis |= {"tickvals": chart.ticks, "ticktext": [number(each) for each in chart.ticks]}
+        axis |= {"tickvals": chart.ticks, "ticktext": [number(tick) for tick in chart.ticks]}
     return traces, {"xaxis": axis, "yaxis": _axis(chart.y)}, 380
 
 
@@ -136,7 +136,7 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         if any(errors):
             trace["error_x"] = {"type": "data", "array": errors, "color": "#808080"}
         elif chart.kind == "bar":
-            texts = [f"{each:.3g}" for each in means]
+            texts = [f"{mean:.3g}" for mean in means]
             trace |= {"text": texts, "textposition": "outside", "cliponaxis": False}
         traces.append(trace)
     return traces, *_lying(chart)
@@ -200,13 +200,13 @@ def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
 def _map(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     rows = chart.rows[::-1]  # from the bottom
     values = [[chart.means.get((row, x)) for x in chart.places] for row in rows]
-    texts = [["" if each is None else f"{each:.3g}" for each in row] for row in values]
+    texts = [["" if value is None else f"{value:.3g}" for value in row] for row in values]
     ticks: Any = chart.colours
     colours: Any = "Cividis"
     if chart.reference is not None:
-        values = [[None if each is None else float(np.log(each)) for each in row] for row in values]
+        values = [[None if value is None else float(np.log(value)) for value in row] for row in values]
         ticks, colours = np.log(ticks).tolist(), [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]]
-    bar = {"thickness": 14, "outlinewidth": 0, "tickvals": ticks, "ticktext": [f"{each:.3g}" for each in chart.colours]}
+    bar = {"thickness": 14, "outlinewidth": 0, "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in chart.colours]}
     trace = {
         "type": "heatmap",
         "x": _names(chart.places),
@@ -293,7 +293,7 @@ _DRAWN: Final = {
 
 def _names(places: Any) -> list[str]:
     """Return texts for an axis, in as many lines as they need."""
-    return [plain(broken(str(each), _LINE)).replace("\n", "<br>") for each in places]
+    return [plain(broken(str(place), _LINE)).replace("\n", "<br>") for place in places]
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

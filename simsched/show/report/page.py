@@ -90,15 +90,17 @@ def write_report(
     A page is the same for the same results but for its date. Its content security policy forbids to load anything, and
     to run any script but those whose digests it names. O(n log n) for n spans.
     """
-    given = list(results) if isinstance(results, Sequence) and not isinstance(results, str | bytes) else [results]
-    sections = [each for result in given for each in sections_of(result)]
+    subjects = list(results) if isinstance(results, Sequence) and not isinstance(results, str | bytes) else [results]
+    sections = [section for result in subjects for section in sections_of(result)]
     if not sections:
         raise ReportError("there is nothing to report: give a comparison, a study, a what-if, a trace, ...")
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    about = {"made on": made, "simsched": version("simsched"), "Python": python_version(), "numpy": version("numpy")}
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    about = {"made on": date, "simsched": version("simsched"), "Python": python_version(), "numpy": version("numpy")}
     about |= {"command": command} if command else {}
     sections.append(Section("Origin", pairs("How this page was made", about.items())))
-    parts = (_piece("section", id=f"s{i}", title=each.title, inner_=each.html) for i, each in enumerate(sections))
+    parts = (
+        _piece("section", id=f"s{i}", title=section.title, inner_=section.html) for i, section in enumerate(sections)
+    )
     body = "\n".join(parts)
     own = "\n".join(read_resource(f"report/{name}.js") for name in ("page", "figures", "gantt"))
     drawing = library() if 'class="plot"' in body else ""
@@ -109,12 +111,12 @@ def write_report(
         _piece(
             "page",
             title=title or sections[0].title,
-            subtitle=f"Made by simsched on {made}",
+            subtitle=f"Made by simsched on {date}",
             policy_=policy,
             style_=read_resource("report/page.css"),
             body_=body,
             own_=own,
-            links_="".join(_piece("link", name=f"s{i}", text=each.title) for i, each in enumerate(sections)),
+            links_="".join(_piece("link", name=f"s{i}", text=section.title) for i, section in enumerate(sections)),
             # not run while the page is parsed: texts and tables appear before it is
             later_=_piece("plotly", script_=drawing) if drawing else "",
         )
@@ -157,7 +159,7 @@ def text(said: str, tone: str = "plain") -> str:
 
 def pairs(caption: str, rows: Iterable[tuple[str, str]]) -> str:
     """Return names and their values, one line each."""
-    body = "".join(_piece("pair", name=name, text=said) for name, said in rows)
+    body = "".join(_piece("pair", name=name, text=value) for name, value in rows)
     return _piece("pairs", caption=caption, body_=body)
 
 
@@ -186,9 +188,9 @@ def sort_key(cell: str) -> str | None:
     >>> sort_key("1.5 ms"), sort_key("-"), sort_key("lios")
     ('1500.0', '', None)
     """
-    found = _NUMBER.match(cell)
-    if found:
-        return repr(float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0))
+    match = _NUMBER.match(cell)
+    if match:
+        return repr(float(match[1].replace(",", "")) * _UNITS.get(match[2], 1.0))
     return "" if cell in ("-", "") else None
 
 
@@ -204,19 +206,19 @@ def gantt(title: str, trace: Trace, measured: Trace | None = None) -> str:
 
     Each row of a measured trace of the same program is below the simulated one.
     """
-    found = gantt_data([trace] if measured is None else [trace, measured])
-    n, used = len(found["bars"]["row"]), set(found["bars"]["kind"])
-    legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(found["kinds"]) if k in used]
-    legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if found["loads"] else []
+    data = gantt_data([trace] if measured is None else [trace, measured])
+    n, used = len(data["bars"]["row"]), set(data["bars"]["kind"])
+    legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(data["kinds"]) if k in used]
+    legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if data["loads"] else []
     return _piece(
         "gantt",
         title=title,
         n=n,
-        rows=len(found["rows"]),
-        swatches_="".join(_piece("swatch", text=said, colour=colour) for said, colour in legend),
-        hosts_=_piece("hosts") if any(row["what"] == "host" for row in found["rows"]) else "",
-        note_=text("; ".join(found.pop("notes")), "note"),
-        data_=json_text(found),
+        rows=len(data["rows"]),
+        swatches_="".join(_piece("swatch", text=label, colour=colour) for label, colour in legend),
+        hosts_=_piece("hosts") if any(row["what"] == "host" for row in data["rows"]) else "",
+        note_=text("; ".join(data.pop("notes")), "note"),
+        data_=json_text(data),
     )
 
 
@@ -244,10 +246,10 @@ def json_text(value: Any) -> str:
         If a number in it is not finite.
     """
     try:
-        found = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except ValueError:
         raise ReportError("a figure holds a number that is not finite; give None in its place") from None
-    return found.translate(_ESCAPES)
+    return text.translate(_ESCAPES)
 
 
 def sections_of(result: Any) -> Sequence[Section]:
@@ -317,17 +319,17 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
 
 def _lead(found: "comparison.Comparison", best: "comparison.Row") -> str:
     """Return two sentences: the fastest schedule, its gain, and schedules that are not certainly slower."""
-    said = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
+    sentence = f"{best.scheduler} is simulated fastest: {format_time(best.makespan_us or 0.0)}"
     if best.speedup is not None and best.scheduler != found.baseline:
         note = "" if found.doubt is None else f" with 90 %, {found.doubt.basis}"
         gain = format_gain(best.speedup, best.speedup_low, best.speedup_high, " times", note)
-        said += f", {gain} as fast as {found.baseline}"
+        sentence += f", {gain} as fast as {found.baseline}"
     if best.over_bound is not None:
-        said += f", {100 * (best.over_bound - 1):.1f} % above the lower bound"
+        sentence += f", {100 * (best.over_bound - 1):.1f} % above the lower bound"
     alike = [row for row in found.rows if row.place == 1 and row is not best]
     alike.sort(key=lambda row: row.makespan_us or 0.0)
     rivals = ", ".join(row.scheduler for row in alike[:3]) + (f" and {len(alike) - 3} more" if len(alike) > 3 else "")
-    return f"{said}." + (f" Not told apart at 90 % from {rivals}: measure them." if alike else "")
+    return f"{sentence}." + (f" Not told apart at 90 % from {rivals}: measure them." if alike else "")
 
 
 def _advice(found: "advise.Advice") -> Sequence[Section]:
@@ -392,18 +394,18 @@ def _run(trace: Trace) -> str:
 
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
     """Return measurements, beside a prediction if there is one."""
-    found, trace, lead, chart = replay.summary, replay.trace, "", gantt("What ran when", replay.trace)
+    summary, trace, lead, chart = replay.summary, replay.trace, "", gantt("What ran when", replay.trace)
     if simulated is not None:
-        off = f": {100 * (simulated.makespan / found.median - 1):+.1f} %" if found.median else ""
-        lead = f"Simulated {format_time(simulated.makespan)}, measured {format_time(found.median)}{off}."
+        off = f": {100 * (simulated.makespan / summary.median - 1):+.1f} %" if summary.median else ""
+        lead = f"Simulated {format_time(simulated.makespan)}, measured {format_time(summary.median)}{off}."
         chart = gantt("Simulated over measured", simulated, trace)
-    said = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
+    facts = dict(texts(replay_facts(replay)[1:])) | dict(replay.environment)
     boxes = figure(boxes_of({replay.name: replay.latency}, "Latencies of the repeats"))
     return (
         Section(
             f"{replay.name}: {trace.graph.name} measured",
             text(lead, "lead"),
-            pairs("What was measured", said.items()),
+            pairs("What was measured", facts.items()),
             chart,
             boxes,
             _parameters(trace.graph, trace.cluster),
@@ -429,7 +431,7 @@ def _study(results: "study.Results") -> Sequence[Section]:
     if not done:
         return (Section(results.study.name, text(lead, "warning"), status), about)
     speedups = grouped((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
-    said = grouped(
+    spellings = grouped(
         ((row["scheduler"], key.removeprefix("search.")), float(value))
         for row in done
         for key, value in row.items()
@@ -443,7 +445,7 @@ def _study(results: "study.Results") -> Sequence[Section]:
         figure(chart) if isinstance(chart, Chart) else text(f"{name} is not drawn: {chart}", "note")
         for name, chart in charts
     )
-    cells = [(*name, *map(number, (fmean(values), min(values), max(values)))) for name, values in said.items()]
+    cells = [(*name, *map(number, (fmean(values), min(values), max(values)))) for name, values in spellings.items()]
     headings = ("scheduler", "figure", "mean", "least", "most")
     searched = table(table_of("What searches say, over all rows", headings, cells, left=(0, 1))) if cells else ""
     first = Section(results.study.name, text(lead, "lead"), table(results.table()))
@@ -467,13 +469,13 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
         text(note, "note"),
         table(found.table(), "predicted fastest"),
     )
-    made = sorted(
+    rows = sorted(
         (row for row in last.schedules if row.scheduler in found.traces and not row.is_random),
         key=lambda row: row.predicted_us or 0.0,
     )
     panels = {
         row.scheduler: gantt(f"{row.scheduler}: simulated over measured", trace, replay.trace)
-        for row in made[:_MOST_CHARTS]
+        for row in rows[:_MOST_CHARTS]
         for trace, replay in (found.traces[row.scheduler],)
     }
     charts = (Section("What ran when", tabs("Schedulers", panels)),) if panels else ()

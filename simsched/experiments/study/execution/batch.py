@@ -57,11 +57,11 @@ class Pool(Protocol):
 
 def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
     """Return the outcomes of the first item, and of those after it that are begun within a quarter of a second."""
-    found, process, end = list[Rows](), os.getpid(), monotonic() + AIM
+    results, process, end = list[Rows](), os.getpid(), monotonic() + AIM
     try:
         for item in items:
             try:
-                found.append(function(item))
+                results.append(function(item))
             finally:
                 if os.getpid() != process:  # a forked child: its result belongs to no one
                     os._exit(0)
@@ -71,7 +71,7 @@ def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
         raise
     except BaseException as error:  # also a time limit that came unexpectedly
         return error
-    return found
+    return results
 
 
 class Here:
@@ -114,8 +114,8 @@ def outcome_in(data: bytes) -> bytes:
             pickle.loads(pickle.dumps(outcome))  # errors are often written, and seldom to be read again
         return pickle.dumps(outcome)
     except Exception as error:
-        found = outcome if isinstance(outcome, BaseException) else error
-        return pickle.dumps(StudyError(f"{name}: {type(found).__name__}: {found}"))
+        failure = outcome if isinstance(outcome, BaseException) else error
+        return pickle.dumps(StudyError(f"{name}: {type(failure).__name__}: {failure}"))
 
 
 def name_of(function: Any) -> str:
@@ -182,13 +182,15 @@ class Batches:
             self._send()
             while self._flying:
                 done = wait(self._flying, _LOOK_AGAIN, FIRST_COMPLETED).done
-                for future in [each for each in self._flying if each in done]:  # in the order in which they were sent
+                for future in [
+                    flight for flight in self._flying if flight in done
+                ]:  # in the order in which they were sent
                     self._note(future)
                 self._send()  # first, so that no worker waits for the disk
                 if done:
                     self._flush()
         except BaseException:
-            for future in [each for each in self._flying if each.done()]:
+            for future in [flight for flight in self._flying if flight.done()]:
                 with suppress(BaseException):
                     self._note(future)
             self._flush()

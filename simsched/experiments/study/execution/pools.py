@@ -295,12 +295,12 @@ class Workers:
         worker = self._of.get(get_ident())
         if worker is None or not worker.process.is_alive():
             worker = self._new()
-        said = worker.hear(data, self._limit)
-        if said is not None:
+        message = worker.hear(data, self._limit)
+        if message is not None:
             try:
-                return cast(Outcome, pickle.loads(said))
+                return cast(Outcome, pickle.loads(message))
             except Exception:  # a message that `serve` does not send: an item wrote it
-                _logger.debug("a process sent %d bytes that cannot be read", len(said), exc_info=True)
+                _logger.debug("a process sent %d bytes that cannot be read", len(message), exc_info=True)
         self._end(worker)
         raise WorkerDiedError(worker.timed_out())
 
