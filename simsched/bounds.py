@@ -131,13 +131,15 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
                 late = [(t + step, here[i] + step, i) for i, t in zip(reads, away, strict=True) if t + step > latest]
                 if len(late) > 1:
                     late.sort(reverse=True)
-                    latest = max(latest, _joined(late, reach[k], work[k], step))
+                    latest = max(latest, _last_delivery(late, reach[k], work[k], step))
             reach[k][j] = latest
             here[j] = latest + times[k][j]
     return np.array(reach)
 
 
-def _joined(late: list[tuple[float, float, int]], found: list[float], work: list[list[float]], step: float) -> float:
+def _last_delivery(
+    late: list[tuple[float, float, int]], found: list[float], work: list[list[float]], step: float
+) -> float:
     """Return when the last of some producers can have delivered; see `reach`.
 
     Parameters
@@ -241,13 +243,13 @@ def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
     """
     head, tail, work = head.min(axis=0), tail.min(axis=0), setting.work.min(axis=1)
     largest = np.zeros(len(work))
-    for ops, n_devices in _confined(setting):
+    for ops, n_devices in _confined_sets(setting):
         for r, capacity in enumerate(setting.capacity.tolist()):
             largest[r] = max(largest[r], area(head[ops], work[r, ops], tail[ops], capacity * n_devices))
     return largest
 
 
-def _confined(setting: Setting) -> Iterator[tuple[Ints, int]]:
+def _confined_sets(setting: Setting) -> Iterator[tuple[Ints, int]]:
     """Yield operators that can run on no other devices than so many: all of them first."""
     runs = np.isfinite(setting.times)  # (n_kinds, n_ops)
     yield np.arange(runs.shape[1]), int(setting.count.sum())

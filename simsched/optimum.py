@@ -22,7 +22,7 @@ from simsched.model import Cluster, CostModel, Floats, Ints, OpGraph, Schedule, 
 from simsched.model.launches import kernels_on
 from simsched.schedulers import schedule
 from simsched.schedulers.listing import place_of, ways
-from simsched.schedulers.protocol import Deadline, Rng, Seconds, taken
+from simsched.schedulers.protocol import Deadline, Rng, Seconds, take_options
 from simsched.simulator.workload import demand_on
 
 __all__ = ["Optimum", "optimal"]
@@ -472,7 +472,7 @@ def optimal(
     """
     graph, cluster = upon(cluster, graph)
     options = {"time_limit": time_limit, "streams": streams, "budget": budget, "workers": workers, "rng": rng}
-    taken("optimal", optimal, options)
+    take_options("optimal", optimal, options)
     seed = int(np.random.default_rng(rng).integers(2**31))
     began = running_time()
     with Deadline("optimal", time_limit) as deadline:

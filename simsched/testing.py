@@ -25,7 +25,7 @@ import numpy as np
 from simsched.base.errors import BackendError, CostError, ScheduleError, SchedulerError, SimschedError
 from simsched.bounds import lower_bound
 from simsched.calibration.training import random_schedule
-from simsched.experiments.result import printed, table_of
+from simsched.experiments.result import plain_text, table_of
 from simsched.model import EXECUTIONS, LAUNCH, Cluster, Device, Edge, Operator, OpGraph, Placement, Schedule
 from simsched.model.backend import Backend
 from simsched.model.profile import Replay
@@ -98,7 +98,7 @@ class Contract:
         return table_of(self.subject, ("promise", "kept"), [(p.text, words[p.kept]) for p in self.promises], note=notes)
 
     def __repr__(self) -> str:
-        return printed(self.table())
+        return plain_text(self.table())
 
 
 def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES) -> Contract:
@@ -140,16 +140,16 @@ def check_scheduler(scheduler: str | Scheduler, *, sizes: Sequence[int] = _SIZES
         "the same call gives the same schedule, and leaves the graph alone": _is_the_same,
         "it gives the same schedules whatever the seed of Python's hashes": _ignores_hashes,
         "it refuses what no device can run": _refuses,
-        "time by size": partial(_timed, sizes=sizes),
+        "time by size": partial(_time_by_size, sizes=sizes),
     }
-    return Contract(scheduler_name(scheduler), tuple(_tried(*promised, scheduler) for promised in checks.items()))
+    return Contract(scheduler_name(scheduler), tuple(_try(*promised, scheduler) for promised in checks.items()))
 
 
 class _Untried(Exception):  # noqa: N818 - nothing is wrong
     """Why a promise cannot be tried."""
 
 
-def _tried(text: str, check: Callable[..., str | None], *given: Any) -> Promise:
+def _try(text: str, check: Callable[..., str | None], *given: Any) -> Promise:
     try:
         return Promise(text, True, check(*given) or "")
     except _Untried as reason:
@@ -170,12 +170,12 @@ def _graphs() -> dict[str, OpGraph]:
         "in two parts": ("abcde", "ab cd"),
         "without edges": ("abcdefgh", ""),
     }
-    graphs = {name: _made(ops, edges) for name, (ops, edges) in kinds.items()}
-    graphs["no time"] = _made("abcd", "ab ac bd cd", time=0.0)
+    graphs = {name: _make_graph(ops, edges) for name, (ops, edges) in kinds.items()}
+    graphs["no time"] = _make_graph("abcd", "ab ac bd cd", time=0.0)
     return graphs | {f"random {seed}": random_graph(30, seed) for seed in range(3)}
 
 
-def _made(ops: str, edges: str, time: float = 10.0) -> OpGraph:
+def _make_graph(ops: str, edges: str, time: float = 10.0) -> OpGraph:
     return OpGraph([Operator(op, time=time) for op in ops], [Edge(e[0], e[1], nbytes=1e6) for e in edges.split()])
 
 
@@ -273,13 +273,13 @@ def _refuses(scheduler: str | Scheduler) -> str | None:
         raise CostError(f"{device.name} does not run {op.name!r}")
 
     try:
-        schedule(_made("abc", "ab bc"), Cluster.preset("a100", 2), scheduler, cost)
+        schedule(_make_graph("abc", "ab bc"), Cluster.preset("a100", 2), scheduler, cost)
     except SimschedError:
         return None
     return "it does not ask for the cost of operators"
 
 
-def _timed(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
+def _time_by_size(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
     cluster, times = Cluster.preset("a100", 2), {}
     for n in sizes:
         graph, seconds_of = random_graph(n), []
@@ -323,13 +323,13 @@ def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
             well = len(replay.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in replay.latency)
             runs[-1].require(well, f"{_REPEATS} repeats have latencies {replay.latency}")
 
-    promises = [_tried("every repeat has a latency", run)]
+    promises = [_try("every repeat has a latency", run)]
     if len(runs) == len(plans):
-        promises += [_tried(text, _all, check, runs) for text, check in _OF_A_RUN.items()]
+        promises += [_try(text, _all, check, runs) for text, check in _OF_A_RUN.items()]
         promises += [
-            _tried("a graph is realised with kernels, and the same edges", _is_realised, backend, graph),
-            _tried("a profile has every operator, and schedules in place", _is_profiled, backend, graph),
-            _tried("what it cannot run is refused", _refuses_runs, backend, plans[0]),
+            _try("a graph is realised with kernels, and the same edges", _is_realised, backend, graph),
+            _try("a profile has every operator, and schedules in place", _is_profiled, backend, graph),
+            _try("what it cannot run is refused", _refuses_runs, backend, plans[0]),
         ]
     return Contract(f"backend {backend.name}", tuple(promises))
 

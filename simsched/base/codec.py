@@ -413,7 +413,7 @@ class _Object(Kind):
         name = self._cls.__name__
         if name not in parts:
             parts[name] = {}
-            parts[name] = _described(self._cls, parts)
+            parts[name] = _class_schema(self._cls, parts)
         return {"$ref": f"#/$defs/{name}"}
 
 
@@ -498,11 +498,11 @@ def write(owner: Any) -> dict[str, Any]:
     for entry in fields_of(_file_of(type(owner))):
         value = getattr(source, entry.name)
         if not entry.brief or isinstance(value, np.ndarray) or value != entry.default:
-            document[entry.name] = _written(value)
+            document[entry.name] = _json_value(value)
     return document | {name: getattr(owner, name) for name in getattr(type(owner), "DERIVED", ())}
 
 
-def _written(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a field's value in JSON: an infinite number, and NaN in an array, are null."""
     if value is None or isinstance(value, str | int | float):
         return None if value == inf else value
@@ -511,12 +511,12 @@ def _written(value: Any) -> Any:
     if is_dataclass(value) or hasattr(value, "_fields"):
         return write(value)
     if isinstance(value, Mapping):
-        return {key: _written(item) for key, item in value.items()}
+        return {key: _json_value(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         cells = value.astype(object)
         cells[np.isnan(value)] = None
         return cells.tolist()
-    return [_written(item) for item in value]
+    return [_json_value(item) for item in value]
 
 
 def read(cls: type[T], data: Any, where: str) -> T:
@@ -553,7 +553,7 @@ def read(cls: type[T], data: Any, where: str) -> T:
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
 
 
-def retired(cls: type[Any], name: str) -> str | None:
+def retirement_of(cls: type[Any], name: str) -> str | None:
     """Return why a class no longer has a parameter of a name, and the remedy; None if it never had one, or has it."""
     remedy = getattr(cls, "RETIRED", {}).get(name)
     return None if remedy is None else f"{cls.__name__} has no {name!r} any more: {remedy}"
@@ -566,7 +566,7 @@ def _refuse_retired(cls: type[Any]) -> None:
 
     def new(cls: type[Any], *_: Any, **values: Any) -> Any:
         for name in values:
-            if reason := retired(cls, name):
+            if reason := retirement_of(cls, name):
                 raise getattr(cls, "ERROR", FormatError)(reason)
         return object.__new__(cls)
 
@@ -677,11 +677,11 @@ class Document:
 def schema_of(cls: type[Any]) -> dict[str, Any]:
     """Return the JSON Schema of a class, draft 2020-12, with descriptions from its docstring."""
     parts: dict[str, Any] = {}
-    schema = _described(cls, parts)
+    schema = _class_schema(cls, parts)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, **({"$defs": parts} if parts else {})}
 
 
-def _described(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
+def _class_schema(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     if issubclass(cls, Document):
         properties = {"format": {"const": cls.FORMAT}, "version": {"const": cls.VERSION}}

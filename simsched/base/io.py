@@ -54,11 +54,11 @@ def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
         if path.is_dir():
             raise FileError(f"cannot write {path}: it is a folder")
         clear_unfinished(path)
-        while not _replaced(path, content):
+        while not _try_replace(path, content):
             pass
 
 
-def _replaced(path: Path, content: bytes) -> bool:
+def _try_replace(path: Path, content: bytes) -> bool:
     """Replace a file; return False if another process removed our temporary file before it was locked."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:

@@ -90,14 +90,14 @@ def format_gain(
     if low is None or high is None or low == high:
         return f"{gain:.2f}{unit}"
     digits = next((digits for ratio, digits in _SPANS if high >= ratio * low), 3)
-    text = _rounded(gain, digits)
-    least, most = (_rounded(end, max(2, digits)) for end in (low, high))
+    text = _significant(gain, digits)
+    least, most = (_significant(end, max(2, digits)) for end in (low, high))
     if not float(least) <= float(text) <= float(most):
-        least, most = (_rounded(end, digits) for end in (low, high))
+        least, most = (_significant(end, digits) for end in (low, high))
     return f"{text}{unit} ({least}-{most}{note})"
 
 
-def _rounded(number: float, digits: int) -> str:
+def _significant(number: float, digits: int) -> str:
     """Return a number that is not negative with some significant digits, without an exponent."""
     if number == 0 or not isfinite(number):
         return f"{number:g}"

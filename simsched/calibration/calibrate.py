@@ -12,7 +12,7 @@ from simsched.base.numeric import is_number
 from simsched.calibration import fitting
 from simsched.calibration.calibration import Calibration, require_same, scales_of
 from simsched.calibration.evidence import FITTED, HELD_OUT, MICROBENCHMARKS, MeasuredRun, Residual, Values, with_shares
-from simsched.calibration.microbenchmarks import microbenchmarked
+from simsched.calibration.microbenchmarks import fit_microbenchmarks
 from simsched.model import Cluster, Floats, OpGraph
 from simsched.model.profile import Profile, Replay
 
@@ -70,7 +70,7 @@ def calibrate(
     if measured is None and not micro:
         raise CalibrationError("there is nothing to fit: the profile holds neither runs nor operators of a graph")
     unseen = _held_out(in_place, held_out, rng)
-    rows, residuals = microbenchmarked(micro, cluster)
+    rows, residuals = fit_microbenchmarks(micro, cluster)
     names = () if measured is None else measured.names
     times = {op.name: op.median for one in profiles for op in one.operators if op.name in names and op.median > 0}
     start = Calibration(
@@ -137,16 +137,16 @@ def recalibrate(
 def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
     """Return a calibration after its last stage, the runs of the graph in place, if there are any."""
     rows, graph = start.microbenchmarked, start.graph
-    cluster = fitting.with_values(start.prior, fitting.identified(rows))
+    cluster = fitting.with_values(start.prior, fitting.identified_values(rows))
     if not runs:
         scales = {} if graph is None else scales_of(graph, start.times, cluster.devices[0])
         return replace(start, cluster=cluster, scales=scales)
     seen = [run for run, hidden in zip(runs, unseen, strict=True) if not hidden]
     graph = with_shares(runs[0].graph if graph is None else graph, seen)
     seen = [run.over(graph) for run in seen]
-    fit, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified(rows))
+    fit, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified_values(rows))
     rows = fit.updated(rows)
-    cluster = fitting.with_values(start.prior, fitting.identified(rows))
+    cluster = fitting.with_values(start.prior, fitting.identified_values(rows))
     times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
     scales = scales_of(graph, times, cluster.devices[0])
     fitted = replace(start, cluster=cluster, graph=graph, times=times, scales=scales, parameters=rows)

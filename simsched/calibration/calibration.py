@@ -150,7 +150,7 @@ class Calibration(Checked, Document):
 
         Times of a graph are computed once for each device and kept while the graph lives. O(V), then O(len(ops)).
         """
-        times_of: dict[Device, Floats] = _remembered(self._known, graph, dict)
+        times_of: dict[Device, Floats] = _cached_for(self._known, graph, dict)
         plain = replace(device, name="gpu0") if device.name != "gpu0" else device
         if plain not in times_of:
             times_of[plain] = np.array([self(op, device) for op in graph.operators])
@@ -171,7 +171,7 @@ class Calibration(Checked, Document):
             between two of them have the bytes that were moved. Other operators keep all but their time, which the cost
             model gives. The graph itself if it is applied already; for the same graph always the same object.
         """
-        applied: OpGraph | None = _remembered(self._applied, graph, lambda: self._apply(graph))
+        applied: OpGraph | None = _cached_for(self._applied, graph, lambda: self._apply(graph))
         return graph if applied is None else applied
 
     def _apply(self, graph: OpGraph) -> OpGraph | None:
@@ -187,7 +187,7 @@ class Calibration(Checked, Document):
                 edge = replace(edge, nbytes=ran.nbytes, transfer=ran.transfer)
             edges.append(edge)
         applied = OpGraph(operators, edges, graph.name)
-        _remembered(self._applied, applied, lambda: None)
+        _cached_for(self._applied, applied, lambda: None)
         return applied
 
     def _measured(self, op: Operator, device: Device) -> Operator:
@@ -241,7 +241,7 @@ class Calibration(Checked, Document):
         return "; ".join([sentence, *doubts])
 
 
-def _remembered(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -> Any:
+def _cached_for(kept: dict[int, Any], graph: OpGraph, make: Callable[[], Any]) -> Any:
     """Return a graph's cached value, computed on first use and kept as long as the graph."""
     key = id(graph)
     entry = kept.get(key)

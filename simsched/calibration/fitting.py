@@ -203,7 +203,7 @@ class ParameterRow(NamedTuple):
     prior: float
     low: float
     high: float
-    identified: bool
+    identified_values: bool
     note: str = ""
 
     @property
@@ -228,7 +228,7 @@ def beliefs_of(prior: Cluster, rows: Sequence[ParameterRow]) -> dict[str, Belief
     return beliefs | {row.name: row.belief for row in rows if row.identified}
 
 
-def identified(rows: Sequence[ParameterRow]) -> Mapping[str, float]:
+def identified_values(rows: Sequence[ParameterRow]) -> Mapping[str, float]:
     """Return the values of the parameters that were identified, by name."""
     return {row.name: row.value for row in rows if row.identified}
 
@@ -321,7 +321,9 @@ def fit(
     """
     minimum, names = partial(_Minimum, residuals, before), list(before)
     whole = minimum_found = minimum(names, None if near is None else {name: near[name].mean for name in names})
-    reasons = {name: why for name, why in _unidentified(minimum_found, before).items() if name not in identified}
+    reasons = {
+        name: why for name, why in _unidentified_parameters(minimum_found, before).items() if name not in identified
+    }
     if reasons:
         minimum_found = minimum([name for name in names if name not in reasons], whole.places)
         if minimum_found.cost > whole.cost + len(reasons) * _OBJECTION:  # at least one of them matters
@@ -359,7 +361,7 @@ class _Minimum:
         self._spread = np.array([before[name].spread for name in names])
         self._low, self._high = np.array([parameter.bounds for parameter in self._parameters]).reshape(-1, 2).T
         start = np.clip(self._mean if near is None else [near[name] for name in names], self._low, self._high)
-        place, jacobian = self._descended(self._searched(start) if near is None else start)
+        place, jacobian = self._descend(self._search(start) if near is None else start)
         terms = self._at(place)
         n = len(terms) - len(names)
         self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(terms @ terms)
@@ -395,16 +397,16 @@ class _Minimum:
         for j, parameter in enumerate(self._parameters):
             ahead = _STEP if place[j] + _STEP <= self._high[j] else -_STEP
             steps = (-_ROUGH_STEP, _ROUGH_STEP) if parameter.rough else (0.0, ahead)
-            start, end = (self._moved(place, j, place[j] + step) for step in steps)
+            start, end = (self._with_place(place, j, place[j] + step) for step in steps)
             columns.append((self._at(end) - self._at(start)) / (end[j] - start[j]))
         return np.column_stack(columns) if columns else np.zeros((len(self._at(place)), 0))
 
-    def _moved(self, place: Floats, j: int, value: float) -> Floats:
+    def _with_place(self, place: Floats, j: int, value: float) -> Floats:
         moved = place.copy()
         moved[j] = np.clip(value, self._low[j], self._high[j])
         return moved
 
-    def _descended(self, place: Floats) -> tuple[Floats, Floats]:
+    def _descend(self, place: Floats) -> tuple[Floats, Floats]:
         """Return a least place, and the slopes there or a small step before, by Gauss-Newton steps within bounds.
 
         A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
@@ -429,7 +431,7 @@ class _Minimum:
                 return place, jacobian
         return place, self._slope(place)
 
-    def _searched(self, start: Floats) -> Floats:
+    def _search(self, start: Floats) -> Floats:
         """Return a place with a lower sum of squares than its neighbours along each rough parameter.
 
         By a scan of each, since the start may be flat, then by a compass search.
@@ -438,7 +440,7 @@ class _Minimum:
 
         def improved(j: int, value: float) -> bool:
             nonlocal best, least
-            tried = self._moved(best, j, value)
+            tried = self._with_place(best, j, value)
             cost = float(self._at(tried) @ self._at(tried))
             is_better = cost < least * (1 - 1e-6)
             if is_better:
@@ -456,7 +458,7 @@ class _Minimum:
         return best
 
 
-def _unidentified(found: _Minimum, before: Beliefs) -> dict[str, str]:
+def _unidentified_parameters(found: _Minimum, before: Beliefs) -> dict[str, str]:
     """Return the parameters that measurements do not identify, with the reasons."""
     names = list(found.places)
     information, covariance = np.diag(found.jacobian.T @ found.jacobian), found.covariance

@@ -32,7 +32,7 @@ _STAGES: Final[Mapping[str, Sequence[str]]] = {
 Rows = tuple[fitting.ParameterRow, ...]
 
 
-def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
+def fit_microbenchmarks(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Rows, tuple[Residual, ...]]:
     """Return the parameters of a cluster after microbenchmarks, and the microbenchmarks' residuals.
 
     Notes
@@ -45,7 +45,7 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
         stage_runs = [run for run in runs if run.name.startswith(kind)]
         numbers = SoloRuns(stage_runs) if kind == "solo/" else SimulatedRuns(stage_runs, kind)
         if len(numbers.groups):
-            identified, beliefs = fitting.identified(rows), fitting.beliefs_of(cluster, rows)
+            identified, beliefs = fitting.identified_values(rows), fitting.beliefs_of(cluster, rows)
             base = fitting.with_values(cluster, identified)
 
             def residuals(values: Values, said: SoloRuns | SimulatedRuns = numbers, base: Cluster = base) -> Floats:
@@ -53,7 +53,7 @@ def microbenchmarked(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[Row
 
             before = {name: beliefs[name] for name in names if name in beliefs}
             rows = fitting.fit(residuals, numbers.groups, before, identified).updated(rows)
-    fitted = fitting.with_values(cluster, fitting.identified(rows))
+    fitted = fitting.with_values(cluster, fitting.identified_values(rows))
     return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, _alone(run))) for run in runs)
 
 

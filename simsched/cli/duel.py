@@ -12,7 +12,7 @@ from simsched.base.io import require_writable
 from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import IncompleteError, Text, argument, option, written
+from simsched.cli.options import IncompleteError, Text, argument, file_option, option
 
 _SECONDS = 60.0
 _MOST_OPERATORS = 200  # a duel is read by people
@@ -51,7 +51,7 @@ def duel(
         bool, option("Then search where B loses to A, too; its file ends in -reverse.json.", "--both")
     ] = False,
     as_json: opt.Json = False,
-    output: Annotated[Text, written("Write it to a JSON file.", "--output", "-o")] = None,
+    output: Annotated[Text, file_option("Write it to a JSON file.", "--output", "-o")] = None,
 ) -> None:
     """Search a small graph on which A takes as many times as long as B as possible, and say why; or replay one.
 
@@ -73,7 +73,7 @@ def duel(
     for loser, winner, path in sides:
         with out.progress(1) as tell:
             tell(f"{loser} against {winner}")
-            shown = partial(_told, tell, f"{loser} against {winner}")
+            shown = partial(_note_progress, tell, f"{loser} against {winner}")
             one = ss.duel(
                 start,
                 cluster,
@@ -91,7 +91,7 @@ def duel(
     out.tell(lambda: {"duels": [one.to_dict() for one, _ in duels]}, shown_, files, as_json=as_json)
 
 
-def _told(tell: Callable[..., None], name: str, n: int, factor: float) -> None:
+def _note_progress(tell: Callable[..., None], name: str, n: int, factor: float) -> None:
     tell(name, f"{n} graphs, factor {factor:.3f}")
 
 

@@ -10,7 +10,7 @@ from simsched.base.errors import FormatError, SchedulerError, UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, TFLOP_PER_S, US
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, argument, option, read_shapes, written
+from simsched.cli.options import Text, argument, file_option, option, read_shapes
 from simsched.experiments.result import table_of
 
 
@@ -18,8 +18,8 @@ def show(
     graph: opt.Plan,
     target: opt.Target,
     as_json: opt.Json = False,
-    svg: Annotated[Text, written("Draw it, or its schedule with --scheduler: .svg.")] = None,
-    dot: Annotated[Text, written("The same picture for Graphviz.")] = None,
+    svg: Annotated[Text, file_option("Draw it, or its schedule with --scheduler: .svg.")] = None,
+    dot: Annotated[Text, file_option("The same picture for Graphviz.")] = None,
 ) -> None:
     """Describe GRAPH: operators, edges, width, depth, blocks, flops, and how much parallelism could give.
 

@@ -8,7 +8,7 @@ from simsched.base.errors import ClusterError, FormatError
 from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, Texts, argument, drawn, file, option, written
+from simsched.cli.options import Text, Texts, argument, drawn, file, file_option, option
 from simsched.experiments.result import table_of
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def validate(
     scatter: Annotated[Text, drawn("Plot predicted against measured: .png, .svg or .pdf.")] = None,
     gantt: Annotated[Text, drawn("Draw the predicted beside the measured trace of the simulator's choice.")] = None,
     resume: Annotated[Text, option("Keep measurements there; make only those missing.", metavar="FOLDER")] = None,
-    output: Annotated[Text, written("Write the last calibration to a JSON file.", "--output", "-o")] = None,
+    output: Annotated[Text, file_option("Write the last calibration to a JSON file.", "--output", "-o")] = None,
 ) -> None:
     """Calibrate on a backend, schedule GRAPH, predict, replay, compare, recalibrate, in rounds.
 

@@ -1,6 +1,7 @@
 """Arguments and options that several commands share, and the objects made from their texts.
 
-Options that belong together are a dataclass, which a command takes as one parameter: `expanded` puts its fields there.
+Options that belong together are a dataclass, which a command takes as one parameter: `expand_groups` puts its fields
+there.
 """
 
 import logging
@@ -40,7 +41,7 @@ Texts = list[str] | None
 USUAL_JITTER = 0.02  # from run to run the times of matrix products vary by 1 to 2 %
 
 
-def expanded(command: Callable[..., None]) -> Callable[..., None]:
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the fields of dataclasses, where it takes such, in the place of each.
 
     It reads pipes once, and does not write a file that it names twice.
@@ -74,7 +75,7 @@ def file(text: str, *names: str, **more: Any) -> Any:
     return option(text, *names, metavar="FILE", **more)
 
 
-def written(text: str, *names: str, is_picture: bool = False) -> Any:
+def file_option(text: str, *names: str, is_picture: bool = False) -> Any:
     """Return an option that names a file to write: one that cannot be written is refused before the command runs."""
 
     def noted(path: Text) -> Text:
@@ -90,8 +91,8 @@ def written(text: str, *names: str, is_picture: bool = False) -> Any:
     return file(text, *names, callback=noted)
 
 
-drawn = partial(written, is_picture=True)
-"""Return an option that names a picture to draw, in the format that its name says; see `written`."""
+drawn = partial(file_option, is_picture=True)
+"""Return an option that names a picture to draw, in the format that its name says; see `file_option`."""
 
 
 def _require_apart(values: Iterable[Any]) -> None:
@@ -185,7 +186,7 @@ def read_scheduler(name: str) -> "str | ss.Scheduler":
         except (ss.SimschedError, MemoryError):
             raise
         except Exception as error:
-            raise BrokenSchedulerError(f"scheduler {name!r} raised {described(error)}") from error
+            raise BrokenSchedulerError(f"scheduler {name!r} raised {describe_error(error)}") from error
 
     run.__name__ = name
     return run
@@ -199,7 +200,7 @@ def read_name(name: str) -> str:
     return name
 
 
-def described(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return an unexpected error, and the place where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
@@ -248,8 +249,8 @@ Option = Annotated[Texts, option("Option of the scheduler; repeatable.", metavar
 BackendOption = Annotated[Texts, option("Option of the backend, such as gpu=a100; repeatable.", metavar="NAME=VALUE")]
 Schedulers = Annotated[str, option("fast, all, or names separated by commas.")]
 Json = Annotated[bool, option("Print JSON.", "--json")]
-Output = Annotated[Text, written("Write it to a JSON file.", "--output", "-o")]
-Perfetto = Annotated[Text, written("Write a trace for ui.perfetto.dev.")]
+Output = Annotated[Text, file_option("Write it to a JSON file.", "--output", "-o")]
+Perfetto = Annotated[Text, file_option("Write a trace for ui.perfetto.dev.")]
 Box = Annotated[Text, drawn("Draw a box plot of the samples: .png, .svg or .pdf.")]
 JITTER = option("Standard deviation of operator times over their mean.", min=0, max=LARGEST_VARIATION)
 Trust = Annotated[bool, option("Load a .pt2 file, which can run code of whoever wrote it.", "--trust")]
@@ -450,22 +451,22 @@ class Target:
         if source is not None and traced is not None:
             if not (self.gpu or self.link or self.cluster):
                 _require_stated(traced, source.graph)
-                return self._widened(traced.cluster.replace_devices(contention=True), source.graph)
+                return self._resize(traced.cluster.replace_devices(contention=True), source.graph)
             _logger.warning(
                 "%s was recorded on %s: its kernels keep the times that were measured there",
                 source.graph,
                 traced.cluster.devices[0].model,
             )
         if source is not None and not (self.gpu or self.link or self.cluster) and source.made_for is not None:
-            return self._widened(source.made_for, source.graph)
+            return self._resize(source.made_for, source.graph)
         if self.cluster is None:
-            return self._described() if self._names_file() else self._preset()
+            return self._devices_of_file() if self._names_file() else self._preset()
         for option, value in (("--gpu", self.gpu), ("--link", self.link)):
             if value is not None:
                 raise ClusterError(f"{option} {value} is part of the preset that --cluster {self.cluster} replaces")
         from simsched.calibration import read_target
 
-        return self._widened(read_target(self.cluster), self.cluster)
+        return self._resize(read_target(self.cluster), self.cluster)
 
     def _names_file(self) -> bool:
         """Return whether --gpu names a file with the numbers of a GPU."""
@@ -474,7 +475,7 @@ class Target:
     def _preset(self) -> "ss.Cluster":
         return ss.Cluster.preset(self.gpu or _USUAL_GPU, self.gpus or 1, link=self.link)
 
-    def _described(self) -> "ss.Cluster":
+    def _devices_of_file(self) -> "ss.Cluster":
         """Return equal devices of the numbers that the file of --gpu holds."""
         from simsched.model.cluster import GpuSheet
 
@@ -492,15 +493,15 @@ class Target:
         options = (("gpu", self.gpu), ("gpus", self.gpus), ("link", self.link), ("cluster", self.cluster))
         return shlex.join(word for name, value in options if value is not None for word in (f"--{name}", str(value)))
 
-    def _widened(self, target: "costmodel.Target", path: str) -> "costmodel.Target":
-        """Return a target with as many devices as are asked for, see `widened`."""
-        from simsched.model.cluster import widened
+    def _resize(self, target: "costmodel.Target", path: str) -> "costmodel.Target":
+        """Return a target with as many devices as are asked for, see `resize`."""
+        from simsched.model.cluster import resize
         from simsched.model.costmodel import bare, with_cluster
 
         if self.gpus in (None, len(bare(target))):
             return target
         try:
-            return with_cluster(target, widened(bare(target), self.gpus))
+            return with_cluster(target, resize(bare(target), self.gpus))
         except ClusterError as error:
             raise ClusterError(f"--gpus {self.gpus}: {path}: {error}") from error
 

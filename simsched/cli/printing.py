@@ -117,7 +117,7 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
-def watched(name: str) -> Iterator[Callable[[int, int, int], None]]:
+def row_progress(name: str) -> Iterator[Callable[[int, int, int], None]]:
     """Yield a function that takes the numbers of rows that are done, that are to do, and that have no result.
 
     Without a terminal, it prints a line a minute.

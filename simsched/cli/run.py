@@ -20,7 +20,7 @@ from simsched.base.signals import searches_stopped
 from simsched.base.streams import failure_of, give_up, write_to_stderr
 from simsched.base.system import lack
 from simsched.base.text import printable
-from simsched.cli.options import BrokenSchedulerError, IncompleteError, described, expanded
+from simsched.cli.options import BrokenSchedulerError, IncompleteError, describe_error, expand_groups
 
 # module of simsched.cli -> its commands, each of which imports only its own needs when it runs: ``--help`` is quick
 _HOME: Final = {
@@ -73,7 +73,7 @@ def application(command: str | None = None) -> typer.Typer:
         if isinstance(function, typer.Typer):
             app.add_typer(function)
         else:
-            app.command(name)(expanded(function))
+            app.command(name)(expand_groups(function))
     return app
 
 
@@ -114,7 +114,7 @@ def _run(arguments: list[str]) -> int:
         stopped = searches_stopped()
         # Ctrl-C comes as this status
         if application(arguments[0])(args=arguments, prog_name="simsched", standalone_mode=False) == INTERRUPTED:
-            return _interrupted()
+            return _end_interrupted()
         if sys.stdout is not None:
             sys.stdout.flush()
         if searches_stopped() > stopped:
@@ -124,7 +124,7 @@ def _run(arguments: list[str]) -> int:
     except (SimschedError, BrokenSchedulerError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
-        return _interrupted()
+        return _end_interrupted()
     except BrokenPipeError:  # the reader has gone, as with `| head`
         give_up(sys.stdout)
         return _DONE
@@ -137,16 +137,16 @@ def _run(arguments: list[str]) -> int:
         if hasattr(error, "format_message"):
             return _fail(error.format_message())
         if type(error).__name__ == "Abort":
-            return _interrupted()
+            return _end_interrupted()
         if isinstance(error, OSError | ValueError) and (lost := failure_of(sys.stdout)) is not None:
             give_up(sys.stdout)  # for example of a full disk behind `>`
             return _fail(f"cannot write the output: {lost}")
         lacking = lack(error)
-        return _fail(f"unexpected {described(error)}", _DEFECT) if lacking is None else _fail(lacking)
+        return _fail(f"unexpected {describe_error(error)}", _DEFECT) if lacking is None else _fail(lacking)
     return _DONE
 
 
-def _interrupted() -> int:
+def _end_interrupted() -> int:
     with suppress(ValueError):  # raised in threads
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the impatient press twice
     return _fail("interrupted; no file was left half-written", INTERRUPTED)

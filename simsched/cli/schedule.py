@@ -15,7 +15,7 @@ from simsched.base.limits import MOST
 from simsched.base.numeric import sum_in_order
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import Text, Texts, argument, drawn, option, read_name, written
+from simsched.cli.options import Text, Texts, argument, drawn, file_option, option, read_name
 
 LARGE: Final = 1_000_000
 """Instructions beyond which spans, which take gigabytes then, are made for pictures alone."""
@@ -63,8 +63,8 @@ def compare(
 def schedule(
     graph: opt.Scheduled,
     target: opt.Target,
-    output: Annotated[Text, written("Write the schedule to a JSON file.", "--output", "-o")] = None,
-    program: Annotated[Text, written("Write the lowered program too.")] = None,
+    output: Annotated[Text, file_option("Write the schedule to a JSON file.", "--output", "-o")] = None,
+    program: Annotated[Text, file_option("Write the lowered program too.")] = None,
 ) -> None:
     """Schedule GRAPH and print the placements, or write them to a file that `simsched simulate` reads."""
     cluster = target.read(graph)
@@ -197,7 +197,7 @@ def advise(
     target: opt.Target,
     result: opt.Result,
     schedulers: opt.Schedulers = "fast",
-    keep: Annotated[Text, written("Write the recommended schedule to a JSON file.", "--plan")] = None,
+    keep: Annotated[Text, file_option("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
     """Recommend a deployment: one stream or several, captured or not, one GPU or all; and list next commands."""
     cluster, dag = target.read(graph), graph.read()
@@ -322,7 +322,7 @@ def report(
             "replay, ...), or a GRAPH, whose schedulers are compared.",
         ),
     ],
-    output: Annotated[str, written("HTML file to write.", "--output", "-o")],
+    output: Annotated[str, file_option("HTML file to write.", "--output", "-o")],
     target: opt.Target,
     draws: opt.Compare,
     title: Annotated[Text, option("Title of the page.")] = None,

@@ -15,7 +15,7 @@ from simsched.base.io import write_file
 from simsched.base.limits import MOST
 from simsched.cli import options as opt
 from simsched.cli import printing as out
-from simsched.cli.options import IncompleteError, Text, argument, drawn, option, read_name, written
+from simsched.cli.options import IncompleteError, Text, argument, drawn, file_option, option, read_name
 from simsched.experiments.study.evaluate import FAILED, TIMEOUT
 
 study = typer.Typer(name="study", help="Run many graphs, clusters and schedulers; resumable.", no_args_is_help=True)
@@ -53,7 +53,7 @@ class Execution:
         names = [read_name(choice.scheduler) for choice in asked.choices if ":" in choice.scheduler]
         if names and asked.folder not in sys.path:
             sys.path.append(asked.folder)
-        with out.watched(asked.name) as tell:
+        with out.row_progress(asked.name) as tell:
             results = ss.run_study(
                 asked,
                 folder,
@@ -87,7 +87,7 @@ def _require_all(found: "ss.Results") -> None:
 
 
 @study.command()
-@opt.expanded
+@opt.expand_groups
 def run(
     file: Annotated[str, argument("FILE", "Study file: .toml.")],
     output: Annotated[str, option("Where its rows are kept.", "--output", "-o", metavar="FOLDER")],
@@ -98,25 +98,25 @@ def run(
 
 
 @study.command()
-@opt.expanded
+@opt.expand_groups
 def resume(folder: Folder, how: Execution) -> None:
     """Continue a study that was stopped: the configuration is the one in its folder."""
     how.run(ss.Results.open(folder).study, folder)
 
 
 @study.command()
-@opt.expanded
+@opt.expand_groups
 def status(folder: Folder) -> None:
     """Show how many rows are done, missing, refused, failed or out of time."""
     out.print_table(ss.Results.open(folder).status())
 
 
 @study.command()
-@opt.expanded
+@opt.expand_groups
 def table(
     folder: Folder,
     csv: Annotated[bool, option("All rows as CSV, deterministic columns only.", "--csv")] = False,
-    output: Annotated[Text, written("Write all rows: .csv, .json or .parquet.", "--output", "-o")] = None,
+    output: Annotated[Text, file_option("Write all rows: .csv, .json or .parquet.", "--output", "-o")] = None,
 ) -> None:
     """Print means and standard deviations over the seeds, or every row as CSV."""
     results = ss.Results.open(folder)
@@ -136,7 +136,7 @@ def table(
 
 
 @study.command()
-@opt.expanded
+@opt.expand_groups
 def plot(
     folder: Folder,
     output: Annotated[Text, option("Where to.  [default: FOLDER/figures]", "--output", "-o", metavar="FOLDER")] = None,
@@ -148,7 +148,7 @@ def plot(
 
 
 @study.command()
-@opt.expanded
+@opt.expand_groups
 def rank(
     folder: Folder,
     by: Annotated[str, option("Columns to group by, such as kind,n_ops.")] = "",
@@ -156,7 +156,7 @@ def rank(
     baseline: Annotated[Text, option("Scheduler that ratios are to.  [default: sequential, else the first]")] = None,
     seed: Annotated[int, option("Seed of the bootstrap.", min=0)] = 0,
     pairs: Annotated[bool, option("Also every pair of schedulers.", "--pairs")] = False,
-    tex: Annotated[Text, written("Write the table as LaTeX (booktabs).")] = None,
+    tex: Annotated[Text, file_option("Write the table as LaTeX (booktabs).")] = None,
     plot: Annotated[Text, drawn("Draw performance profiles and critical differences: .png, .svg or .pdf.")] = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -180,7 +180,7 @@ def rank(
 
 
 @study.command()
-@opt.expanded
+@opt.expand_groups
 def merge(
     folders: Annotated[list[str], argument("FOLDER...", "Folders of one study, or of its shards.")],
     output: Annotated[str, option("Where the rows of all go.", "--output", "-o", metavar="FOLDER")],

@@ -22,9 +22,9 @@ from simsched.base.text import joined
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.comparison import compare, scheduler_set
-from simsched.experiments.result import Later, Result, printed, table_of, time_text, unit_of
+from simsched.experiments.result import Later, Result, plain_text, table_of, time_text, unit_of
 from simsched.model import Cluster, OpGraph, Program, Schedule
-from simsched.model.backend import Backend, prepared, require_counts
+from simsched.model.backend import Backend, prepare, require_counts
 from simsched.model.graph.opgraph import with_times
 from simsched.model.profile import Profile, Replay
 from simsched.model.trace import Trace
@@ -375,7 +375,7 @@ class Accuracy(Result, Checked, Document):
         return tuple(sentences)
 
     def __repr__(self) -> str:
-        return "\n".join((printed(self.table()), printed(self.summary()), joined(self.verdict())))
+        return "\n".join((plain_text(self.table()), plain_text(self.summary()), joined(self.verdict())))
 
 
 def _cells(row: Outcome, unit: float) -> Sequence[str]:
@@ -577,7 +577,7 @@ def _round(
             rows.append(Outcome(name, reason=reason))
             continue
         try:
-            program = prepared(backend, plan.over(_as_given(plan.graph, graph)))
+            program = prepare(backend, plan.over(_as_given(plan.graph, graph)))
             trace, key = simulate(program, calibration), digest(program)
             if key not in measured:
                 measured[key] = measurements.replay(program, number)

@@ -16,7 +16,7 @@ from simsched.experiments.result import Doubt, Finding, table_of, unit_of
 from simsched.experiments.unknown import bounded_by_bytes, share_of_unknown
 from simsched.experiments.whatif.throughput import requests_per_s
 from simsched.model import CostModel, OpGraph, Schedule
-from simsched.model.cluster import widened
+from simsched.model.cluster import resize
 from simsched.model.costmodel import Target, bare, upon, with_cluster
 from simsched.model.trace import Trace
 from simsched.schedulers import Scheduler
@@ -238,7 +238,7 @@ def advise(
     n = len(whole)
     if comparison is None:
         comparison = compare(graph, cluster, schedulers, cost)
-    first = with_cluster(cluster, widened(whole, 1))
+    first = with_cluster(cluster, resize(whole, 1))
     alone = comparison if n == 1 else compare(graph, first, schedulers, cost, ranges=False)
     one = baselines(graph, cluster, cost)
     runs = {name: (with_execution(one.plan, trace.program.execution), trace) for name, trace in one.traces.items()}

@@ -506,7 +506,7 @@ def compare(
     rows: list[Row] = []
     evaluations: dict[str, Evaluation] = {}
     for scheduler in scheduler_set(schedulers, graph):
-        name = unused(scheduler_name(scheduler), [row.scheduler for row in rows])
+        name = free_name(scheduler_name(scheduler), [row.scheduler for row in rows])
         if progress is not None:
             progress(name, "")
         try:
@@ -618,7 +618,7 @@ def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines 
     )
 
 
-def unused(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, taken: Collection[str]) -> str:
     """Return a name, with a number if it is taken."""
     numbered = (name, *(f"{name} ({i})" for i in range(2, len(taken) + 2)))
     return next(candidate for candidate in numbered if candidate not in taken)

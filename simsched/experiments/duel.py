@@ -357,16 +357,16 @@ class _Search:
             self._nbytes,
             self._exchange,
         )
-        self.best = self.at = self._tried(self._begun())
+        self.best = self.at = self._evaluate(self._first_graph())
 
     def step(self) -> None:
         """Evaluate one more graph: the first of a new round, or a changed one."""
         position = self.n % ROUND
         if position == 0 and self.n > 0:
             is_new = self.n // ROUND % 2 == 0
-            self.at = self._tried(self._begun()) if is_new else replace(self.best, n=self.n)
+            self.at = self._evaluate(self._first_graph()) if is_new else replace(self.best, n=self.n)
         elif self.n > 0:
-            tried = self._tried(self._changed(self.at.draft))
+            tried = self._evaluate(self._change(self.at.draft))
             temperature = _HOT * (_COLD / _HOT) ** (position / ROUND)
             gain = _log(tried.factor) - _log(self.at.factor)
             if not gain < 0 or self._rng.random() < exp(gain / temperature):
@@ -380,7 +380,7 @@ class _Search:
         options: dict[str, Any] = {"rng": self._seed} if takes(scheduler, "rng") else {}
         return schedule(graph, self.cluster, scheduler, **options)
 
-    def _tried(self, draft: _Draft) -> _Tried:
+    def _evaluate(self, draft: _Draft) -> _Tried:
         graph = draft.graph(self.cluster.devices[0].bandwidth, self.space.nbytes[0])
         try:
             losing, winning = (
@@ -394,7 +394,7 @@ class _Search:
             return _Tried(draft, None, -inf, self.n + 1)
         return _Tried(draft, graph, losing / winning if winning > 0 else -inf, self.n + 1)
 
-    def _begun(self) -> _Draft:
+    def _first_graph(self) -> _Draft:
         """Return a graph to start from, brought into the space."""
         seed = int(self._rng.integers(2**31))
         graph = self._start if isinstance(self._start, OpGraph) else self._start(seed)
@@ -405,7 +405,7 @@ class _Search:
             Operator(
                 name,
                 operator.kind,
-                time=self._rounded(float(times[graph.index[name]])),
+                time=self._round_time(float(times[graph.index[name]])),
                 intensity=operator.intensity,
                 **self._kept_load(operator),
             )
@@ -431,11 +431,11 @@ class _Search:
             "utilization": _within(middle if utilization is None else round(utilization, 3), self.space.utilization)
         }
 
-    def _changed(self, draft: _Draft) -> _Draft:
+    def _change(self, draft: _Draft) -> _Draft:
         """Return a draft in which one thing is different."""
         return self._moves[self._rng.integers(len(self._moves))](draft)
 
-    def _rounded(self, time: float) -> float:
+    def _round_time(self, time: float) -> float:
         return _within(round(time, _DIGITS), self.space.time)
 
     def _size(self, old: float, bounds: tuple[float, float]) -> float:
@@ -455,7 +455,7 @@ class _Search:
 
     def _time(self, draft: _Draft) -> _Draft:
         i = self._one(draft)
-        return self._with(draft, i, time=self._rounded(self._size(draft.operators[i].time or 1.0, self.space.time)))
+        return self._with(draft, i, time=self._round_time(self._size(draft.operators[i].time or 1.0, self.space.time)))
 
     def _load(self, draft: _Draft) -> _Draft:
         i, space = self._one(draft), self.space

@@ -194,7 +194,7 @@ def outcomes(
     cache: dict[Any, Any] = {}
     usual = np.ones(_OWN)
     worlds = [
-        (changed(cluster, unsure, values), _Priced(target, cost, cache, rates_of(unsure, values), own))
+        (with_numbers(cluster, unsure, values), _Priced(target, cost, cache, rates_of(unsure, values), own))
         for values, own in zip(drawn, own_factors(draws), strict=True)
     ]
     worlds.append((cluster, _Priced(target, cost, cache, USUAL, usual)))
@@ -251,7 +251,7 @@ def ranges(
     slower = (chance.mean(axis=2) >= SURE) & np.not_equal.outer(alike, alike)  # than whom, with 90 %
     ranges_ = {}
     for i, name in enumerate(times_of.names):
-        makespan, speedup = ranged(times_of, i, errors)
+        makespan, speedup = range_of(times_of, i, errors)
         low, high = speedup or (None, None)
         ranges_[name] = Ranged(*makespan, low, high, 1 + int(slower[i].sum()))
     best = int(times[:n].mean(axis=1).argmin()) if n else 0
@@ -263,7 +263,7 @@ def ranges(
     return ranges_, _doubt(target, times_of.unsure, times_of.drawn, gain, errors.own)
 
 
-def ranged(known: Outcomes, i: int, errors: Errors) -> tuple[tuple[float, float], tuple[float, float] | None]:
+def range_of(known: Outcomes, i: int, errors: Errors) -> tuple[tuple[float, float], tuple[float, float] | None]:
     """Return the 90 % range of makespan of the program at `i`, and of its speedup over the reference."""
     logs, point = known.worlds[i], float(known.points[i])
     makespan = _range(logs, point, hypot(errors.own, errors.common))
@@ -300,7 +300,7 @@ def rates_of(unsure: Sequence[Unsure], values: Floats) -> Rates:
     )
 
 
-def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
+def with_numbers(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Cluster:
     """Return the cluster with the drawn numbers."""
     drawn = {number: float(x) for number, x in zip(unsure, values, strict=True) if number.name not in Rates._fields}
     factors = {number.name: x for number, x in drawn.items() if number.relative}
@@ -309,7 +309,7 @@ def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clust
         (a, b, replace(link, latency=link.latency * slower, bandwidth=link.bandwidth * wider))
         for a, b, link in cluster.links
     )
-    kinds = [_scaled(device, factors) for device in cluster.kinds]
+    kinds = [_scale(device, factors) for device in cluster.kinds]
     devices = tuple(
         replace(kinds[kind], name=device.name)
         for kind, device in zip(cluster.kind.tolist(), cluster.devices, strict=True)
@@ -318,7 +318,7 @@ def changed(cluster: Cluster, unsure: Sequence[Unsure], values: Floats) -> Clust
     return with_values(replace(cluster, devices=devices, links=links), own)
 
 
-def _scaled(device: Device, factors: Mapping[str, float]) -> Device:
+def _scale(device: Device, factors: Mapping[str, float]) -> Device:
     changes: dict[str, Any] = {
         name: getattr(device, name) * x for name, x in factors.items() if not name.startswith(("link.", "interference"))
     }
@@ -347,7 +347,7 @@ class _Priced:
         """Return the times in us of some operators on a device."""
         key = id(graph), device.name
         if key not in self._known:  # with the graph, so that its id stays in use
-            self._known[key] = graph, *_shared(graph, self._target, bare(self._target)[device.name], self._cost)
+            self._known[key] = graph, *_shared_times(graph, self._target, bare(self._target)[device.name], self._cost)
         _, shared, does = self._known[key]
         times: Floats = shared[ops]
         rows = np.flatnonzero(np.isnan(times))
@@ -359,7 +359,7 @@ class _Priced:
         return times
 
 
-def _shared(graph: OpGraph, target: Target, device: Device, cost: CostModel | None) -> tuple[Floats, Indices]:
+def _shared_times(graph: OpGraph, target: Target, device: Device, cost: CostModel | None) -> tuple[Floats, Indices]:
     """Return the times that are the same in all worlds, NaN where they are not, and which factor each operator has."""
     times = graph.time if cost is None else operator_times(graph, device, cost)
     if cost is None and isinstance(target, Calibration):  # not as good as measured where scaled

@@ -96,7 +96,7 @@ class Result:
         return VIEWS["result"](self, path)
 
     def __repr__(self) -> str:
-        return printed(self.table())
+        return plain_text(self.table())
 
     _repr_html_ = as_html
 
@@ -262,7 +262,7 @@ def write_table(table: Table, console: Any) -> None:
             console.print(text, style=style, markup=False, highlight=False, soft_wrap=text is not grid)
 
 
-def printed(table: Table) -> str:
+def plain_text(table: Table) -> str:
     """Return a table as plain text."""
     from rich.console import Console
 

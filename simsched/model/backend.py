@@ -85,7 +85,7 @@ def require_counts(least: int, **values: object) -> None:
     require_count(BackendError, least, **values)
 
 
-def prepared(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:
+def prepare(backend: Backend, schedule: Schedule | Program, repeats: int = 1, warmup: int = 0) -> Program:
     """Return the program of a schedule over the graph as the backend runs it.
 
     Raises

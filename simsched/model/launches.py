@@ -17,7 +17,7 @@ from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph import Kernel, Operator, OpGraph, Work
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints
-from simsched.model.libraries import Launch, choose, given, unshaped
+from simsched.model.libraries import Launch, choose, given_terms, unshaped_terms
 
 WEIGHTS_CACHED: Final = 0.6
 """Part of the L2 cache up to which the parameters of a model stay in it from one run to the next."""
@@ -128,10 +128,10 @@ def kernels_on(graph: OpGraph, device: Device) -> Launches:
 def launches_of(op: Operator, device: Device) -> tuple[Launch, ...]:
     """Return the launches of one operator alone on a device, as `kernels_on` does for all of a graph."""
     if op.kernels:
-        return tuple(given(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
+        return tuple(given_terms(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
     if not op.works:
-        return (unshaped(op.flops, op.nbytes, op.dtype, device),)
-    return _chosen(op.name, op.works, op.dtype, device)
+        return (unshaped_terms(op.flops, op.nbytes, op.dtype, device),)
+    return _library_launches(op.name, op.works, op.dtype, device)
 
 
 def terms_on(graph: OpGraph, device: Device) -> Terms:
@@ -182,7 +182,7 @@ def given_launches(graph: OpGraph, counts: Ints | None = None) -> Launches:
     return Launches(ptr=ptr, **columns)
 
 
-def relaunched(launches: Launches, graph: OpGraph) -> Launches | None:
+def relaunch(launches: Launches, graph: OpGraph) -> Launches | None:
     """Return the launches of a graph that differs from another one in its operators' costs.
 
     Parameters
@@ -300,7 +300,7 @@ class _Choice:
         codes, _ = graph.labels("works")
         n_given = np.diff(graph.kernel_ptr)
         groups: dict[tuple[int, int], tuple[int, int]] = {}  # first row and rows by works and number format
-        self._chosen: list[Launch] = []
+        self._library_launches: list[Launch] = []
         shares: list[float] = []
         size = np.maximum(1, n_given)
         start = np.zeros(len(graph), np.int64)
@@ -309,12 +309,12 @@ class _Choice:
         for i, pair in zip(choices, pairs, strict=True):
             if pair not in groups:
                 dtype = graph.label("dtype", i)
-                launches = _chosen(graph.names[i], graph.label("works", i), dtype, device)
-                groups[pair] = len(self._chosen), len(launches)
-                self._chosen += launches
+                launches = _library_launches(graph.names[i], graph.label("works", i), dtype, device)
+                groups[pair] = len(self._library_launches), len(launches)
+                self._library_launches += launches
                 total = sum_in_order(launch.time for launch in launches)
                 shares += [launch.time / total for launch in launches]
-        n_chosen = len(self._chosen)
+        n_chosen = len(self._library_launches)
         start[:] = n_chosen
         start[n_given > 0] = n_chosen + 1 + graph.kernel_ptr[:-1][n_given > 0]
         if choices:
@@ -331,33 +331,35 @@ class _Choice:
             gathered: npt.NDArray[Any] = np.concatenate([values, column_])[rows]
             return gathered
 
-        columns = {key: column(key, [getattr(row, key) for row in self._chosen], 0) for key in _SHAPE}
+        columns = {key: column(key, [getattr(row, key) for row in self._library_launches], 0) for key in _SHAPE}
         columns["share"] = column("share", shares, 1.0)
-        columns["efficiency"] = column("efficiency", [row.efficiency for row in self._chosen], 1.0)
-        columns["chain"] = column("chain", [row.chain for row in self._chosen], 0.0)
+        columns["efficiency"] = column("efficiency", [row.efficiency for row in self._library_launches], 1.0)
+        columns["chain"] = column("chain", [row.chain for row in self._library_launches], 0.0)
         for key, term in (("flops", "flops"), ("nbytes", "traffic")):
             columns[key] = columns["share"] * getattr(graph, key)[op]
             if choices:
                 is_chosen = rows < n_chosen
-                columns[key][is_chosen] = np.array([getattr(row, term) for row in self._chosen])[rows[is_chosen]]
+                columns[key][is_chosen] = np.array([getattr(row, term) for row in self._library_launches])[
+                    rows[is_chosen]
+                ]
         self.launches = Launches(ptr=ptr, **columns)
 
     @cached_property
     def terms(self) -> Terms:
         """Terms of chosen kernels as they were chosen, and of others by their shape, FLOP and bytes."""
-        launches, n_chosen = self.launches, len(self._chosen)
+        launches, n_chosen = self.launches, len(self._library_launches)
         terms_of = np.zeros((len(launches), len(Terms._fields)))
         formats = self._formats[launches.op]
         is_chosen = self._rows < n_chosen
         if n_chosen:
-            own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._chosen], np.float64)
+            own = np.array([[getattr(row, key) for key in Terms._fields] for row in self._library_launches], np.float64)
             terms_of[is_chosen] = own[self._rows[is_chosen]]
         for code, dtype in enumerate(self._dtypes):
             rows = np.flatnonzero((formats == code) & ~launches.has_shape)
             if len(rows):
                 flops: Any = launches.flops[rows]
                 nbytes: Any = launches.nbytes[rows]
-                launch = unshaped(flops, nbytes, dtype, self._device)
+                launch = unshaped_terms(flops, nbytes, dtype, self._device)
                 for k, key in enumerate(Terms._fields):
                     terms_of[rows, k] = getattr(launch, key)
         own_shape = np.flatnonzero(launches.has_shape & ~is_chosen)
@@ -367,14 +369,14 @@ class _Choice:
         for row, kernel in zip(own_shape.tolist(), kernels, strict=True):
             if kernel not in cache:
                 code, *shape, flops, nbytes = kernel
-                launch = given(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
+                launch = given_terms(Kernel(*shape), flops, nbytes, self._dtypes[code], self._device)
                 cache[kernel] = tuple(getattr(launch, key) for key in Terms._fields)
             terms_of[row] = cache[kernel]
         start, chained, compute, memory, tail, tensor = terms_of.T
         return Terms(start, chained, compute, memory, tail, tensor > 0)
 
 
-def _chosen(name: str, works: Sequence[Work], dtype: str, device: Device) -> tuple[Launch, ...]:
+def _library_launches(name: str, works: Sequence[Work], dtype: str, device: Device) -> tuple[Launch, ...]:
     """Return the launches that the libraries of a device choose for the works of the operator `name`."""
     weights = sum_in_order(work.weights for work in works)
     weights_cached = max(weights, *(work.parameters for work in works)) <= WEIGHTS_CACHED * device.l2

@@ -17,7 +17,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
-from simsched.model.launches import Launches, choices_of, given_launches, has_choices, launches_on, relaunched
+from simsched.model.launches import Launches, choices_of, given_launches, has_choices, launches_on, relaunch
 
 Small = npt.NDArray[np.int32]
 EXECUTIONS: Final = ("stages", "events", "graph")
@@ -250,7 +250,7 @@ class Program(Columnar, Document):
         """
         if graph is self.graph:
             return self
-        launches = relaunched(self.launches, graph) if graph.names == self.graph.names else None
+        launches = relaunch(self.launches, graph) if graph.names == self.graph.names else None
         if launches is None:
             raise ProgramError(f"the program of graph {self.graph.name!r} is not one of graph {graph.name!r}")
         return Program(**self._parts | {"graph": graph, "launches": launches})

@@ -1,4 +1,4 @@
-"""`accounted`: compares a scheduler's schedule with the graph that it was given."""
+"""`account_for`: compares a scheduler's schedule with the graph that it was given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ import numpy as np
 
 from simsched.base.errors import GraphError, ScheduleError, shown
 from simsched.model import Floats, Operator, OpGraph, Schedule
-from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Indices, gathered
+from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Indices, gather_rows
 from simsched.model.rewriting import Rewriting, Step
 from simsched.rewriting.draft import Draft
-from simsched.rewriting.merging import MERGED, merged
+from simsched.rewriting.merging import MERGED, merge_draft
 from simsched.rewriting.parts import part_of, put_together
 from simsched.rewriting.rule import Rule
 from simsched.rewriting.rules import RULES
@@ -21,7 +21,7 @@ _REMEDY: Final = "schedule the graph that is given, or say in `rewriting` how th
 _NO_TRANSFER: Final = -1.0  # instead of NaN, which is like nothing
 
 
-def accounted(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Rule] = ()) -> Schedule:
+def account_for(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Rule] = ()) -> Schedule:
     """Return a scheduler's schedule of a graph, if it runs the whole graph.
 
     Parameters
@@ -74,7 +74,7 @@ def accounted(plan: Schedule, graph: OpGraph, scheduler: str, rules: Iterable[Ru
 
 
 @contextmanager
-def unchanged(graph: OpGraph, scheduler: str) -> Iterator[None]:
+def refuse_changes(graph: OpGraph, scheduler: str) -> Iterator[None]:
     """Refuse a scheduler that changes columns of the graph that it is given within the block; they are put back.
 
     Raises
@@ -118,7 +118,7 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     draft = Draft.from_graph(graph)
     for one in rewriting:
         if len(one.parts) == 1 and not one.parts[0].operators:
-            draft = _stepped(draft, one.parts[0].steps, rules)
+            draft = _repeat_steps(draft, one.parts[0].steps, rules)
             continue
         named = [name for part in one.parts for name in part.operators]
         if len(named) != len(draft.rows) or set(named) != set(draft.rows):
@@ -127,7 +127,8 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
             raise GraphError(f"each operator must be in one of the parts: {why}")
         parts = [part_of(draft, part.operators) for part in one.parts]
         after = [
-            _stepped(part, rewritten_part.steps, rules) for part, rewritten_part in zip(parts, one.parts, strict=True)
+            _repeat_steps(part, rewritten_part.steps, rules)
+            for part, rewritten_part in zip(parts, one.parts, strict=True)
         ]
         whole = put_together(draft, zip(parts, after, strict=True))
         if whole is None:
@@ -136,12 +137,12 @@ def rewritten(graph: OpGraph, rewriting: Iterable[Rewriting], rules: Mapping[str
     return draft.to_graph()
 
 
-def _stepped(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> Draft:
+def _repeat_steps(draft: Draft, steps: Iterable[Step], rules: Mapping[str, Rule]) -> Draft:
     """Return a draft after some steps."""
     for step in steps:
         names = ", ".join(map(repr, step.operators))
         if step.rule == MERGED:
-            draft, _ = merged(draft, step.operators)
+            draft, _ = merge_draft(draft, step.operators)
             continue
         if step.rule not in rules:
             raise GraphError(f"{step.rule!r} is no rule of simsched: rewrite the graph first, and schedule the new one")
@@ -218,7 +219,7 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
     fewer = np.diff(other.kernel_ptr)[rows] != sizes
     differs |= fewer
     if not fewer.any():
-        _, kernels = gathered(np.diff(other.kernel_ptr), rows)
+        _, kernels = gather_rows(np.diff(other.kernel_ptr), rows)
         unlike = np.logical_or.reduce([getattr(other, key)[kernels] != getattr(graph, key) for key in KERNELS])
         differs[np.repeat(np.arange(len(graph)), sizes)[unlike]] = True
     if other._details or graph._details:

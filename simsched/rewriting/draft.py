@@ -273,11 +273,11 @@ class Draft:
         -----
         O(V + E).
         """
-        gone, added = set(remove), {row.operator.name: _redirected(row, redirect) for row in add}
+        gone, added = set(remove), {row.operator.name: _redirect(row, redirect) for row in add}
         fresh = [row for name, row in added.items() if name not in gone]
         rows: list[Row] = []
         for name, row in self.rows.items():
-            now = added.get(name) if name in gone else _redirected(row, redirect)
+            now = added.get(name) if name in gone else _redirect(row, redirect)
             if now is not row:
                 rows += fresh
                 fresh = []
@@ -291,7 +291,7 @@ class Draft:
         return draft if len(draft.order()) == len(rows) + len(fresh) else None
 
 
-def _redirected(row: Row, redirect: Mapping[str, Source]) -> Row:
+def _redirect(row: Row, redirect: Mapping[str, Source]) -> Row:
     """Return a row that reads from elsewhere, or the row itself."""
     if not any(read.producer in redirect for read in row.reads):
         return row

@@ -223,7 +223,7 @@ def merged_operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]
     GraphError
         If they cannot be merged.
     """
-    whole, parts, _ = _merged(draft, names)
+    whole, parts, _ = _merge(draft, names)
     return (whole.operator, *(row.operator for row in parts))
 
 
@@ -261,14 +261,14 @@ def merge(graph: OpGraph, sets: Sequence[Sequence[str]]) -> tuple[OpGraph, list[
     draft = Draft.from_graph(graph)
     new_names: list[tuple[str, ...]] = []
     for names in sets:
-        draft, new = merged(draft, names)
+        draft, new = merge_draft(draft, names)
         new_names.append(new)
     return draft.to_graph(), new_names
 
 
-def merged(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
+def merge_draft(draft: Draft, names: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
     """Return the draft with operators merged into one, and the names of the new operators; see `merge`."""
-    whole, parts, redirect = _merged(draft, names)
+    whole, parts, redirect = _merge(draft, names)
     after = draft.replace(names, [whole, *parts], redirect)
     assert after is not None, "operators of one input do not depend on each other"
     return after, (whole.operator.name, *(row.operator.name for row in parts))
@@ -280,7 +280,7 @@ def merging_of(sets: Sequence[Sequence[str]]) -> tuple[Rewriting, ...]:
     return (Rewriting((RewrittenPart(steps=steps),)),) if steps else ()
 
 
-def _merged(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
+def _merge(draft: Draft, names: Sequence[str]) -> tuple[Row, list[Row], dict[str, Source]]:
     if not can_merge(draft, names):
         raise GraphError(f"cannot merge {', '.join(names)}: not convolutions of one tensor whose kernels align")
     rows = [draft.rows[name] for name in names]

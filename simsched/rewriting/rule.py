@@ -49,13 +49,13 @@ class Rule:
 
     def matches(self, draft: Draft) -> Sequence[Match]:
         """Return the names of the operators of each possible substitution."""
-        return tuple(draft.about(self._found))
+        return tuple(draft.about(self._find_matches))
 
     def apply(self, draft: Draft, match: Match) -> Draft | None:
         """Return the draft after a substitution, or None if shapes, conditions or a circle forbid it."""
-        return self.make(draft, match) if match in draft.about(self._found) else None
+        return self.make(draft, match) if match in draft.about(self._find_matches) else None
 
-    def _found(self, draft: Draft) -> Mapping[Match, None]:
+    def _find_matches(self, draft: Draft) -> Mapping[Match, None]:
         return dict.fromkeys(self.find(draft))
 
 
@@ -69,7 +69,7 @@ def sole_follower(draft: Draft, name: str) -> Row | None:
     return row if row.reads[position].slice is None and carries_all(draft, row, position) else None
 
 
-def followed(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool]) -> Iterator[Match]:
+def followers(draft: Draft, kinds: Sequence[str], can: Callable[[Row, Row], bool]) -> Iterator[Match]:
     """Yield operators of some kinds, each with the one that alone reads it, all of it, if the two `can` be one."""
     for kind in kinds:
         for name in draft.of_kind(kind):

@@ -59,7 +59,7 @@ from simsched.model.graph import DTYPE_NBYTES, Operator
 from simsched.rewriting import splitting
 from simsched.rewriting.draft import Draft, Read, Row, Slice, Source, slice_made
 from simsched.rewriting.merging import conv_of
-from simsched.rewriting.rule import ACTIVATIONS, Match, Rule, followed, pairs_in, sole_follower
+from simsched.rewriting.rule import ACTIVATIONS, Match, Rule, followers, pairs_in, sole_follower
 from simsched.rewriting.rules_products import RULES_OF_PRODUCTS
 from simsched.rewriting.works import WEIGHTS, joined_shape, made_from, recipe_of, shape_of, tensor_nbytes
 
@@ -126,7 +126,7 @@ def _can_chain(first: Row, second: Row) -> bool:
     return len(first.reads) == len(op.input_shapes) or len(second.reads) == 1
 
 
-def _chained(draft: Draft, match: Match) -> Draft | None:
+def _chain(draft: Draft, match: Match) -> Draft | None:
     """Return an operator that does the second one, which reads the first as one of its inputs, and the first before."""
     both = splitting.operators(draft, match)
     op, then = both
@@ -191,7 +191,7 @@ def _activations(draft: Draft) -> Iterator[Match]:
             ):
                 yield name, *names
     for kind in ACTIVATIONS:
-        for a, b in pairs_in(_related(draft, kind)):
+        for a, b in pairs_in(_related_tensor(draft, kind)):
             if draft.rows[a].reads[0].source != draft.rows[b].reads[0].source:  # not twice the same
                 yield a, b
 
@@ -204,7 +204,7 @@ def _is_activation(draft: Draft, name: str, kind: str, dtype: str) -> bool:
     return splitting.sole_input(draft, row) is not None and op.input_shapes[0] == op.output_shape
 
 
-def _related(draft: Draft, kind: str) -> Mapping[str, Hashable]:
+def _related_tensor(draft: Draft, kind: str) -> Mapping[str, Hashable]:
     """Return the tensor that activations read slices of and the axis, or the tensor that their input was made from."""
     keys: dict[str, Hashable] = {}
     for name in draft.of_kind(kind):
@@ -246,17 +246,17 @@ def _joined_activation(ops: tuple[Operator, ...], name: str, axis: int) -> Opera
 def _needless(draft: Draft) -> Iterator[Match]:
     for name in draft.of_kind("concat"):
         row = draft.rows[name]
-        if len(row.reads) > 1 and splitting.joined(draft, name) is not None:
+        if len(row.reads) > 1 and splitting.join_slices(draft, name) is not None:
             yield (name,)
         for reader in dict.fromkeys(reader for reader, _ in draft.readers.get(name, ())):
             if _direct_reads(draft, name, reader)[0]:
                 yield name, reader
 
 
-def _cleaned(draft: Draft, match: Match) -> Draft | None:
+def _clean(draft: Draft, match: Match) -> Draft | None:
     """Return the draft in which a concatenation or a reader of one reads the concatenated tensors directly."""
     if len(match) == 1:
-        return splitting.joined(draft, match[0])
+        return splitting.join_slices(draft, match[0])
     sources_of, remove = _direct_reads(draft, *match)
     row = draft.rows[match[1]]
     if slice_made(row.operator) is not None:
@@ -282,7 +282,7 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
     cuts = {i: read.source for i, read in enumerate(row.reads) if read.producer == name}
     is_slice = slice_made(row.operator) is not None
     if is_slice:
-        cuts = {} if reader in draft.kept else {0: splitting.resolved(draft, Read(reader))}
+        cuts = {} if reader in draft.kept else {0: splitting.resolve_slices(draft, Read(reader))}
     sources_of = {i: pieces[cut.slice] for i, cut in cuts.items() if cut.producer == name and cut.slice in pieces}
     if is_slice and any(
         source.slice and not draft.can_be_sliced(reader, source.slice[0]) for source in sources_of.values()
@@ -302,11 +302,11 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         rule.name: rule
         for rule in (
-            Rule("R1", partial(followed, kinds=_PRODUCTS, can=_takes_in), _with_epilogue),
+            Rule("R1", partial(followers, kinds=_PRODUCTS, can=_takes_in), _with_epilogue),
             *RULES_OF_PRODUCTS,
             Rule("R11", _activations, _activated_together),
-            Rule("R12", _needless, _cleaned),
-            Rule("R13", partial(followed, kinds=_ELEMENTWISE, can=_can_chain), _chained),
+            Rule("R12", _needless, _clean),
+            Rule("R13", partial(followers, kinds=_ELEMENTWISE, can=_can_chain), _chain),
         )
     }
 )

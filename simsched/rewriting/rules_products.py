@@ -67,7 +67,9 @@ def linear_of(op: Operator) -> Linear | None:
     return Linear(tuple(lead), features, outputs, bool(bias), attributes.get("activation"), text, op.dtype)
 
 
-def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) -> Mapping[str, tuple[T, Source]]:
+def _known_operators(
+    draft: Draft, kind: str, describe: Callable[[Operator], T | None]
+) -> Mapping[str, tuple[T, Source]]:
     """Return the properties and reads of operators of a kind, by name, where both are known."""
     properties = {}
     for name in draft.of_kind(kind):
@@ -79,11 +81,11 @@ def _known(draft: Draft, kind: str, describe: Callable[[Operator], T | None]) ->
 
 
 def _convs(draft: Draft) -> Mapping[str, tuple[Conv, Source]]:
-    return draft.about(_known, "conv", conv_of)
+    return draft.about(_known_operators, "conv", conv_of)
 
 
 def _linears(draft: Draft) -> Mapping[str, tuple[Linear, Source]]:
-    return draft.about(_known, "linear", linear_of)
+    return draft.about(_known_operators, "linear", linear_of)
 
 
 def _read_apart(draft: Draft, match: Match) -> bool:
@@ -170,11 +172,11 @@ def _side_by_side(draft: Draft) -> Iterator[Match]:
     yield from (match for match in pairs_in(depthwise) if _read_apart(draft, match))
 
 
-def _grouped(ops: tuple[Operator, ...], name: str) -> Operator:
+def _group(ops: tuple[Operator, ...], name: str) -> Operator:
     conv = conv_of(ops[0])
     assert conv is not None
     n, (batch, channels, *image) = len(ops), conv.input_shape
-    recipe = works.stacked(ops, 0)
+    recipe = works.stack(ops, 0)
     return works.made_from(
         ops,
         name,
@@ -218,7 +220,7 @@ def _over_both(draft: Draft, match: Match) -> Draft | None:
         flops=sum(op.flops for op in ops),
         nbytes=sum(op.nbytes for op in ops) - works.tensor_nbytes(shape, conv.dtype) - twice,
         weight_nbytes=sum(op.weight_nbytes for op in ops) - twice,
-        attributes=conv_attributes(ops, weights=works.stacked(ops, 1)),
+        attributes=conv_attributes(ops, weights=works.stack(ops, 1)),
         input_shapes=((shape[0], sum(one.in_channels for one in convs), *conv.input_shape[2:]),),
         output_shape=shape,
     )
@@ -235,7 +237,7 @@ def _average(op: Operator) -> tuple[works.Shape, works.Shape, str, str] | None:
 
 
 def _sums_of_pools(draft: Draft) -> Iterator[Match]:
-    for match, (first, x), (second, y) in _sums_of(draft, _known(draft, "pool", _average)):
+    for match, (first, x), (second, y) in _sums_of(draft, _known_operators(draft, "pool", _average)):
         if first == second and (x == y or "activation" not in draft.rows[match[2]].operator.attributes):
             yield match
 
@@ -278,7 +280,7 @@ def _sums_of_products(draft: Draft) -> Iterator[Match]:
             yield match
 
 
-def _summed(draft: Draft, match: Match) -> Draft | None:
+def _sum(draft: Draft, match: Match) -> Draft | None:
     """Return x (w1 + w2) for x w1 + x w2, (x + y) w for x w + y w, and else one product of both side by side."""
     ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
     (first, x), (second, y) = (_linears(draft)[name] for name in match[:2])
@@ -303,7 +305,7 @@ def _summed(draft: Draft, match: Match) -> Draft | None:
     whole = first._replace(in_features=first.in_features + second.in_features, bias=biased)
     twice = float(first.out_features * DTYPE_NBYTES[first.dtype]) if first.bias and second.bias else 0.0
     weight_nbytes = max(0.0, sum(op.weight_nbytes for op in ops) - twice)
-    op = product(whole, sum(op.flops for op in ops), weight_nbytes, works.stacked(ops, 1))
+    op = product(whole, sum(op.flops for op in ops), weight_nbytes, works.stack(ops, 1))
     before = splitting.joined_inputs(draft, match[:2], len(first.lead), op.name)
     return splitting.replace_behind(draft, match, before, op)
 
@@ -346,10 +348,10 @@ def _products_of_one(draft: Draft) -> Iterator[Match]:
 
 
 def _wider(draft: Draft, match: Match) -> Draft | None:
-    return _one_for_two(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenated)
+    return _one_for_two(draft, match, len(draft.rows[match[0]].operator.input_shapes[0]) - 1, _concatenate)
 
 
-def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
+def _concatenate(ops: tuple[Operator, ...], name: str) -> Operator:
     linears = [linear for linear in map(linear_of, ops) if linear is not None]
     biased = any(linear.bias for linear in linears)
     whole = linears[0]._replace(out_features=sum(linear.out_features for linear in linears), bias=biased)
@@ -362,7 +364,7 @@ def _concatenated(ops: tuple[Operator, ...], name: str) -> Operator:
         name,
         nbytes=sum(op.nbytes for op in ops) - (len(ops) - 1) * read + zeros,
         weight_nbytes=sum(op.weight_nbytes for op in ops) + zeros,
-        **whole.fields(ops, works.stacked(ops, 0)),
+        **whole.fields(ops, works.stack(ops, 0)),
     )
 
 
@@ -370,10 +372,10 @@ RULES_OF_PRODUCTS: Final = (
     Rule("R2", _same_but_for_outputs, partial(_one_for_two, axis=_CHANNELS, make=merged_convs)),
     Rule("R3", _one_in_the_other, partial(_one_for_two, axis=_CHANNELS, make=merged_convs)),
     Rule("R4", _same_weights, partial(_one_for_two, axis=_BATCH, make=_over_batch)),
-    Rule("R5", _side_by_side, partial(_one_for_two, axis=_CHANNELS, make=_grouped)),
+    Rule("R5", _side_by_side, partial(_one_for_two, axis=_CHANNELS, make=_group)),
     Rule("R6", _sums_of_convs, _over_both),
     Rule("R7", _sums_of_pools, _pooled_once),
     Rule("R8", _in_groups, _fewer_groups),
     Rule("R9", _products_of_one, _wider),
-    Rule("R10", _sums_of_products, _summed),
+    Rule("R10", _sums_of_products, _sum),
 )

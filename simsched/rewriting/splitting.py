@@ -75,7 +75,7 @@ def replace_by_parts(
         return None
     for name in dict.fromkeys(reader for part in names for reader, _ in draft.readers.get(part, ())):
         if name in after.rows and after.rows[name].operator.kind == "concat":
-            after = joined(after, name) or after
+            after = join_slices(after, name) or after
     return after
 
 
@@ -102,7 +102,7 @@ def replace_behind(
         after = draft.replace(names, [before, whole])
     else:
         after = replace_by_parts(draft, names, whole, axis, before=[before])
-    return None if after is None else joined(after, before.operator.name) or after
+    return None if after is None else join_slices(after, before.operator.name) or after
 
 
 def joined_inputs(draft: Draft, names: Sequence[str], axis: int, name: str) -> Row:
@@ -136,7 +136,7 @@ def summed_inputs(draft: Draft, match: Sequence[str], shape: Shape, flops: float
     return Row(op, [draft.rows[name].reads[0] for name in match[:2]])
 
 
-def resolved(draft: Draft, read: Read) -> Source:
+def resolve_slices(draft: Draft, read: Read) -> Source:
     """Return the source of a read, looking through slices that are separate operators."""
     row = draft.rows.get(read.producer)
     cut = None if row is None else slice_made(row.operator)
@@ -164,7 +164,7 @@ def only_copies(draft: Draft, row: Row) -> bool:
     )
 
 
-def joined(draft: Draft, name: str) -> Draft | None:
+def join_slices(draft: Draft, name: str) -> Draft | None:
     """Return the draft in which a concatenation reads slices that follow each other in one tensor as one.
 
     If its only read is one whole tensor, it is not needed. None if there is nothing to do.
@@ -175,7 +175,7 @@ def joined(draft: Draft, name: str) -> Draft | None:
         return None
     runs: list[tuple[Source, list[int]]] = []  # inputs, with adjacent slices of one tensor together
     for i, read in enumerate(row.reads):
-        source = resolved(draft, read)
+        source = resolve_slices(draft, read)
         if runs and source.slice is not None:
             producer, before = runs[-1][0]
             behind = (axis, source.slice[1]) if source.slice[0] == axis else None

@@ -68,7 +68,7 @@ def concat(recipes: Sequence[Recipe], axis: int) -> Recipe:
     return {"concat": flat, "axis": axis}
 
 
-def stacked(ops: Sequence[Operator], axis: int) -> Recipe:
+def stack(ops: Sequence[Operator], axis: int) -> Recipe:
     """Return `concat` of the weights of some operators."""
     return concat([recipe_of(op) for op in ops], axis)
 
@@ -130,7 +130,7 @@ def made_from(
         host=max(op.host for op in ops),
         **values,
     )
-    return _timed(operator, ops, sum)
+    return _with_time(operator, ops, sum)
 
 
 def copy_of(
@@ -166,7 +166,7 @@ def copy_of(
         block=ops[0].block,
         **fields,
     )
-    return _timed(operator, ops, lambda _: None)
+    return _with_time(operator, ops, lambda _: None)
 
 
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
@@ -216,7 +216,7 @@ def _works(ops: Sequence[Operator], output_shape: Shape, given: Mapping[str, Any
     parameters = sum(work.weights for work in op.works)
     weights = min(given["weight_nbytes"], given["nbytes"])
     return tuple(
-        _resized(
+        _resize(
             work,
             op.output_shape or output_shape,
             output_shape,
@@ -229,7 +229,7 @@ def _works(ops: Sequence[Operator], output_shape: Shape, given: Mapping[str, Any
     )
 
 
-def _resized(
+def _resize(
     work: Work,
     before: Shape,
     after: Shape,
@@ -245,11 +245,11 @@ def _resized(
     wider = after[axis] / before[axis] if product and before and after else 1.0
     longer = prod(after) / prod(before) / wider
     written = work.writes * wider * longer
-    sizes: dict[str, Any] = {"rows": _scaled(work.rows, longer)}
+    sizes: dict[str, Any] = {"rows": _scale(work.rows, longer)}
     if product:
         groups = attributes.get("groups", work.batch) if work.family == "convolution" else work.batch
         sizes["batch"] = groups
-        sizes["columns"] = _scaled(work.columns, wider * work.batch / groups)
+        sizes["columns"] = _scale(work.columns, wider * work.batch / groups)
         sizes["inner"] = max(1, round(flops / (2 * groups * sizes["rows"] * sizes["columns"])))
     if work.family == "convolution":
         window = attributes.get("kernel")
@@ -259,11 +259,13 @@ def _resized(
     return replace(work, flops=flops, reads=moved - writes, weights=weights, writes=writes, **sizes)
 
 
-def _scaled(size: int, factor: float) -> int:
+def _scale(size: int, factor: float) -> int:
     return max(1, round(size * factor))
 
 
-def _timed(made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequence[float]], float | None]) -> Operator:
+def _with_time(
+    made: Operator, ops: Sequence[Operator], otherwise: Callable[[Sequence[float]], float | None]
+) -> Operator:
     """Return an operator with a time from the replaced operators' rooflines, or without these from `otherwise`."""
     times = [op.time for op in ops if op.time is not None]
     if len(times) < len(ops):

@@ -10,16 +10,16 @@ from typing import Any, Final, cast
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, shown
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
-from simsched.rewriting.accounting import accounted, unchanged
+from simsched.rewriting.accounting import account_for, refuse_changes
 from simsched.rewriting.rule import Rule
-from simsched.schedulers.protocol import Scheduler, Tools, taken
+from simsched.schedulers.protocol import Scheduler, Tools, take_options
 
 __all__ = [
     "FAST_UP_TO",
     "SCHEDULERS",
     "Scheduler",
     "Tools",
-    "equipped",
+    "equip",
     "resolve",
     "schedule",
     "scheduler_name",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-def equipped(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
+def equip(function: Callable[..., Schedule]) -> Callable[..., Schedule]:
     """Return a scheduler with its ``tools`` bound; return one without this parameter unchanged."""
     signature = inspect.signature(function)
     parameter = signature.parameters.get("tools")
@@ -68,7 +68,7 @@ _MODULES: Final = {
     "search": "search",
 }
 SCHEDULERS: Final = Imported[Scheduler](
-    {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}, equipped
+    {name: f"{__name__}.{module}:{name.replace('-', '_')}" for name, module in _MODULES.items()}, equip
 )
 """Schedulers by name; the module of one is imported when it is asked for."""
 FAST_UP_TO: Final[Mapping[str, int]] = MappingProxyType({"ios": 150, "autograph": 80, "search": 0})
@@ -127,7 +127,7 @@ def takes(scheduler: str | Scheduler, option: str) -> bool:
 def schedule(
     graph: OpGraph, cluster: Target, scheduler: str | Scheduler, cost: CostModel | None = None, **options: Any
 ) -> Schedule:
-    """Return a scheduler's schedule of a graph, proved valid and compared with the graph: see `accounted`.
+    """Return a scheduler's schedule of a graph, proved valid and compared with the graph: see `account_for`.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def schedule(
         it changed the graph.
     """
     name = scheduler_name(scheduler)
-    function = equipped(resolve(scheduler))
+    function = equip(resolve(scheduler))
     parameters = list(inspect.signature(function).parameters.values())
     needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     names = [p.name for p in parameters[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -165,15 +165,15 @@ def schedule(
                 raise SchedulerError(
                     f"scheduler {name!r} has no option {option!r}; known are: {', '.join(names) or 'none'}"
                 )
-        options = taken(name, function, options)
+        options = take_options(name, function, options)
     if cost is None:
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
-    with unchanged(graph, name):
+    with refuse_changes(graph, name):
         plan = function(graph, cluster, cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
-    return accounted(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
+    return account_for(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:

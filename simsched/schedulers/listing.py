@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.base.errors import SchedulerError
 from simsched.base.jit import Column, Row, f8, i4
 from simsched.model import Cluster, CostModel, Floats, Indices, Ints, OpGraph, Schedule, operator_times, times_by_device
-from simsched.model.graph.columns import distinct, grouped
+from simsched.model.graph.columns import distinct, edges_by_end
 from simsched.model.graph.opgraph import longest_from
 
 
@@ -127,7 +127,7 @@ class Instance:
 
         `ends` and `others` are the operators at one end of each edge and at the other, in any numbers.
         """
-        ptr, edges = grouped(ends, len(self.graph))
+        ptr, edges = edges_by_end(ends, len(self.graph))
         rows = np.zeros(len(edges), Edge.dtype)
         rows["us"], rows["mean_us"] = self.transfer[edges], self.mean_transfer[edges]
         rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
@@ -168,7 +168,7 @@ def _others(ptr: Ints, edges: Indices, ends: Indices) -> list[list[int]]:
     return [sorted(set(others[a:b])) for a, b in pairwise(ptr.tolist())]
 
 
-def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
+def reduce_edges(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], list[int]]:
     """Return the transitive reduction of a DAG that is numbered topologically, and its closure.
 
     For each vertex its consumers, ascending; and as bits itself and all its descendants, v by bit n - 1 - v, so that
@@ -193,7 +193,7 @@ def reduced(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[int]], 
     return children, closed
 
 
-def captured(
+def captured_schedule(
     graph: OpGraph,
     cluster: Cluster,
     cost: CostModel,

@@ -8,7 +8,7 @@ import numpy as np
 from simsched.base.codec import Among
 from simsched.base.errors import SchedulerError
 from simsched.model import Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.schedulers.listing import captured, place_of, reduced
+from simsched.schedulers.listing import captured_schedule, place_of, reduce_edges
 from simsched.schedulers.protocol import Mode
 
 _NONE: Final = -1
@@ -93,7 +93,7 @@ def nimble(
     streams = streams or ("reuse" if released else "chains")
     stream, chains, left = assign_streams(graph, streams, released=released)
     of_op, (src, dst) = np.array(stream), (graph.src, graph.dst) if released else left
-    return captured(
+    return captured_schedule(
         graph,
         cluster,
         cost,
@@ -122,7 +122,7 @@ def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> t
             f"give another scheduler, such as opara"
         )
     position = place_of(order)
-    left, closed = reduced(n, zip(position[graph.src].tolist(), position[graph.dst].tolist(), strict=True))
+    left, closed = reduce_edges(n, zip(position[graph.src].tolist(), position[graph.dst].tolist(), strict=True))
     if released:
         following = _matching_of_order([sum(1 << v for v in row) for row in left], in_turn=True)
     else:

@@ -11,7 +11,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import SchedulerError
 from simsched.model import INTENSITIES, WARP, Cluster, CostModel, Device, Floats, Kernel, OpGraph, Schedule, occupancy
 from simsched.model.launches import Launches, kernels_on
-from simsched.schedulers.listing import captured, turns
+from simsched.schedulers.listing import captured_schedule, turns
 from simsched.schedulers.protocol import Mode
 
 METRICS: Final = ("shared_memory", "threads", "registers", "max", "blocks", "occupancy", "utilization")
@@ -311,7 +311,7 @@ def opara(
         launches = launch_order(graph, memory.tolist(), need.tolist(), by_parity=released)
     streams = allocate_streams(graph, launches if released else topological, allocation)
     pooled = [stream % (max_streams or len(graph)) for stream in streams]
-    return captured(
+    return captured_schedule(
         graph,
         cluster,
         cost,

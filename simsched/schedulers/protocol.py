@@ -64,7 +64,7 @@ class Tools:
     schedule: Callable[..., Schedule]
 
 
-def taken(scheduler: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def take_options(scheduler: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a function of this library as its hints have them.
 
     Options whose hints do not describe all values are left to the function; so are options of other functions.

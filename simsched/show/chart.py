@@ -172,7 +172,7 @@ class Chart:
     @cached_property
     def places(self) -> list[Any]:
         """All places: numbers from the smallest to the largest, others in the order of their first use."""
-        return ordered(x for cells in self.series.values() for x in cells)
+        return distinct_places(x for cells in self.series.values() for x in cells)
 
     @property
     def numeric(self) -> bool:
@@ -227,7 +227,7 @@ class Chart:
     @property
     def rows(self) -> list[Any]:
         """Rows of a map from the top: numbers grow upwards, others are in the order of their first use."""
-        rows = ordered(self.series)
+        rows = distinct_places(self.series)
         return rows[::-1] if all(map(is_number, rows)) else rows
 
     @property
@@ -270,7 +270,7 @@ class Chart:
         return str(name) if power is None else f"{name} O(n^{power:.2f})"
 
 
-def timed(chart: Chart) -> Chart:
+def in_time_unit(chart: Chart) -> Chart:
     """Return a chart whose values are times in us with the times in the unit that reads best, named on their axis."""
     scale, unit = time_unit(max(float(row.max()) for cells in chart.series.values() for row in cells.values()))
     series = {name: {x: row / scale for x, row in cells.items()} for name, cells in chart.series.items()}
@@ -285,21 +285,21 @@ def timed(chart: Chart) -> Chart:
     )
 
 
-def ordered(places: Iterable[Any]) -> list[Any]:
+def distinct_places(places: Iterable[Any]) -> list[Any]:
     """Return places once each: numbers from the smallest to the largest, others in the order of their first use."""
     distinct_ = list(dict.fromkeys(places))
     return sorted(distinct_) if all(map(is_number, distinct_)) else distinct_
 
 
-def named(values: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values by name and place, of values by name alone: the place is None."""
     return {name: {None: value} for name, value in values.items()}
 
 
-def broken(name: str, width: int) -> str:
+def break_name(name: str, width: int) -> str:
     """Return a printable name on as many lines as it needs, broken after punctuation where possible.
 
-    >>> broken("my_package.my_module:round_robin", 12).split()
+    >>> break_name("my_package.my_module:round_robin", 12).split()
     ['my_package.', 'my_module:', 'round_robin']
     """
     lines = re.findall(rf".{{1,{width}}}(?:\s|{BREAKS.pattern}|$)|.{{1,{width}}}", printable(name))
@@ -365,7 +365,7 @@ def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:
     return np.minimum(rank, len(PALETTE))[codes], list(zip(names, (*PALETTE, GREY), strict=False))
 
 
-def tinted(code: int, tint: int) -> str:
+def tint_colour(code: int, tint: int) -> str:
     """Return a colour of the palette, which begins again after its end, in one of four tints."""
     white = _TINTS[tint % len(_TINTS)]
     return "#" + "".join(f"{round(c + (255 - c) * white):02X}" for c in bytes.fromhex(PALETTE[code % len(PALETTE)][1:]))

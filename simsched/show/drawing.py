@@ -15,7 +15,7 @@ from simsched.base.errors import GraphError
 from simsched.base.io import write_file
 from simsched.base.units import format_time
 from simsched.model import Ints, Operator, OpGraph, Schedule
-from simsched.show.chart import PALETTE, ink, kind_colours, tinted
+from simsched.show.chart import PALETTE, ink, kind_colours, tint_colour
 from simsched.show.markup import pieces, printable
 
 __all__ = ["to_dot", "to_svg"]
@@ -87,7 +87,7 @@ def to_svg(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     >>> to_svg(OpGraph([Operator("a", "conv", time=3.0)])).count("<rect")  # paper, box and legend
     3
     """
-    return _written(_svg(describe(shown)), path)
+    return _write(_svg(describe(shown)), path)
 
 
 def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None) -> str:
@@ -117,10 +117,10 @@ def to_dot(shown: OpGraph | Schedule, path: str | os.PathLike[str] | None = None
     >>> print(to_dot(graph).splitlines()[-2])
       n0 -> n1;
     """
-    return _written("".join(_dot(describe(shown))), path)
+    return _write("".join(_dot(describe(shown))), path)
 
 
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+def _write(text: str, path: str | os.PathLike[str] | None) -> str:
     if path is not None:
         write_file(path, text)
     return text
@@ -135,7 +135,7 @@ def _svg(picture: Picture) -> str:
     right = max(left + drawn, _MARGIN + _HEADING)
     meanings, at, last = [], float(_MARGIN), 82
     for fill, meaning in picture.legend:  # side by side, on as many lines as that takes
-        text = shortened(printable(meaning), 11, 200)
+        text = shorten(printable(meaning), 11, 200)
         width_ = 30 + text_width(text, 11)
         if at > _MARGIN and at + width_ > right:
             at, last = _MARGIN, last + 18
@@ -153,8 +153,8 @@ def _svg(picture: Picture) -> str:
             height=top + _ROW * int(row.max()) + _HEIGHT + _MARGIN,
             label=f"{picture.title}: {picture.subtitle}",
             margin=_MARGIN,
-            title=shortened(picture.title, 17, room),
-            subtitle=shortened(picture.subtitle, 12, room),
+            title=shorten(picture.title, 17, room),
+            subtitle=shorten(picture.subtitle, 12, room),
             legend_="".join(meanings),
             top=top,
             left=(left + right - drawn) // 2,
@@ -188,7 +188,7 @@ def _bands(stage: Ints, y: Ints, width: int) -> Iterator[str]:
 def _boxes(boxes: Sequence[Box], x: list[int], half: list[int], y: list[int]) -> Iterator[str]:
     for box, middle, side, top in zip(boxes, x, half, y, strict=False):
         name, detail = (
-            shortened(text, size, 2 * (side - _PADDING)) for text, size in ((box.name, _NAME), (box.detail, _DETAIL))
+            shorten(text, size, 2 * (side - _PADDING)) for text, size in ((box.name, _NAME), (box.detail, _DETAIL))
         )
         yield (
             _piece(
@@ -222,15 +222,15 @@ def _edges(routes: list[list[int]], x: list[int], y: list[int], n_boxes: int) ->
 
 
 def _dot(picture: Picture) -> Iterator[str]:
-    label = _quoted(f"{picture.title}\n{picture.subtitle}")
+    label = _quote(f"{picture.title}\n{picture.subtitle}")
     yield (
-        f"digraph {_quoted(picture.title)} {{\n"
+        f"digraph {_quote(picture.title)} {{\n"
         f'  graph [label={label}, labelloc=t, fontname="Helvetica", bgcolor="#ffffff"];\n'
         '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11, height=0.5];\n'
         '  edge [color="#6b7280", arrowsize=0.6];\n'
     )
     for i, box in enumerate(picture.boxes):
-        label = _quoted(f"{box.name}\n{box.detail}")
+        label = _quote(f"{box.name}\n{box.detail}")
         yield f'  n{i} [label={label}, fillcolor="{box.fill}", fontcolor="{ink(box.fill)}"];\n'
     for k in [] if picture.stage is None else np.unique(picture.stage).tolist():
         members = " ".join(f"n{i};" for i in np.flatnonzero(picture.stage == k))
@@ -239,7 +239,7 @@ def _dot(picture: Picture) -> Iterator[str]:
     yield "}\n"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a text as a string of DOT, in which names of entities and escapes stay literal."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
     return '"' + plain.replace("\n", "\\n") + '"'
@@ -257,7 +257,7 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     if len(graph) > LARGEST:
         raise GraphError(f"graph {graph.name!r} has {len(graph)} operators: pictures are drawn of up to {LARGEST:,}")
     edges = list(dict.fromkeys(zip(graph.src.tolist(), graph.dst.tolist(), strict=True)))
-    subtitle = f"{_counted(len(graph), 'operator')}, {_counted(len(graph.src), 'edge')}"
+    subtitle = f"{_count(len(graph), 'operator')}, {_count(len(graph.src), 'edge')}"
     if not isinstance(shown, Schedule):
         colour, kinds = kind_colours(graph)
         boxes = [_box(op, _size(op), kinds[k][1]) for op, k in zip(graph.operators, colour.tolist(), strict=True)]
@@ -271,7 +271,7 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     lanes, tints = Counter(lane), Counter[int]()
     fills: dict[tuple[int, int], str] = {}
     for d, s in sorted(lanes):  # a hue for each device, or for each stream of the only one
-        fills[d, s] = tinted(d, tints[d]) if several else tinted(tints[d], tints[d] // len(PALETTE))
+        fills[d, s] = tint_colour(d, tints[d]) if several else tint_colour(tints[d], tints[d] // len(PALETTE))
         tints[d] += 1
     where = {(d, s): f"{printable(plan.devices[d])} stream {s}" if several else f"stream {s}" for d, s in fills}
     staged = plan.execution == "stages"
@@ -283,16 +283,16 @@ def describe(shown: OpGraph | Schedule) -> Picture:
     legend = [(fills[at], f"{where[at]} ({lanes[at]})") for at in list(fills)[:_LISTED]]
     if len(fills) > _LISTED:
         legend.append(("none", f"and {len(fills) - _LISTED} more"))
-    subtitle += f", {_counted(len(fills), 'stream')} on {_counted(len(plan.devices_used), 'device')}"
+    subtitle += f", {_count(len(fills), 'stream')} on {_count(len(plan.devices_used), 'device')}"
     if staged:
-        subtitle += f", {_counted(len(set(zip(device.tolist(), stage.tolist(), strict=True))), 'stage')}"
+        subtitle += f", {_count(len(set(zip(device.tolist(), stage.tolist(), strict=True))), 'stage')}"
     if plan.estimate is not None:
         subtitle += f", estimate {format_time(plan.estimate)}"
     title = f"{printable(graph.name)} by {printable(plan.scheduler)}"
     return Picture(title, subtitle, boxes, edges, legend, stage if banded else None)
 
 
-def _counted(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -398,10 +398,10 @@ def _em(character: str) -> float:
     return 0.61 if character.isascii() and not character.isupper() else 0.78
 
 
-def shortened(text: str, size: float, width: float) -> str:
+def shorten(text: str, size: float, width: float) -> str:
     """Return a text that is no wider than given; a longer one loses its middle.
 
-    >>> shortened("inception_5b_branch_pool", 12, 90)
+    >>> shorten("inception_5b_branch_pool", 12, 90)
     'incept…_pool'
     """
     short, length = text, min(len(text), int(width / size / _NARROW))

@@ -136,13 +136,13 @@ def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
             rows[row.what] += [replace(row, spans=row.spans[lane == k], first=not k) for k in np.unique(lane).tolist()]
     hosts, compute, copying = rows.values()
     if most is not None and len(compute) > most:
-        compute = _shared(compute)
+        compute = _share_rows(compute)
     if most is not None and len(copying) > _MOST_COPIES:
         copying = [replace(copying[0], label="copies", spans=np.concatenate([row.spans for row in copying]))]
     return hosts * host + compute + copying
 
 
-def _shared(rows: Sequence[Row]) -> list[Row]:
+def _share_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the kernels of streams on shared rows, where kernels that follow each other share a row."""
     work = [replace(row, spans=row.spans[row.trace.kind[row.spans] == KERNEL]) for row in rows]
     busy = sorted((row for row in work if len(row.spans)), key=lambda row: row.bars[1].min())

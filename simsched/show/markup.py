@@ -31,13 +31,13 @@ def pieces(path: str) -> Callable[..., str]:
         return {name: text.rstrip("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
     def piece(name: str, /, **given: object) -> str:
-        texts = {k: _escaped(v) if isinstance(v, str) and not k.endswith("_") else v for k, v in given.items()}
+        texts = {k: _escape(v) if isinstance(v, str) and not k.endswith("_") else v for k, v in given.items()}
         return templates()[name].format_map(texts)
 
     return piece
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(base.printable_lines(text))
 
 

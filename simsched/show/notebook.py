@@ -18,7 +18,7 @@ from simsched.show.drawing import to_svg
 from simsched.show.facts import cluster_pairs, graph_facts, head_facts, run_facts, short, texts
 from simsched.show.gantt import gantt
 from simsched.show.markup import printable
-from simsched.show.paper import encoded, style
+from simsched.show.paper import encode, style
 from simsched.simulator import Makespans
 
 _DRAWN: Final = 60  # operators, and four times as many edges: a drawing up to this is read at a glance
@@ -53,20 +53,20 @@ def _table(table: Table) -> str:
     for tag, look, row in rows:
         sides = ("left" if c in table.left else "right" for c in range(len(row)))
         cells = (
-            f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_written(text)}</{tag}>'
+            f'<{tag} style="text-align:{side};padding:2px 10px 2px 0">{_as_html(text)}</{tag}>'
             for side, text in zip(sides, row, strict=True)
         )
         lines += f"<tr{look}>{''.join(cells)}</tr>"
-    paragraphs = [f"<b>{_written(table.title)}</b>"] * bool(table.title)
-    paragraphs += [f"<small>{_written(table.note)}</small>"] * bool(table.note)
+    paragraphs = [f"<b>{_as_html(table.title)}</b>"] * bool(table.title)
+    paragraphs += [f"<small>{_as_html(table.note)}</small>"] * bool(table.note)
     caption = f'<caption style="caption-side:top;text-align:left;color:inherit">{"<br>".join(paragraphs)}</caption>'
     return f"<table>{caption}{lines}</table>"
 
 
-def _written(text: str) -> str:
+def _as_html(text: str) -> str:
     r"""Return a text as HTML, its lines kept.
 
-    >>> _written("a<b\nc")
+    >>> _as_html("a<b\nc")
     'a&lt;b<br>c'
     """
     return "<br>".join(escape(printable(line)) if line.strip() else "" for line in text.split("\n"))
@@ -129,5 +129,5 @@ def _(trace: Trace) -> Iterator[str]:
         return
     yield _facts(title, texts(run_facts(trace)))
     with style("x"):
-        picture = b64encode(encoded(gantt(trace), "png")).decode()
+        picture = b64encode(encode(gantt(trace), "png")).decode()
     yield f'<img alt="Gantt chart" style="max-width:100%" src="data:image/png;base64,{picture}">'

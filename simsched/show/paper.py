@@ -15,7 +15,7 @@ from simsched.base.io import write_file
 from simsched.base.numeric import is_number
 from simsched.base.signals import interrupt_later
 from simsched.base.text import printable
-from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, broken, ink, number
+from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, break_name, ink, number
 
 _TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, as in the style
 _STYLE: Final = Path(__file__).with_name("paper.mplstyle")
@@ -78,7 +78,7 @@ def style(grid: str = "y") -> Iterator[Any]:
         yield matplotlib.figure.Figure
 
 
-def encoded(ax: Any, form: str) -> bytes:
+def encode(ax: Any, form: str) -> bytes:
     """Return the whole picture that some axes belong to, as a file of a format; call it within `style`."""
     buffer = BytesIO()
     ax.figure.savefig(buffer, format=form, metadata=_METADATA[form])
@@ -94,7 +94,7 @@ def save_figure(ax: Any, path: str | os.PathLike[str] | None) -> None:
         If the file cannot be written.
     """
     if path is not None:
-        write_file(path, encoded(ax, _form(path)))
+        write_file(path, encode(ax, _form(path)))
 
 
 def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
@@ -122,7 +122,7 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
             (ax.axvline if chart.lying else ax.axhline)(chart.reference, **_LEVEL)
         for at in chart.upright:
             ax.axvline(at, linestyle=":", **_LEVEL)
-        figure.suptitle(_wrapped(chart.title, width, _TITLE), x=0.02, ha="left")
+        figure.suptitle(_wrap(chart.title, width, _TITLE), x=0.02, ha="left")
         handles, names = ax.get_legend_handles_labels() if chart.legend else ([], [])
         note = figure.legend(
             handles,
@@ -130,7 +130,7 @@ def draw(chart: Chart, path: str | os.PathLike[str] | None = None) -> Any:
             loc="outside lower left",
             ncols=2 * chart.columns,
             alignment="left",
-            title=_wrapped(chart.note, width, _NOTE),
+            title=_wrap(chart.note, width, _NOTE),
         ).get_title()
         note.set(fontsize=_NOTE, color=_SMALL)
         figure.draw_without_rendering()  # lays it out: whatever else takes room, the axes are to have theirs
@@ -318,7 +318,7 @@ def _text(value: Any) -> str:
 
 
 def _legend_name(name: Any) -> str:
-    return legend_name(broken(str(name), _NAME))
+    return legend_name(break_name(str(name), _NAME))
 
 
 def legend_name(text: str) -> str:
@@ -328,7 +328,7 @@ def legend_name(text: str) -> str:
 
 def _name_rows(ax: Any, names: Sequence[Any]) -> None:
     """Write names beside the axes, from the top at 0, 1, ..."""
-    ax.set_yticks(range(len(names)), [broken(_text(name), _NAME) for name in names])
+    ax.set_yticks(range(len(names)), [break_name(_text(name), _NAME) for name in names])
     ax.tick_params(length=0)
     ax.set_ylim(len(names) - 0.5, -0.5)
 
@@ -339,10 +339,10 @@ def _name_columns(ax: Any, names: Sequence[Any]) -> None:
     room = int(0.7 * ax.figure.get_figwidth() / len(texts) / (_CHARACTER * _TICK)) - 1
     level = max(len(part.strip()) for text in texts for part in BREAKS.split(text)) <= room
     look = {} if level else {"rotation": 40, "ha": "right", "va": "top", "rotation_mode": "anchor"}
-    ax.set_xticks(range(len(texts)), [broken(text, room if level else _NAME) for text in texts], **look)
+    ax.set_xticks(range(len(texts)), [break_name(text, room if level else _NAME) for text in texts], **look)
     ax.set_xlim(-0.5, len(texts) - 0.5)
 
 
-def _wrapped(text: str, width: float, size: float) -> str:
+def _wrap(text: str, width: float, size: float) -> str:
     """Return a text in lines of at most some inches."""
     return "\n".join(textwrap.fill(line, int(width / (_CHARACTER * size))) for line in text.split("\n"))

@@ -88,7 +88,7 @@ class Evaluate:
         end: tuple[str, str | None] = OK, None
         try:
             if not call_within(self.time_limit, self._fill, spec, row):
-                return [] if spec.same is None else [self._renamed(spec, spec.same)]
+                return [] if spec.same is None else [self._with_name(spec, spec.same)]
         except TimeLimitReached:
             end = TIMEOUT, f"took longer than the time limit of {self.time_limit:g} s"
         except SimschedError as error:
@@ -113,7 +113,7 @@ class Evaluate:
         code = self.codes.get(spec.choice.scheduler)
         return head | spec.columns() | ({} if code is None else {"code": code}) | row
 
-    def _renamed(self, spec: RowSpec, row: Mapping[str, Any]) -> Row:
+    def _with_name(self, spec: RowSpec, row: Mapping[str, Any]) -> Row:
         """Return a row of the same content under the name that the study has for it now."""
         results = {name: value for name, value in row.items() if name == "key" or not is_name(name)}
         return self._complete(spec, results, row["status"], row["reason"])

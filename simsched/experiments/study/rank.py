@@ -415,7 +415,7 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
     if n == 0:
         rows = [Rank(label, 0, 0, None, None, None, None, None, None, no_result[i]) for i, label in enumerate(labels)]
         return Group(by, len(costs), 0, tuple(rows), (), None, None, (), some / some.min(axis=1, keepdims=True))
-    levelled = _levelled(complete)
+    levelled = _level(complete)
     is_best = levelled == levelled.min(axis=1, keepdims=True)
     alone = is_best & (is_best.sum(axis=1, keepdims=True) == 1)
     ranks = ranks_of(levelled)
@@ -455,7 +455,7 @@ def _group(by: Mapping[str, Any], costs: Floats, labels: Sequence[str], base: in
     return Group(by, len(costs), n, tuple(rows), pairs, friedman(ranks), difference, cliques, ratios[:, order])
 
 
-def _levelled(costs: Floats) -> Floats:
+def _level(costs: Floats) -> Floats:
     """Return positive numbers, with nearly equal ones in a row made equal."""
     order = np.argsort(costs, axis=1, kind="stable")
     ascending = np.take_along_axis(costs, order, axis=1)
@@ -517,7 +517,7 @@ def wilcoxon(differences: Floats) -> float:
     if len(nonzero) == 0:
         return 1.0
     # 20 / 10 and 30 / 15 are one ratio, whatever the last bit of their logarithms
-    sizes = _levelled(np.abs(nonzero)[None, :])[0]
+    sizes = _level(np.abs(nonzero)[None, :])[0]
     nonzero = np.copysign(sizes, nonzero)
     if len(nonzero) <= _EXACT and len(np.unique(sizes)) == len(nonzero):
         return float(stats.wilcoxon(nonzero, method="exact").pvalue)

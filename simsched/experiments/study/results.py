@@ -25,7 +25,7 @@ from simsched.experiments.study import store
 from simsched.experiments.study.code import code_of, require_loaded
 from simsched.experiments.study.evaluate import OK, Evaluate, Loader, file_or_kind, make_target, row_key, target_digest
 from simsched.experiments.study.execution import Batches, pool_of
-from simsched.experiments.study.growth import joined, workload_of
+from simsched.experiments.study.growth import join_studies, workload_of
 from simsched.experiments.study.rank import Ranking, rank
 from simsched.experiments.study.store import STATUSES, WALL
 from simsched.experiments.study.study import RowSpec, Study, points, refusing, rows_of, swept_columns, text_of
@@ -350,7 +350,7 @@ def run_study(
         before = [row for row in rows.placed if not retry or row["status"] == OK]
         # rows that exist are checked first: later rows then take only their own time
         specs = rows_of(study, {row["index"]: row["key"] for row in before}, part)
-        specs = _renamed(specs, rows.others, os.path.realpath(study.folder), version, codes)
+        specs = _with_names(specs, rows.others, os.path.realpath(study.folder), version, codes)
         specs.sort(key=lambda spec: spec.known is None)
         wanted = {spec.index for spec in specs}
         n_without = sum(row["status"] != OK for row in before if row["index"] in wanted)
@@ -401,7 +401,7 @@ def _tell_changed(study: Study, rows: store.Rows, codes: Mapping[str, str], fold
             _logger.warning("%s: the code of scheduler %r %s: its rows, %d, are run again", folder, name, why, n)
 
 
-def _renamed(
+def _with_names(
     specs: list[RowSpec], rows: Sequence[Mapping[str, Any]], folder: str, version: str, codes: Mapping[str, str]
 ) -> list[RowSpec]:
     """Return specifications of rows; a key that has a row under another name comes with that row.
@@ -500,7 +500,7 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
                 raise StudyError(
                     f"{path}: rows of {name!r} are of other code; run it again with the code of the others"
                 )
-    study = joined([one.study for one in described])
+    study = join_studies([one.study for one in described])
     target = store.prepare(study, out, version, code)
     path = target / store.rows_file()
     with store.appending(path) as append:

@@ -194,7 +194,7 @@ def _is_row(row: Any) -> bool:
     )
 
 
-def _agreed(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
+def _agree(old: dict[str, Any], new: dict[str, Any], where: str) -> dict[str, Any]:
     """Return one of two rows of an index: the last, but rather one with a result."""
     if old["status"] != "ok" or new["status"] != "ok":
         return old if old["status"] == "ok" else new
@@ -245,9 +245,9 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
             for index in indices if row["key"] not in stale else ():
                 old = of_file.get(index)
                 placed = {**row, "index": index}
-                of_file[index] = placed if old is None or old["key"] != row["key"] else _agreed(old, placed, str(path))
+                of_file[index] = placed if old is None or old["key"] != row["key"] else _agree(old, placed, str(path))
         for index, row in of_file.items():
-            by_index[index] = _agreed(by_index[index], row, str(path)) if index in by_index else row
+            by_index[index] = _agree(by_index[index], row, str(path)) if index in by_index else row
     keys = {row["key"] for row in by_index.values()}  # rows under a new name are not left over
     rest = [[row for key, row in rows.items() if key not in keys] for rows in (stale, others)]
     return Rows([by_index[index] for index in sorted(by_index)], *rest)

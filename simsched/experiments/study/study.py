@@ -152,15 +152,15 @@ class Study:
 
     def __post_init__(self) -> None:
         with refusing(self.source):
-            _taken("'name'", _NAME, self.name)
+            _take("'name'", _NAME, self.name)
             if not _is_list(self.schedulers):
                 raise StudyError(f"'schedulers' must be a list of names or tables, not {self.schedulers!r}")
             checked: Table = {
                 "schedulers": tuple(map(_scheduler, self.schedulers)),
                 "workload": tuple(map(_workload, _tables("workload", self.workload))),
                 "cluster": tuple(map(_cluster, _tables("cluster", self.cluster))),
-                "seeds": _taken("'seeds'", _SEEDS, self.seeds),
-                "seed": _taken("'seed'", kind_of(Seed), self.seed),
+                "seeds": _take("'seeds'", _SEEDS, self.seeds),
+                "seed": _take("'seed'", kind_of(Seed), self.seed),
                 "simulation": _simulation(self.simulation),
                 "execution": _execution(self.execution),
                 "figure": _figures(self.figure),
@@ -260,7 +260,7 @@ def refusing(what: str) -> Iterator[None]:
         raise StudyError(f"{what}: {error}") from error
 
 
-def _taken(field: str, kind: Kind, given: Any) -> Any:
+def _take(field: str, kind: Kind, given: Any) -> Any:
     """Return a value as a kind of field takes it, or refuse it."""
     try:
         return kind.take(given)
@@ -299,8 +299,8 @@ def _tables(name: str, given: Any) -> Sequence[Mapping[str, Any]]:
 def _swept(field: str, given: Any, kind: Kind = _ANY) -> Any:
     """Return a value, or a list of them to be swept, as JSON values; a value may itself be a list inside of a list."""
     if not _is_list(given):
-        return _taken(field, kind, given)
-    values = [_taken(field, kind, value) for value in given]
+        return _take(field, kind, given)
+    values = [_take(field, kind, value) for value in given]
     if not values:
         raise StudyError(f"{field} is an empty list; give at least one value, or leave it out")
     if value := twice(map(json.dumps, values)):
@@ -312,7 +312,7 @@ def _workload(given: Mapping[str, Any]) -> Table:
     """Return a ``[workload]`` as checked."""
     if "kind" not in given:
         raise StudyError("[workload] has no 'kind'; give a random family, a network or a file")
-    return _checked("workload", given, {"kind": _NAME})
+    return _check_table("workload", given, {"kind": _NAME})
 
 
 def _cluster(given: Mapping[str, Any]) -> Table:
@@ -323,7 +323,7 @@ def _cluster(given: Mapping[str, Any]) -> Table:
     preset = next((key for key in ("gpus", "link", "gpus_per_node") if key in given and "file" in given), None)
     if preset is not None:
         raise StudyError(f"{preset!r} of [cluster] is part of a preset, but 'file' is given; remove one")
-    table = _checked("cluster", given, _CLUSTER)
+    table = _check_table("cluster", given, _CLUSTER)
     return table if "file" in table else {**table, "gpus": table.get("gpus", 1)}
 
 
@@ -331,7 +331,7 @@ def _simulation(given: Any) -> Table:
     """Return the ``[simulation]`` as checked, defaults written out."""
     _require_table("simulation", given, _SIMULATION)
     full = {**SIMULATION_DEFAULTS, **given}
-    table = _checked("simulation", {key: full[key] for key in _SIMULATION if key in full}, _SIMULATION)
+    table = _check_table("simulation", {key: full[key] for key in _SIMULATION if key in full}, _SIMULATION)
     if "samples" in table and "jitter" not in table:
         raise StudyError("[simulation] has 'samples' but no 'jitter', so all would be alike; give one")
     if "samples" in table and "reference" in _values(table["engine"]):
@@ -342,18 +342,18 @@ def _simulation(given: Any) -> Table:
 def _execution(given: Any) -> Table:
     """Return the ``[execution]`` as checked."""
     _require_table("execution", given, _LIMITS)
-    return {k: _taken(f"{k!r} of [execution]", _LIMITS[k], v) for k, v in given.items() if v is not None}
+    return {k: _take(f"{k!r} of [execution]", _LIMITS[k], v) for k, v in given.items() if v is not None}
 
 
-def _checked(name: str, given: Mapping[str, Any], known: Mapping[str, Kind], inside: str = "") -> Table:
+def _check_table(name: str, given: Mapping[str, Any], known: Mapping[str, Kind], inside: str = "") -> Table:
     """Return a table whose fields may be swept, each value of its kind; fields of tables inside are not swept."""
     table: Table = {}
     for key, value in given.items():
-        field = f"'{inside}{_taken(f'a field of [{name}]', _NAME, key)}' of [{name}]"
+        field = f"'{inside}{_take(f'a field of [{name}]', _NAME, key)}' of [{name}]"
         if key in _NESTED and known is _CLUSTER:
             if not isinstance(value, Mapping):
                 raise StudyError(f"{field} must be a table such as {{launch = 0.0}}, not {value!r}")
-            table[key] = _checked(name, value, {}, f"{key}.")
+            table[key] = _check_table(name, value, {}, f"{key}.")
         else:
             table[key] = _swept(field, value, known.get(key, _ANY))
     return table
@@ -378,18 +378,18 @@ def _scheduler(given: Any) -> str | Table:
     table = _entry(given)
     if not isinstance(table, Mapping):
         raise StudyError(f'a scheduler is a name, or a table such as {{scheduler = "ios"}}, not {given!r}')
-    name = _taken("the 'scheduler' of a table in 'schedulers'", _NAME, table.get("scheduler"))
+    name = _take("the 'scheduler' of a table in 'schedulers'", _NAME, table.get("scheduler"))
     if ":" not in name and name not in SCHEDULERS:
         raise UnknownNameError("scheduler", name, [*SCHEDULERS, "package.module:function"])
     entry: Table = {"scheduler": name}
     if table.get("label") is not None:
-        entry["label"] = _taken(f"the 'label' of scheduler {name!r}", _NAME, table["label"])
+        entry["label"] = _take(f"the 'label' of scheduler {name!r}", _NAME, table["label"])
     own = ":" in name
     parameters = [] if own else [key for key in inspect.signature(SCHEDULERS[name]).parameters if key not in _GIVEN]
     for option, value in table.items():
         if option in ("scheduler", "label"):
             continue
-        _taken(f"an option of scheduler {name!r}", _NAME, option)
+        _take(f"an option of scheduler {name!r}", _NAME, option)
         if not own and option not in parameters:
             raise StudyError(
                 f"scheduler {name!r} has no option {option!r}; known are: {', '.join(parameters) or 'none'}"

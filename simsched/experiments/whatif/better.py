@@ -11,14 +11,14 @@ import numpy as np
 from simsched.base.codec import Checked, Filled
 from simsched.base.errors import ScheduleError, SimulationError, WhatIfError
 from simsched.base.units import format_time
-from simsched.experiments.comparison import Sampling, unused
+from simsched.experiments.comparison import Sampling, free_name
 from simsched.experiments.evaluation import evaluate
 from simsched.experiments.result import Finding, table_of
 from simsched.experiments.whatif.changes import full_name, with_unit
 from simsched.experiments.whatif.whatif import value_of, what_if
 from simsched.model import CostModel, Floats, Indices, OpGraph, Schedule, Target
 from simsched.model.costmodel import bare, upon
-from simsched.rewriting import accounted
+from simsched.rewriting import account_for
 from simsched.schedulers import Scheduler, scheduler_name
 from simsched.simulator.workload import Jitter
 
@@ -124,8 +124,8 @@ def _of(plan: Schedule | str | Scheduler, graph: OpGraph, cluster: Target) -> Sc
     if not isinstance(plan, Schedule):
         return plan
     with suppress(ScheduleError):
-        return accounted(plan, upon(cluster, graph)[0], plan.scheduler)
-    return accounted(plan, graph, plan.scheduler)
+        return account_for(plan, upon(cluster, graph)[0], plan.scheduler)
+    return account_for(plan, graph, plan.scheduler)
 
 
 def breakeven(
@@ -352,7 +352,7 @@ def robust(
     """
     schedules: dict[str, Schedule] = dict(plans) if isinstance(plans, Mapping) else {}
     for plan in () if isinstance(plans, Mapping) else plans:
-        schedules[unused(plan.scheduler, schedules)] = plan
+        schedules[free_name(plan.scheduler, schedules)] = plan
     if not schedules:
         raise WhatIfError("there are no plans to compare: give one or more schedules")
     sampling = Sampling.of(samples, jitter, rng, workers)

@@ -68,10 +68,12 @@ class Parameter:
     def changed(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
-            return replace(cluster, links=tuple((a, b, self._changed(link, change)) for a, b, link in cluster.links))
-        return replace(cluster, devices=tuple(self._changed(device, change) for device in cluster.devices))
+            return replace(
+                cluster, links=tuple((a, b, self._changed_part(link, change)) for a, b, link in cluster.links)
+            )
+        return replace(cluster, devices=tuple(self._changed_part(device, change) for device in cluster.devices))
 
-    def _changed(self, part: Any, change: "Change") -> Any:
+    def _changed_part(self, part: Any, change: "Change") -> Any:
         for name in self.fields:
             old = _number_of(part, name)
             new: float = change.of(old)

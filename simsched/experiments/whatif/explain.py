@@ -156,7 +156,10 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     question = what_if(plan, bare, cost=cost)
     trace, limits = question.before, bounds(plan.graph, bare, cost)
     suggestions = _suggestions(question) if trace.makespan > 0 else ()
-    sentences = (*_spent(plan, trace), *_bound(question, limits, any(suggestion.doable for suggestion in suggestions)))
+    sentences = (
+        *_time_sentences(plan, trace),
+        *_bound(question, limits, any(suggestion.doable for suggestion in suggestions)),
+    )
     return Explanation(
         plan.graph.name,
         bare.name,
@@ -169,12 +172,12 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     )
 
 
-def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
+def _time_sentences(plan: Schedule, trace: Trace) -> Iterator[str]:
     """Return the sentences on the run, the shares of its time, and the heaviest operators."""
     how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
-    streams, devices = _counted(plan.n_streams, "stream"), _counted(len(plan.devices_used), "device")
+    streams, devices = _count(plan.n_streams, "stream"), _count(len(plan.devices_used), "device")
     yield (
-        f"{plan.scheduler} runs {_counted(len(plan.graph), 'operator')} of {plan.graph.name} on {streams} of {devices} "
+        f"{plan.scheduler} runs {_count(len(plan.graph), 'operator')} of {plan.graph.name} on {streams} of {devices} "
         f"of {trace.cluster.name}, {how}, in {format_time(trace.makespan)}."
     )
     shares = [(share, name) for name, share in trace.critical_path().shares.items() if share >= _MUCH]
@@ -188,7 +191,7 @@ def _spent(plan: Schedule, trace: Trace) -> Iterator[str]:
     if operators:
         longest = ", ".join(f"{name} ({format_time(us)})" for name, us in operators[:_NAMED])
         verb = "is" if len(operators) == 1 else "are"
-        yield f"On the critical path {verb} {_counted(len(operators), 'operator')}; the longest: {longest}."
+        yield f"On the critical path {verb} {_count(len(operators), 'operator')}; the longest: {longest}."
 
 
 def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
@@ -227,7 +230,7 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
             yield f"On one device {plan.scheduler} takes {format_time(us)}: the others cost more than they gain."
 
 
-def _counted(n: int, what: str) -> str:
+def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 

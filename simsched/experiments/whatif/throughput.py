@@ -205,7 +205,7 @@ def _in_flight(
     launch, first = None, cluster.devices[program.device[0]]
     if program.execution == "graph" and first.graph_launch > 0:  # `graph_node` comes before the operator of a launch
         launch = max(0.0, float(first.graph_launch - first.graph_node))
-    return program, cluster, alone, lambda requests: repeated(program, times, starts, requests, launch)
+    return program, cluster, alone, lambda requests: repeat(program, times, starts, requests, launch)
 
 
 def _ends(trace: Trace, requests: int, n_ops: int) -> Floats:
@@ -259,7 +259,7 @@ class _Row(NamedTuple):
 _TABLE: Final = np.dtype([(name, np.int64) for name in _Row._fields])
 
 
-def repeated(
+def repeat(
     program: Program, times: Floats, starts: Floats, requests: int, graph_launch: float | None = None
 ) -> Program:
     """Return a program of many requests, of which request r + k begins when request r has ended.

@@ -24,7 +24,7 @@ from simsched.experiments.whatif.changes import (
     with_unit,
 )
 from simsched.experiments.whatif.question import Question
-from simsched.experiments.whatif.world import Ground, selected
+from simsched.experiments.whatif.world import Ground, operators_of
 from simsched.model import CostModel, Floats, OpGraph, Schedule, Target
 from simsched.schedulers import Scheduler
 
@@ -80,7 +80,7 @@ class Sweep(Finding):
         why, names = {(i, j): text for i, j, text in self.reasons}, (self.parameter, self.parameter2)
         us = self.makespan_us.reshape(len(self.values), -1).tolist()
         return [
-            {name: shown(value) for name, value in zip(names, pair, strict=True) if name is not None}
+            {name: plain_value(value) for name, value in zip(names, pair, strict=True) if name is not None}
             | {"makespan_us": None if np.isnan(us[i][j]) else us[i][j], "reason": why.get((i, j))}
             for i, value in enumerate(self.values)
             for j, pair in enumerate((value, second) for second in self.values2 or (None,))
@@ -178,14 +178,14 @@ def _plain(value: Any) -> Any:
     return {_ABSOLUTE: float(value.value)} if isinstance(value, Absolute) else json_copy(value)
 
 
-def shown(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return the number of an absolute value; return any other value unchanged."""
     return value[_ABSOLUTE] if isinstance(value, dict) and _ABSOLUTE in value else value
 
 
 def text_of(parameter: str, value: Any) -> str:
     """Return a value as tables show it: numbers with their unit, and after ``=`` if they have none."""
-    number = shown(value)
+    number = plain_value(value)
     if number is value:
         return f"{value:g}" if is_number(value) else str(value)
     text = with_unit(parameter, number)
@@ -341,7 +341,7 @@ def sensitivity(
     notes: list[str] = []
     for name in dict.fromkeys(names):
         value = value_of(question, name)
-        points = [_moved(question, name, value, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
+        points = [_move(question, name, value, part) for part in (-_STEP, _STEP, -_SWING, _SWING)]
         if all(isinstance(point, str) for point in points[:2]):
             if parameters is not None:
                 raise WhatIfError(f"{name} cannot be moved: {points[0]}")
@@ -385,7 +385,7 @@ def numeric_parameters(asked: Question, *, per_operator: bool = False) -> tuple[
     return tuple(there)
 
 
-def _moved(asked: Question, parameter: str, value: float | None, part: float) -> tuple[float, float] | str:
+def _move(asked: Question, parameter: str, value: float | None, part: float) -> tuple[float, float] | str:
     """Return the factor that a parameter was moved by, and the makespan then, or why it cannot be moved."""
     new: Any = 1.0 + part
     factor = new
@@ -428,7 +428,7 @@ def value_of(asked: Question, parameter: str) -> float | None:
         return float(getattr(asked.revision.rates, parameter))
     if parameter in PARAMETERS:
         return common(PARAMETERS[parameter].values(asked.cluster))
-    return common(asked.revision.speeds[selected(asked.graph, change)].tolist())
+    return common(asked.revision.speeds[operators_of(asked.graph, change)].tolist())
 
 
 class WhatIf(Question):

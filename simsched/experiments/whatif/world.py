@@ -12,12 +12,12 @@ from simsched.base.numeric import sum_in_order
 from simsched.experiments.evaluation import evaluate
 from simsched.experiments.whatif.changes import PARAMETERS, RATES, REBUILD, Change, speed_of
 from simsched.model import Cluster, CostModel, Device, Floats, Indices, Operator, OpGraph, Schedule, Target, Work
-from simsched.model.cluster import widened
+from simsched.model.cluster import resize
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.cluster.sheet import device_named
 from simsched.model.costmodel import USUAL, Rates, bare, default_cost, operator_times, roofline, rooflines, upon
 from simsched.model.graph.columns import column, describe_cycle, topological_order
-from simsched.model.graph.opgraph import rearranged
+from simsched.model.graph.opgraph import rearrange
 from simsched.model.launches import basis_of, same_kernels
 from simsched.model.trace import Trace
 from simsched.schedulers import SCHEDULERS, Scheduler, schedule
@@ -117,7 +117,9 @@ def positions(graph: OpGraph, names: Sequence[str]) -> list[int]:
     return sorted(graph.index[name] for name in names)
 
 
-def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *, measured: bool = False) -> Rewiring:
+def fuse_operators(
+    graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *, measured: bool = False
+) -> Rewiring:
     """Make one operator of several.
 
     Parameters
@@ -172,7 +174,7 @@ def fused(graph: OpGraph, names: Sequence[str], times: Floats, device: Device, *
     outer[into] = np.isin(np.arange(len(into)), first)
     whole = _fused_operator(graph, inside, times, device, measured)
     rows = [row if row != inside[0] else len(graph) for row in left]
-    rewired = rearranged(
+    rewired = rearrange(
         graph, rows, src[outer], dst[outer], graph.edge_nbytes[outer], graph.edge_transfer[outer], whole
     )
     return Rewiring(rewired, members, whole.name)
@@ -229,7 +231,7 @@ def _fused_works(longest: Operator, flops: float, nbytes: float, weight_nbytes: 
     return (replace(work, flops=flops, reads=nbytes - weights - writes, weights=weights, writes=writes),)
 
 
-def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
+def remove_operators(graph: OpGraph, names: Sequence[str]) -> Rewiring:
     """Take operators out: each producer of one is joined to each of its consumers.
 
     The new edges carry the removed operator's input (bytes, exact transfer), as if its output were its input. An edge
@@ -254,10 +256,10 @@ def removed(graph: OpGraph, names: Sequence[str]) -> Rewiring:
     place = {graph.names[row]: i for i, row in enumerate(left)}
     src, dst = (np.array([place[getattr(edge, end)] for edge in edges], np.int64) for end in ("src", "dst"))
     nbytes, transfer = column(edge.nbytes for edge in edges), column(edge.transfer for edge in edges)
-    return Rewiring(rearranged(graph, left, src, dst, nbytes, transfer), tuple((row,) for row in left))
+    return Rewiring(rearrange(graph, left, src, dst, nbytes, transfer), tuple((row,) for row in left))
 
 
-def carried(plan: Schedule, rewiring: Rewiring) -> Schedule:
+def carry_over(plan: Schedule, rewiring: Rewiring) -> Schedule:
     """Return a schedule of the old graph as a schedule of the new graph.
 
     An operator gets the placement of the first operator that it replaces and that the schedule launches. The launch
@@ -320,7 +322,7 @@ class Revision:
         return speeds
 
 
-def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
+def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
     """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
     base = graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
@@ -332,9 +334,9 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
         if change.parameter in ("fuse", "remove"):
             times = operator_times(graph, device, ground.cost)
             if change.parameter == "remove":
-                rewiring = removed(graph, change.value)
+                rewiring = remove_operators(graph, change.value)
             else:
-                rewiring = fused(graph, change.value, times, device, measured=ground.cost is not None)
+                rewiring = fuse_operators(graph, change.value, times, device, measured=ground.cost is not None)
             graph, before, speeds = rewiring.graph, speeds, np.ones(len(rewiring.graph))
             for i, own in enumerate(map(list, rewiring.members)):  # as long as they would take one by one
                 own_times, whole = before[own], times[own].sum()
@@ -342,7 +344,7 @@ def revised(ground: Ground, changes: Sequence[Change]) -> Revision:
                 speeds[i] = own_times[0] if alike else whole / (times[own] / own_times).sum()
             rewirings.append(rewiring)
         elif speed_of(change.parameter) is not None:
-            rows = selected(graph, change)
+            rows = operators_of(graph, change)
             speeds[rows] = change.value if change.is_absolute else speeds[rows] * change.value
             faster.append(change)
         elif change.parameter in RATES:
@@ -364,7 +366,7 @@ def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
     return upon(ground.target, graph)[0]
 
 
-def selected(graph: OpGraph, change: Change) -> Indices:
+def operators_of(graph: OpGraph, change: Change) -> Indices:
     """Return the operators whose speed a change sets; a name or kind that does not exist is refused."""
     kind, name = speed_of(change.parameter) or (None, None)
     if name is not None:
@@ -448,7 +450,7 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
     original = cluster
     last = {change.parameter: change.value for change in changes}
     if "gpus" in last:
-        cluster = widened(cluster, last["gpus"])
+        cluster = resize(cluster, last["gpus"])
     if "device" in last:
         devices = [  # limits and rates change; the old card's host costs and models stay
             replace(device_named(last["device"], old.name), **{name: getattr(old, name) for name in _OF_THE_HOST})

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Amount, Checked, Document, Rate, retired
+from simsched.base.codec import Amount, Checked, Document, Rate, retirement_of
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.limits import require_count
 from simsched.base.numeric import frozen, twice, whole_numbers
@@ -324,11 +324,11 @@ class Cluster(Checked, Document):
         >>> Cluster.preset("a100").replace_devices(launch=0.0).devices[0].launch
         0.0
         """
-        return replace(self, devices=tuple(_changed(device, changes) for device in self.devices))
+        return replace(self, devices=tuple(_change_part(device, changes) for device in self.devices))
 
     def replace_links(self, **changes: Any) -> "Cluster":
         """Return a copy with the given `Link` fields changed on every link."""
-        return replace(self, links=tuple((a, b, _changed(link, changes)) for a, b, link in self.links))
+        return replace(self, links=tuple((a, b, _change_part(link, changes)) for a, b, link in self.links))
 
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
@@ -348,11 +348,11 @@ class Cluster(Checked, Document):
         return cls(devices, wires, name)
 
 
-def _changed(part: Part, changes: Mapping[str, Any]) -> Part:
+def _change_part(part: Part, changes: Mapping[str, Any]) -> Part:
     names = [field.name for field in fields(part)]
     unknown = [name for name in changes if name not in names]
     if unknown:
-        if reason := retired(type(part), unknown[0]):
+        if reason := retirement_of(type(part), unknown[0]):
             raise ClusterError(reason)
         raise ClusterError(f"{type(part).__name__} has no field {unknown[0]!r}; known are: {', '.join(names)}")
     return replace(part, **changes)
@@ -373,7 +373,7 @@ def _wire(members: list[str], name: str, suffix: str) -> list[Wire]:
     return bridges + (_wire(members, BRIDGED_BUS, suffix) if len(members) > 2 else [])
 
 
-def widened(cluster: Cluster, n_gpus: int) -> Cluster:
+def resize(cluster: Cluster, n_gpus: int) -> Cluster:
     """Return a cluster with another number of devices.
 
     Parameters
@@ -396,7 +396,7 @@ def widened(cluster: Cluster, n_gpus: int) -> Cluster:
         If devices differ from each other, are of no preset or are wired as none is: how more of them would be
         joined is not known.
 
-    >>> [device.name for device in widened(Cluster.preset("a100"), 3).devices]
+    >>> [device.name for device in resize(Cluster.preset("a100"), 3).devices]
     ['gpu0', 'gpu1', 'gpu2']
     """
     if n_gpus == len(cluster):

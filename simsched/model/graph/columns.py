@@ -125,12 +125,12 @@ def repeated_kernels(
     if not kinds:
         return {"kernel_ptr": np.broadcast_to(np.int64(0), len(names) + 1), **kernel_columns([])}
     sizes = np.array([len(kernels) for kernels in kinds], np.int64)
-    ptr, rows = gathered(sizes, codes_of("kernels", codes, names, len(kinds)))
+    ptr, rows = gather_rows(sizes, codes_of("kernels", codes, names, len(kinds)))
     columns = kernel_columns([kernel for kernels in kinds for kernel in kernels])
     return {"kernel_ptr": ptr, **{key: values[rows] for key, values in columns.items()}}
 
 
-def gathered(sizes: Ints, taken: Indices) -> tuple[Ints, Ints]:
+def gather_rows(sizes: Ints, taken: Indices) -> tuple[Ints, Ints]:
     """Return the begins of some groups' rows if they follow one another, and the rows' indices.
 
     Parameters
@@ -198,7 +198,7 @@ def edge_columns(
     return {"src": narrow(source, n), "dst": narrow(target, n), **columns}
 
 
-def grouped(ends: Indices, n: int) -> tuple[Ints, Indices]:
+def edges_by_end(ends: Indices, n: int) -> tuple[Ints, Indices]:
     """Return ``(ptr, edges)``: the edges whose end is i are ``edges[ptr[i]:ptr[i + 1]]``, in given order."""
     ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n))])
     keys = (ends.astype(np.int64) << 32) + np.arange(len(ends))  # sorted some times faster than by a stable argsort
@@ -215,7 +215,7 @@ def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list
     order = narrow(np.arange(n), n)
     if (src < dst).all():
         return order, []
-    ptr, by_src = grouped(src, n)
+    ptr, by_src = edges_by_end(src, n)
     missing = np.bincount(dst, minlength=n)
     ready = np.flatnonzero(missing == 0).tolist()
     # elements of a memoryview are Python's numbers, made one by one: lists of them all would take far more room

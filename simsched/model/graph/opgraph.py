@@ -299,12 +299,12 @@ class OpGraph(by.Columnar, Document):
     @cached_property
     def outgoing(self) -> tuple[Ints, Indices]:
         """Edges by producer: edges of operator i are ``edges[ptr[i]:ptr[i + 1]]`` of ``(ptr, edges)``."""
-        return by.grouped(self.src, len(self))
+        return by.edges_by_end(self.src, len(self))
 
     @cached_property
     def incoming(self) -> tuple[Ints, Indices]:
         """Edges by consumer, in argument order (see `outgoing`)."""
-        return by.grouped(self.dst, len(self))
+        return by.edges_by_end(self.dst, len(self))
 
     @cached_property
     def output_nbytes(self) -> Floats:
@@ -437,17 +437,17 @@ class OpGraph(by.Columnar, Document):
         if not graph.is_directed():
             raise GraphError("the networkx graph is not directed; operators need to know which reads from which")
         operators = [
-            Operator(name=str(node), **_known(values, Operator, 1, f"node {node!r}"))
+            Operator(name=str(node), **_known_attributes(values, Operator, 1, f"node {node!r}"))
             for node, values in graph.nodes(data=True)
         ]
         edges = [
-            Edge(str(u), str(v), **_known(values, Edge, 2, f"edge {u} -> {v}"))
+            Edge(str(u), str(v), **_known_attributes(values, Edge, 2, f"edge {u} -> {v}"))
             for u, v, values in graph.edges(data=True)
         ]
         return cls(operators, edges, name or str(graph.graph.get("name") or "graph"))
 
 
-def _known(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> dict[str, Any]:
+def _known_attributes(values: Mapping[str, Any], row: type, skipped: int, subject: str) -> dict[str, Any]:
     """Return the attributes of a networkx node or edge, all of which but the first ones must be fields of a row."""
     names = tuple(field.name for field in fields(row))
     unknown = [key for key in values if key not in names[skipped:]]
@@ -548,11 +548,11 @@ def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) ->
         *(f"{name}@{r}" for r in range(copies) for name in graph.names),
         *(f"begin {i}" for i in range(len(further))),
     )
-    parallel = rearranged(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
+    parallel = rearrange(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
     return with_times(parallel, np.concatenate([np.tile(times, copies), further]))
 
 
-def rearranged(
+def rearrange(
     graph: OpGraph,
     rows: Sequence[int],
     src: Indices,
@@ -577,7 +577,7 @@ def rearranged(
 
     >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
     >>> none = np.array([np.nan])
-    >>> rearranged(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
+    >>> rearrange(chain, [3, 2], np.array([0]), np.array([1]), np.zeros(1), none, Operator("x")).edges[0]
     Edge(src='x', dst='c', nbytes=0.0, transfer=None)
     """
     tables = [graph] if further is None else [graph, OpGraph([further])]
@@ -586,7 +586,7 @@ def rearranged(
     def joined(key: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(table, key) for table in tables])
 
-    ptr, kernels = by.gathered(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), rows_)
+    ptr, kernels = by.gather_rows(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), rows_)
     columns = {"src": src, "dst": dst, "edge_nbytes": nbytes, "edge_transfer": transfer, "kernel_ptr": ptr}
     columns |= {key: joined(key)[rows_] for key in (*COSTS, "intensity")}
     columns |= {key: joined(key)[kernels] for key in KERNELS}

@@ -1,7 +1,7 @@
 """Attention in one kernel: of many queries (prefill), and of one (decode)."""
 
 from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import counted, parts
+from simsched.model.libraries.chip import count_blocks, parts
 from simsched.model.libraries.launch import Launch, no_faster
 
 _QUERIES = 128
@@ -46,7 +46,7 @@ def _decode(case: Case, queries: int, keys: int, n_parts: int) -> Launch:
     """Return the kernel for few queries: a block for each head and part of the keys."""
     work, chip = case.work, case.chip
     block = chip.fitting(128, 183, 86336)
-    blocks = counted(work.batch * n_parts)
+    blocks = count_blocks(work.batch * n_parts)
     waves = parts(parts(blocks, chip.sms), block.held)
     chain = parts(parts(keys, n_parts), _KEYS) * _KEYS_CYCLES
     traffic = case.traffic()
@@ -71,7 +71,7 @@ def _prefill(case: Case) -> Launch:
     """Return the kernel for many queries: a block for each head and 128 of them."""
     work, chip = case.work, case.chip
     queries = parts(work.rows, _QUERIES)
-    blocks = counted(work.batch * queries)
+    blocks = count_blocks(work.batch * queries)
     block = chip.block(384, 168, 232448) or chip.block(128, 183, 86336) or chip.fitting(128, 128, 40960)
     rate = chip.rate(case.dtype) * _EFFICIENCY[work.inner >= _WIDE] * chip.generation.reach
     per_tile = _flops(case) / (work.batch * work.rows) * _QUERIES / rate

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from simsched.model.graph import DTYPE_NBYTES, Work
-from simsched.model.libraries.chip import DRAM_LATENCY, STREAMED, WRITTEN, Chip, counted, parts
+from simsched.model.libraries.chip import DRAM_LATENCY, STREAMED, WRITTEN, Chip, count_blocks, parts
 from simsched.model.libraries.launch import Launch
 
 
@@ -98,7 +98,7 @@ class Case(NamedTuple):
         """
         chip = self.chip
         block = chip.fitting(threads, registers, shared_memory)
-        blocks = counted(max(1, parts(int(items), per_block)))
+        blocks = count_blocks(max(1, parts(int(items), per_block)))
         waves = parts(parts(blocks, chip.sms), block.held)
         nbytes = self.nbytes if nbytes is None else nbytes
         traffic = self.traffic() if traffic is None else traffic

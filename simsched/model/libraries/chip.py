@@ -138,7 +138,7 @@ def parts(total: int, size: int) -> int:
     return -(-total // size)
 
 
-def counted(blocks: int) -> int:
+def count_blocks(blocks: int) -> int:
     """Return a number of blocks that a grid may have; raise `TooManyBlocks` if it may not."""
     if blocks > MOST_BLOCKS:
         raise TooManyBlocks(blocks)

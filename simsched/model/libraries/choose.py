@@ -72,7 +72,7 @@ def _choose(work: Work, dtype: str, chip: Chip, cached: float, cold: bool) -> tu
     return _FAMILIES[work.family](Case(work, dtype, chip, cached, cold))
 
 
-def given(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
+def given_terms(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
     """Return the terms of a kernel whose launch shape was measured or given.
 
     It takes no less than its waves of chains, and than the FLOP of ceil(blocks / SMs) blocks at the peak of one SM.
@@ -103,7 +103,7 @@ def given(kernel: Kernel, flops: float, nbytes: float, dtype: str, device: Devic
     )
 
 
-def unshaped(flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
+def unshaped_terms(flops: float, nbytes: float, dtype: str, device: Device) -> Launch:
     """Return the terms of an operator with unknown kernels: it has 0 blocks."""
     chip = chip_of(device)
     return Launch(

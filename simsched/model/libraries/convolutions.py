@@ -5,7 +5,7 @@ from simsched.model.graph import Work
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import parts
 from simsched.model.libraries.launch import Launch
-from simsched.model.libraries.products import Shape, tiled
+from simsched.model.libraries.products import Shape, tile_product
 
 _TURN_TILE = 280.0
 _TURN_BYTE = 100.0
@@ -49,13 +49,13 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
         shape = shape._replace(columns=max(work.columns, _GROUP_COLUMNS))
     if not tensor:
         computing = generation.winograd if _suits_winograd(work) else 1.0
-        return tiled(case, shape, generation.simt_convolution, dtype, computing=computing)
+        return tile_product(case, shape, generation.simt_convolution, dtype, computing=computing)
     last = work.rule == "channels_last"
     pixels = work.rows // work.images
     if work.window == 1 and (last or (work.rule == "plain" and pixels * case.width % _ALIGNMENT == 0)):
-        return tiled(case, shape, chip.engine(dtype), dtype, split=True)
+        return tile_product(case, shape, chip.engine(dtype), dtype, split=True)
     engine = generation.tf32_convolution if dtype == "tf32" else generation.tensor_convolution
-    main = tiled(case, shape, engine, dtype)
+    main = tile_product(case, shape, engine, dtype)
     if last:
         return main
     width, total, outputs = case.width, work.batch * channels, work.batch * work.columns

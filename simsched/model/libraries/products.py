@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from simsched.base.numeric import sum_in_order
 from simsched.model.graph import DTYPE_NBYTES
 from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import DRAM, Block, Chip, counted, parts
+from simsched.model.libraries.chip import DRAM, Block, Chip, count_blocks, parts
 from simsched.model.libraries.generations import Engine
 from simsched.model.libraries.launch import Launch
 
@@ -95,14 +95,14 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     work, chip = case.work, case.chip
     tensor = chip.tensor(dtype)
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
-    launches = tiled(case, shape, chip.engine(dtype), dtype, split=True)
+    launches = tile_product(case, shape, chip.engine(dtype), dtype, split=True)
     if work.rows > (_TENSOR_VECTOR_ROWS if tensor else _VECTOR_ROWS) or (tensor and dtype != "tf32"):
         return launches
     vector = _vector(case, shape)
     return (vector,) if vector.time < sum_in_order(launch.time for launch in launches) else launches
 
 
-def tiled(
+def tile_product(
     case: Case, shape: Shape, engine: Engine, dtype: str, *, split: bool = False, computing: float = 1.0
 ) -> tuple[Launch, ...]:
     """Return the kernels of a product by tiles: the tile and the parts of the sum that take the least time.
@@ -141,7 +141,7 @@ def tiled(
         return (_by_threads(case, shape),)
     padded = 2.0 * best.choice.rows * best.choice.columns * best.blocks * best.length
     main = Launch(
-        counted(best.blocks),
+        count_blocks(best.blocks),
         *best.choice.block[:3],
         efficiency=min(1.0, 2.0 * outputs * shape.inner / padded),
         chain=best.length * best.cycles,
@@ -198,7 +198,7 @@ def _vector(case: Case, shape: Shape) -> Launch:
     """Return a matrix-vector kernel: a block of 128 threads for eight columns."""
     chip, rows = case.chip, shape.rows
     block = chip.fitting(128, 75, 3072)
-    blocks = counted(shape.batch * parts(shape.columns, 8))
+    blocks = count_blocks(shape.batch * parts(shape.columns, 8))
     waves = parts(parts(blocks, chip.sms), block.held)
     traffic = case.traffic()
     compute = chain = 0.0
@@ -225,7 +225,7 @@ def _by_threads(case: Case, shape: Shape) -> Launch:
     """Return a kernel for an SM that holds no tile: a thread for each output."""
     chip = case.chip
     block = chip.fitting(64, 32)
-    blocks = counted(parts(shape.batch * shape.rows * shape.columns, block.threads))
+    blocks = count_blocks(parts(shape.batch * shape.rows * shape.columns, block.threads))
     traffic = case.traffic()
     flops = parts(blocks, chip.sms) * 2.0 * block.threads * shape.inner  # of an SM
     return Launch(

@@ -1,9 +1,9 @@
 """Recurrent layers: a product for all steps, then chains of steps."""
 
 from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import counted, parts
+from simsched.model.libraries.chip import count_blocks, parts
 from simsched.model.libraries.launch import Launch
-from simsched.model.libraries.products import Shape, tiled
+from simsched.model.libraries.products import Shape, tile_product
 
 _UNITS = 256
 """Units up to which one block runs all steps."""
@@ -23,8 +23,8 @@ def recurrence(case: Case) -> tuple[Launch, ...]:
     work, chip = case.work, case.chip
     tensor = chip.tensor(case.dtype)
     shape = Shape(1, work.rows * work.batch, work.window * work.columns, work.inner)
-    first = tiled(case, shape, chip.engine(case.dtype), case.dtype, split=True)
-    block, blocks = chip.fitting(512, 128, 2560), counted(work.batch)
+    first = tile_product(case, shape, chip.engine(case.dtype), case.dtype, split=True)
+    block, blocks = chip.fitting(512, 128, 2560), count_blocks(work.batch)
     waves = parts(parts(blocks, chip.sms), block.held)
     us = _PERSISTENT[0] + _PERSISTENT[1] * work.rows
     if work.columns > _UNITS:

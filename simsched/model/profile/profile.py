@@ -130,7 +130,7 @@ class Replay(Checked, Document):
 
     def to_file(self) -> _ReplayFile:
         """Return it as its file has it."""
-        return _ReplayFile(cluster=self.cluster, program=self.program, **_measured(self))
+        return _ReplayFile(cluster=self.cluster, program=self.program, **_measurements(self))
 
     @classmethod
     def from_file(
@@ -159,7 +159,7 @@ class NumberedRun(_Run):
     @classmethod
     def of(cls, replay: Replay, graph: int, cluster: int) -> "NumberedRun":
         """Return a replay, given the places of its graph and cluster."""
-        return cls(graph=graph, cluster=cluster, program=Issued.of(replay.program), **_measured(replay))
+        return cls(graph=graph, cluster=cluster, program=Issued.of(replay.program), **_measurements(replay))
 
     def made(self, place: int, graphs: Sequence[OpGraph], clusters: Sequence[Cluster]) -> Replay:
         """Return the replay; runs of one graph share it."""
@@ -173,7 +173,7 @@ class NumberedRun(_Run):
         return Replay(self.latency, trace, self.environment, self.max_relative_error, self.name)
 
 
-def _measured(replay: Replay) -> dict[str, Any]:
+def _measurements(replay: Replay) -> dict[str, Any]:
     """Return the fields of a replay without its program and cluster; times to a picosecond."""
     launches, copies = (times.round(_PICOSECONDS).tolist() for times in spans_of(replay.trace))
     return {

@@ -196,7 +196,7 @@ class Backtracking:
         distinct_: dict[int, Variant] = {}
         for i, start in enumerate(starts):
             share = max(0, self._end - self.candidates) // (len(starts) - i)
-            for variant in self._explored(start, self.candidates + share):
+            for variant in self._explore(start, self.candidates + share):
                 distinct_.setdefault(variant.draft.signature(), variant)
         return least(distinct_.values(), self.top)
 
@@ -243,7 +243,7 @@ class Backtracking:
             settled.append(frozenset((*smaller.rows, *(name for name in draft.rows if name not in before.rows))))
         return Variant(draft, self.costs(draft), tuple(steps), tuple(settled))
 
-    def _explored(self, start: Variant, end: int) -> list[Variant]:
+    def _explore(self, start: Variant, end: int) -> list[Variant]:
         """Return a graph and the graphs derived from it that do not cost too much."""
         variants, best = [start], start.cost.mixed
         waiting = [(best, 0)]
@@ -251,7 +251,7 @@ class Backtracking:
         largest = _LARGEST_GROWTH * len(start.draft.rows)
         while waiting and waiting[0][0] <= self.beta * best and self.candidates < end and not self.deadline.over():
             variant = variants[heappop(waiting)[1]]
-            for step, after in self._derived(variant, start.settled, tried, end):
+            for step, after in self._derive(variant, start.settled, tried, end):
                 if after.signature() in seen or len(after.rows) > largest:
                     continue
                 seen.add(after.signature())
@@ -262,7 +262,7 @@ class Backtracking:
                     variants.append(Variant(after, cost, (*variant.steps, step)))
         return variants
 
-    def _derived(
+    def _derive(
         self, variant: Variant, settled: Sequence[frozenset[str]], tried: set[frozenset[Step]], end: int
     ) -> Iterator[tuple[Step, Draft]]:
         """Yield the graphs that one more substitution makes from a graph, unless it was tried before."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from simsched.base.codec import Size
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, default_cost
-from simsched.model.graph.columns import grouped
+from simsched.model.graph.columns import edges_by_end
 from simsched.schedulers.hios import kernels
 from simsched.schedulers.hios.kernels import NONE, Mapping, Stage
 from simsched.schedulers.listing import Instance, by_priority, place_of, require_finite
@@ -80,7 +80,7 @@ class Stages:
         place, number = place_of(self._op), place_of(by_device).astype(np.int32)
         src, dst = place[graph.src], place[graph.dst]
         us = instance.moving(slice(None), self._device[src], self._device[dst])
-        ptr, edges = grouped(dst, n)
+        ptr, edges = edges_by_end(dst, n)
         self._stages = stages = np.zeros(n, Stage.dtype)
         stages["time"] = instance.times[self._device, self._op]
         if costs is not None:
@@ -149,7 +149,7 @@ class Stages:
         )
 
 
-def scheduled(
+def schedule_mapping(
     scheduler: str,
     map_all: Callable[[Ranked, bool], tuple[Mapping, dict[str, int]]],
     graph: OpGraph,
@@ -264,7 +264,7 @@ def hios_lp(
     >>> [row.stage for row in plan.placements], plan.estimate, dict(plan.search)
     ([0, 0, 1], 12.5, {'paths': 3, 'stages_tried': 1, 'stages_merged': 1, 'stages_refused': 0})
     """
-    return scheduled("hios-lp", _by_paths, graph, cluster, cost, mode, w, stage_latency, tools)
+    return schedule_mapping("hios-lp", _by_paths, graph, cluster, cost, mode, w, stage_latency, tools)
 
 
 def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
@@ -329,7 +329,7 @@ def inter_lp(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
     >>> [row.device for row in plan.placements], plan.estimate
     (['gpu0', 'gpu1', 'gpu0'], 10.0)
     """
-    return scheduled("inter-lp", _by_paths, graph, cluster, cost, mode)
+    return schedule_mapping("inter-lp", _by_paths, graph, cluster, cost, mode)
 
 
 def _by_paths(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:
@@ -384,7 +384,7 @@ def hios_mr(
     .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
        Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
     """
-    return scheduled("hios-mr", _by_records, graph, cluster, cost, mode, w, stage_latency, tools)
+    return schedule_mapping("hios-mr", _by_records, graph, cluster, cost, mode, w, stage_latency, tools)
 
 
 def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = "paper") -> Schedule:
@@ -431,7 +431,7 @@ def inter_mr(graph: OpGraph, cluster: Cluster, cost: CostModel, *, mode: Mode = 
     .. [1] "HIOS: Hierarchical Inter-Operator Scheduler for Real-Time Inference of DAG-Structured Deep
        Learning Models on Multiple GPUs", IEEE CLUSTER 2023.
     """
-    return scheduled("inter-mr", _by_records, graph, cluster, cost, mode)
+    return schedule_mapping("inter-mr", _by_records, graph, cluster, cost, mode)
 
 
 def _by_records(instance: Ranked, released: bool) -> tuple[Mapping, dict[str, int]]:

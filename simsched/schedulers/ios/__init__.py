@@ -19,7 +19,7 @@ from simsched.model.graph.columns import KERNELS, topological_order
 from simsched.rewriting import Draft, can_merge, merge, merge_key, merged_operators, merging_lacks
 from simsched.rewriting.merging import merging_of
 from simsched.schedulers.ios import kernels
-from simsched.schedulers.listing import place_of, reduced, require_finite
+from simsched.schedulers.listing import place_of, reduce_edges, require_finite
 from simsched.schedulers.protocol import Deadline, Mode, Seconds, Tools
 from simsched.schedulers.stage_costs import Groups, StageCost, StageFormula, StageLatencyOption, executed_in_turn
 
@@ -224,18 +224,18 @@ class Part:
         n, self._names = len(ops), [problem.graph.names[i] for i in ops]
         place, (ptr, edges), dst = {i: k for k, i in enumerate(ops)}, problem.graph.outgoing, problem.graph.dst
         within = ((place[i], place[j]) for i in ops for j in dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j in place)
-        self._readers = reduced(n, within)[0]  # without edges that follow from others
+        self._readers = reduce_edges(n, within)[0]  # without edges that follow from others
         if least_transitions(self._readers) > max_transitions:
             raise TooLargeError("max_transitions")  # known before any latency of merged operators is asked for
         self._classes = np.unique(problem.classes[ops], return_inverse=True)[1]  # below n
         self._merges = problem.merges(ops)
-        merge_cost = [problem.ask(self._named((merge,)), merged=True) for merge in self._merges]
+        merge_cost = [problem.ask(self._names_of((merge,)), merged=True) for merge in self._merges]
         most = n if r is None else min(n, r)
         room = _FIRST_ROOM + 2 * n
-        reader_ptr, readers = _joined(self._readers)
+        reader_ptr, readers = _join_rows(self._readers)
         producers = np.repeat(np.arange(n), np.diff(reader_ptr))
         by_reader = np.lexsort((-producers, readers))
-        merge_ptr, merged = _joined([merge[::-1] for merge in self._merges])
+        merge_ptr, merged = _join_rows([merge[::-1] for merge in self._merges])
         fewer = (max(0, min(len(reading) - 1, most - 2)) for reading in self._readers)
         self._run = run = kernels.PartTable(
             n_ops=n,
@@ -274,7 +274,7 @@ class Part:
         run["values"] = np.zeros(run.n_states, kernels.Value.dtype)
         run["values"]["count"][-1] = run["values"]["count_modulo"][-1] = 1
 
-    def _named(self, stage: Sequence[Sequence[int]]) -> Groups:
+    def _names_of(self, stage: Sequence[Sequence[int]]) -> Groups:
         return tuple(tuple(self._names[k] for k in group) for group in stage)
 
     def _make_room(self, *growing: str) -> None:
@@ -324,7 +324,7 @@ class Part:
         if formula is None:
             run.n_nodes = kernels.FIRST_NODE
             self._search(kernels.COLLECT)
-            costs = np.array([inf, *map(self._problem.ask, self._asked())])
+            costs = np.array([inf, *map(self._problem.ask, self._questions())])
             nodes = run["nodes"][: run.n_nodes]
             nodes["cost"] = costs[nodes["asked"]]
             self._search(kernels.LOOK_UP)
@@ -340,7 +340,7 @@ class Part:
             value = run.values[state]
             ending = np.unpackbits((masks[state] & ~masks[value.next]).view(np.uint8), bitorder="little")
             groups = [self._merges[value.merge]] if value.merge >= 0 else self._groups(np.flatnonzero(ending).tolist())
-            stages.append((self._named(groups), value.merge >= 0))
+            stages.append((self._names_of(groups), value.merge >= 0))
             state = value.next
         transitions = run.n_endings + run.n_merged_endings
         # an upper bound of the rounding error: additions one after the other, stage after stage
@@ -359,12 +359,12 @@ class Part:
             reason,
         )
 
-    def _asked(self) -> Iterator[Groups]:
+    def _questions(self) -> Iterator[Groups]:
         """Yield the stages to ask the cost of."""
         stage: list[list[int]] = [[]]
         for drafted in self._run["written"][: self._run.n_written].tolist():
             if drafted == kernels.END_OF_STAGE:
-                yield self._named(stage[:-1])
+                yield self._names_of(stage[:-1])
                 stage = [[]]
                 continue
             stage[-1].append(drafted >> 1)
@@ -398,7 +398,7 @@ def least_transitions(readers: Sequence[Sequence[int]]) -> int:
     return int(width * 2 ** (width - 1))
 
 
-def _joined(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _join_rows(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return where each row begins, and the numbers of all."""
     ptr = np.array([0, *accumulate(map(len, rows))], np.int32)
     return ptr, np.array([i for row in rows for i in row], np.int32)

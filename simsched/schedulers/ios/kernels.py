@@ -225,7 +225,7 @@ def _slot(s: PartTable, key: int) -> int:
     return i
 
 
-def extended(s: PartTable, node: int, symbol: int) -> int:
+def extend(s: PartTable, node: int, symbol: int) -> int:
     """Return the node that extends another by a symbol below 2 * n_ops."""
     key = node * 2 * s.n_ops + symbol
     i = _slot(s, key)
@@ -296,7 +296,7 @@ def ask_for(s: PartTable, node: int) -> None:
             a += 1
             more = s.drafted[a] & 1
             s.written[at] = s.drafted[a]
-            look = extended(s, look, _symbol(s, a))
+            look = extend(s, look, _symbol(s, a))
             at += 1
     if s.nodes[look].asked == 0:
         s.n_asked += 1
@@ -383,7 +383,7 @@ def _try_stage(s: PartTable, frame: Frame, rest: int) -> None:
     if s.most_ops == 1 and frame.n_groups == s.most_groups:
         frame.cell = frame.end  # likewise, but it is one itself
     if s.mode != FORMULA:
-        frame.node = extended(s, s.frames[s.depth - 1].node, x)
+        frame.node = extend(s, s.frames[s.depth - 1].node, x)
     if frame.n_groups > s.most_groups or (s.single_root and frame.n_roots > frame.n_groups):
         return
     s.n_endings += 1

@@ -12,7 +12,7 @@ from simsched.base.codec import Among, Size
 from simsched.base.errors import CostError, SchedulerError, SimschedError
 from simsched.base.jit import running_time
 from simsched.model import EXECUTIONS, Cluster, CostModel, Ints, OpGraph, Schedule
-from simsched.rewriting import accounted
+from simsched.rewriting import account_for
 from simsched.schedulers.listing import place_of, readers, sources
 from simsched.schedulers.protocol import Deadline, Rng, Seconds, Tools
 from simsched.schedulers.search.walk import GUIDED, Walk
@@ -427,7 +427,7 @@ def search(
         candidates: list[Start] = []
         for one in (*(entries or FAST), *more):  # given schedules are simulated in any case
             if isinstance(one, Schedule):
-                name, plan = one.scheduler, accounted(one, graph, one.scheduler).check(cluster)
+                name, plan = one.scheduler, account_for(one, graph, one.scheduler).check(cluster)
             elif candidates and deadline.over():
                 continue
             else:

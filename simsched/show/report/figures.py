@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from simsched.base.text import printable_lines
-from simsched.show.chart import MOST_MARKS, Axis, Chart, broken, number
+from simsched.show.chart import MOST_MARKS, Axis, Chart, break_name, number
 
 # of each shape of `simsched.show.chart`
 _HATCHES: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
@@ -293,7 +293,7 @@ _DRAWN: Final = {
 
 def _names(places: Any) -> list[str]:
     """Return texts for an axis, in as many lines as they need."""
-    return [plain(broken(str(place), _LINE)).replace("\n", "<br>") for place in places]
+    return [plain(break_name(str(place), _LINE)).replace("\n", "<br>") for place in places]
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from simsched.experiments.result import Result, Table, table_of
 from simsched.model import Cluster, OpGraph
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
-from simsched.show.chart import Axis, Chart, named, number, timed
+from simsched.show.chart import Axis, Chart, by_name, in_time_unit, number
 from simsched.show.facts import cluster_pairs, graph_facts, replay_facts, run_facts, short, texts
 from simsched.show.gantt import gantt_data
 from simsched.show.markup import pieces, read_resource
@@ -306,7 +306,7 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     traces = {row.scheduler: found.traces[row.scheduler] for row in by_time if row.scheduler in found.traces}
     speedups = {row.scheduler: row.speedup for row in by_time if row.scheduler in traces and row.speedup is not None}
     if speedups:
-        blocks.append(figure(Chart("bar", named(speedups), y=Axis(f"speedup over {found.baseline}"), reference=1.0)))
+        blocks.append(figure(Chart("bar", by_name(speedups), y=Axis(f"speedup over {found.baseline}"), reference=1.0)))
     blocks.append(_blames(traces))
     blocks += [figure(chart_of(found))] if found.samples else []
     sections = [Section(title, *blocks), _runs(traces, "Schedulers")]
@@ -351,7 +351,7 @@ def _blames(traces: Mapping[str, Trace]) -> str:
     series = {cause: {name: blame[cause] for name, blame in blames.items()} for cause in causes}
     series = series or {"nothing": dict.fromkeys(blames, 0.0)}
     title = "Where the time of the critical path goes"
-    return figure(timed(Chart("stack", series, y=Axis("critical path"), title=title)))
+    return figure(in_time_unit(Chart("stack", series, y=Axis("critical path"), title=title)))
 
 
 def _runs(traces: Mapping[str, Trace], label: str) -> Section:

@@ -86,7 +86,7 @@ class Here:
         return future
 
 
-def packed(function: Function, items: Sequence[Any]) -> bytes:
+def pack(function: Function, items: Sequence[Any]) -> bytes:
     """Return a function and items as `outcome_in` takes them.
 
     Raises

@@ -39,7 +39,7 @@ from simsched.experiments.study.execution.batch import (
     Pool,
     WorkerDiedError,
     outcome_in,
-    packed,
+    pack,
 )
 from simsched.experiments.study.execution.endings import adopt_orphans, end_tree, end_with_parent, send
 from simsched.experiments.study.execution.limits import REPORT_LATER, REPORT_LIMIT, allow_exit, longest
@@ -368,7 +368,7 @@ class Processes:
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
         """Begin some items; see `Pool`."""
-        return self._threads.submit(self._processes.run, packed(function, items))
+        return self._threads.submit(self._processes.run, pack(function, items))
 
     def close(self) -> None:
         """End all processes, whatever they are at."""
@@ -462,7 +462,7 @@ class _Dask:
             try:
                 threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_ANSWER)
             except Exception as error:
-                raise self._lost(error) from None
+                raise self._pool_lost(error) from None
             self._n_threads, self._count_at = max(1, sum(threads.values())), now + _COUNT_AGAIN
             if threads:
                 self._seen = now
@@ -471,7 +471,7 @@ class _Dask:
         return self._n_threads
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
-        return self._threads.submit(self._run, packed(function, items))
+        return self._threads.submit(self._run, pack(function, items))
 
     def _run(self, data: bytes) -> Outcome:
         """Return the outcomes of a batch."""
@@ -492,9 +492,9 @@ class _Dask:
         except KilledWorker:
             raise WorkerDiedError(False) from None
         except Exception as error:
-            raise self._lost(error) from None
+            raise self._pool_lost(error) from None
 
-    def _lost(self, error: Exception) -> StudyError:
+    def _pool_lost(self, error: Exception) -> StudyError:
         why = " ".join(str(error).split()) or type(error).__name__
         return StudyError(f"{self._name} is lost: {why}; what was done is kept: run again")
 
