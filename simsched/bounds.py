@@ -114,10 +114,13 @@ def _reach(setting: Setting, backwards: bool) -> Floats:
     over = [[0.0] * n for _ in range(n_kinds)]  # the operator itself included
     order = setting.graph.order_index.tolist()
     for j in reversed(order) if backwards else order:
-        start, end = ptr[j], ptr[j + 1]
-        reads, places = others[start:end], range(start, end)
+        start = ptr[j]
+        end = ptr[j + 1]
+        reads = others[start:end]
+        places = range(start, end)
         for k in range(n_kinds):
-            here, latest = over[k], least
+            here = over[k]
+            latest = least
             if reads and n_kinds == 1:
                 latest = max(latest, max([here[i] for i in reads]) + step)
                 away = [here[i] + into[0][0][p] for i, p in zip(reads, places, strict=True)]
@@ -147,7 +150,9 @@ def _last_delivery(
     late
         (arrival from another device, from the same device, operator), by falling arrival.
     """
-    best, together, earliest = late[0][0], 0.0, inf
+    best = late[0][0]
+    together = 0.0
+    earliest = inf
     sums = [0.0] * len(work[0])
     for place, (_, here, i) in enumerate(late):
         earliest = min(earliest, found[i])
@@ -241,7 +246,9 @@ def areas(setting: Setting, head: Floats, tail: Floats) -> Floats:
     An operator counts with its least time over devices. Operators that can run only on some kinds of devices have only
     these devices' capacity.
     """
-    head, tail, work = head.min(axis=0), tail.min(axis=0), setting.work.min(axis=1)
+    head = head.min(axis=0)
+    tail = tail.min(axis=0)
+    work = setting.work.min(axis=1)
     largest = np.zeros(len(work))
     for ops, n_devices in _confined_sets(setting):
         for r, capacity in enumerate(setting.capacity.tolist()):
@@ -394,7 +401,8 @@ def _work_on(graph: OpGraph, cluster: Cluster, d: int, cost: CostModel | None, s
     runs = np.isfinite(demand["unit"])  # a kernel without a block that fits here has to run on another device
     launches = [demand["solo"], *[np.zeros(len(runs))] * _RESOURCES]
     if device.contention:
-        unit, gridded = np.where(runs, demand["unit"], 0.0), demand["blocks"] > 0
+        unit = np.where(runs, demand["unit"], 0.0)
+        gridded = demand["blocks"] > 0
         waves = np.maximum(1.0, demand["blocks"] / np.maximum(demand["residency"], 1))
         second = _SECOND_WAVE - LATENESS * device.block_spread * LATE / (10 - LATE)
         waves = np.where(waves > 1.0, np.maximum(waves, second), 1.0)

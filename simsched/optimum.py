@@ -141,7 +141,8 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
                 "give it smaller blocks, or a cluster that holds them"
             )
     pairs, pair_of = pairs_of(graph)
-    n, (latency, rate) = len(cluster), ways(cluster)
+    n = len(cluster)
+    (latency, rate) = ways(cluster)
     moves = np.zeros((pairs.shape[1], n, n))
     for a, b in permutations(range(n), 2):
         moves[:, a, b] = longest_of_pairs(graph, pairs.shape[1], pair_of, [(latency[a, b], rate[a, b])])
@@ -166,11 +167,13 @@ def whole_of(instance: Instance, horizon: float) -> Instance:
     times, moves = (np.where(column > longest, inf, column) for column in (instance.times, instance.moves))
     values = np.unique(np.concatenate([times.ravel(), moves.ravel()]))
     values = values[np.isfinite(values)]
-    unit, exact = max(Fraction(horizon) / _LARGEST_HORIZON, Fraction(1, 10**9)), False
+    unit = max(Fraction(horizon) / _LARGEST_HORIZON, Fraction(1, 10**9))
+    exact = False
     for scale in (10**digits for digits in range(_MOST_DIGITS + 1)):
         numbers = np.round(values * scale)
         if horizon * scale <= _LARGEST_HORIZON and (numbers / scale == values).all():
-            unit, exact = Fraction(gcd(*map(int, numbers.tolist())) or 1, scale), True
+            unit = Fraction(gcd(*map(int, numbers.tolist())) or 1, scale)
+            exact = True
             break
     times, moves = (column / float(unit) for column in (times, moves))
     times, moves = (np.round(column) if exact else np.floor(column * (1 - 1e-12)) for column in (times, moves))
@@ -192,7 +195,9 @@ def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> List
 
     Each is listed again, operators in its launch order, each on the stream of its device that is free first.
     """
-    graph, streams, candidates = instance.graph, {"streams": instance.streams}, []
+    graph = instance.graph
+    streams = {"streams": instance.streams}
+    candidates = []
     for name, options in (("heft", streams), ("peft", streams), ("etf", streams), ("inter-lp", {})):
         with suppress(SimschedError):  # where it does not suit the graph, others will
             plan = schedule(graph, cluster, name, cost, **options)
@@ -231,7 +236,8 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     """
     n, times, moves = len(rank), *instance.rows
     turns = place_of(instance.graph.order_index).tolist()
-    readers, producers = grouped(instance.pairs.T.tolist()), instance.producers
+    readers = grouped(instance.pairs.T.tolist())
+    producers = instance.producers
     missing = [len(producers.get(i, ())) for i in range(n)]
     waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
     heapify(waiting)
@@ -251,7 +257,8 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
         slot = free[d].index(min(free[d]))
         listed.ends[i] = free[d][slot] = end
         listed.order.append(i)
-        listed.device[i], listed.stream[i] = d, slot
+        listed.device[i] = d
+        listed.stream[i] = slot
         for j in readers.get(i, ()):
             missing[j] -= 1
             if not missing[j]:
@@ -288,7 +295,8 @@ class Model:
     def __init__(self, instance: Instance, bound: int, hint: Listed, cp_model: Any) -> None:
         self._instance = instance
         self.program = model = cp_model.CpModel()
-        n, n_devices = len(instance.graph), instance.n_devices
+        n = len(instance.graph)
+        n_devices = instance.n_devices
         hint = list_schedule(instance, place_of(np.array(hint.order)).tolist(), hint.device)
         most = int(hint.makespan)
         self.makespan = model.new_int_var(min(bound, most), most, "")
@@ -325,7 +333,8 @@ class Model:
 
     def _add_streams(self, hint: Listed) -> None:
         """Keep operators of a stream apart."""
-        model, instance = self.program, self._instance
+        model = self.program
+        instance = self._instance
         for d in range(instance.n_devices):
             able = [i for i in range(len(self.start)) if self.on[i][d] is not None]
             runs: dict[int, list[Any]] = {i: [] for i in able}
@@ -345,7 +354,8 @@ class Model:
                     model.add(sum(runs[i]) == self.on[i][d])
 
     def _add_moves(self, hint: Listed) -> None:
-        model, instance = self.program, self._instance
+        model = self.program
+        instance = self._instance
         n_devices = instance.n_devices
         other = ~np.eye(n_devices, dtype=np.bool_)
         for row, (u, v) in enumerate(instance.pairs.T.tolist()):
@@ -487,8 +497,10 @@ def optimal(
         least = ceil(whole.bound * (1 - 1e-12) - 1e-6)  # a time of whole numbers is no less than the next one
         bound = max(instance.bound, float(least * whole.unit))
         if best.makespan > bound * (1 + _EQUAL) and not deadline.over():
-            model, solver = Model(whole, least, best, cp_model), cp_model.CpSolver()
-            solver.parameters.random_seed, solver.parameters.num_workers = seed, workers
+            model = Model(whole, least, best, cp_model)
+            solver = cp_model.CpSolver()
+            solver.parameters.random_seed = seed
+            solver.parameters.num_workers = workers
             solver.parameters.catch_sigint_signal = False
             if budget is not None:
                 solver.parameters.max_deterministic_time = budget

@@ -36,7 +36,8 @@ from simsched.simulator import simulate
 _SIZES: Final = (50, 100, 200, 400)
 _LONGEST_S: Final = 120  # of another process
 _REPEATS: Final = 3
-_NEAR, _OUTPUTS = 1e-9, 1e-5
+_NEAR = 1e-9
+_OUTPUTS = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class Contract:
     def require(self) -> None:
         """Raise a `SchedulerError` that names the first promise that is not kept, if there is one."""
         if self.broken:
-            first, n = self.broken[0], len(self.promises)
+            first = self.broken[0]
+            n = len(self.promises)
             raise SchedulerError(
                 f"{self.subject} breaks {len(self.broken)} of {n} promises: {first.text}: {first.detail}"
             )
@@ -205,7 +207,8 @@ def _is_valid(scheduler: str | Scheduler) -> str:
         try:
             plan = schedule(graph, cluster, scheduler)
             plan.check(cluster)
-            makespan, bound = simulate(plan, cluster).makespan, lower_bound(plan.graph, cluster)
+            makespan = simulate(plan, cluster).makespan
+            bound = lower_bound(plan.graph, cluster)
         except ScheduleError as error:
             raise ScheduleError(f"{case}: {error}") from error
         except SchedulerError as error:
@@ -244,9 +247,11 @@ def digest(scheduler: str | Scheduler) -> str:
 
 
 def _ignores_hashes(scheduler: str | Scheduler) -> None:
-    path, digests = scheduler, set()
+    path = scheduler
+    digests = set()
     if not isinstance(path, str):
-        module, name = getattr(scheduler, "__module__", None), getattr(scheduler, "__qualname__", "<")
+        module = getattr(scheduler, "__module__", None)
+        name = getattr(scheduler, "__qualname__", "<")
         if module in (None, "__main__") or "<" in name:
             raise _Untried("not to be imported by module and name: put it into a module")
         path = f"{module}:{name}"
@@ -280,9 +285,11 @@ def _refuses(scheduler: str | Scheduler) -> str | None:
 
 
 def _time_by_size(scheduler: str | Scheduler, sizes: Sequence[int]) -> str:
-    cluster, times = Cluster.preset("a100", 2), {}
+    cluster = Cluster.preset("a100", 2)
+    times = {}
     for n in sizes:
-        graph, seconds_of = random_graph(n), []
+        graph = random_graph(n)
+        seconds_of = []
         try:
             for _ in range(2):  # the first one may compile
                 begun = perf_counter()
@@ -314,7 +321,9 @@ def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
         other; provenance; graphs are realised with kernels; profiles have all operators; and schedules for more
         devices, or no repeats, are refused with a `BackendError`.
     """
-    graph, plans, runs = diamond(), schedules_of(backend), list[_Ran]()
+    graph = diamond()
+    plans = schedules_of(backend)
+    runs = list[_Ran]()
 
     def run() -> None:
         for plan in plans:
@@ -403,7 +412,8 @@ def _is_the_program(ran: _Ran) -> None:
 
 
 def _has_spans(ran: _Ran) -> None:
-    trace, program = ran.run.trace, ran.run.program
+    trace = ran.run.trace
+    program = ran.run.program
     counts = {KERNEL: len(program.launches), COPY: len(program.copies.op)}
     for kind, count in counts.items():
         items = sorted(trace.item[trace.kind == kind].tolist())
@@ -415,12 +425,15 @@ def _has_spans(ran: _Ran) -> None:
 def _keeps_edges(ran: _Ran) -> None:
     """On the same device a producer has to have ended; else its copy, which starts when it has."""
     program = ran.run.program
-    copies, operators = program.copies, ran.run.trace.operator_times()
-    times, where = spans_of(ran.run.trace).copies, np.empty(len(program.graph), np.int64)
+    copies = program.copies
+    operators = ran.run.trace.operator_times()
+    times = spans_of(ran.run.trace).copies
+    where = np.empty(len(program.graph), np.int64)
     rows = np.flatnonzero(program.action == LAUNCH)
     where[program.launches.op[program.argument[rows]]] = program.device[rows]
     for edge in program.graph.edges:
-        src, dst = program.graph.index[edge.src], program.graph.index[edge.dst]
+        src = program.graph.index[edge.src]
+        dst = program.graph.index[edge.dst]
         ready = operators[edge.src][1]
         if where[src] != where[dst]:
             copied = (copies.op == src) & (copies.device == where[dst])
@@ -432,7 +445,8 @@ def _keeps_edges(ran: _Ran) -> None:
 
 
 def _keeps_streams(ran: _Ran) -> None:
-    program, ends = ran.run.program, dict[tuple[int, int], float]()
+    program = ran.run.program
+    ends = dict[tuple[int, int], float]()
     times = spans_of(ran.run.trace).launches
     for i in np.flatnonzero(program.action == LAUNCH).tolist():
         stream = int(program.device[i]), int(program.stream[i])

@@ -32,7 +32,10 @@ class Range:
     """Range of a number; `above` leaves the least out, `infinite` lets the most be infinite."""
 
     def __init__(self, least: float = -inf, most: float = inf, *, above: bool = False, infinite: bool = False) -> None:
-        self.least, self.most, self.above, self.infinite = least, most, above, infinite
+        self.least = least
+        self.most = most
+        self.above = above
+        self.infinite = infinite
 
     def holds(self, values: Any) -> Any:
         """Return whether a number, or which of an array, lie in it."""
@@ -84,7 +87,9 @@ class Refused(Exception):  # noqa: N818 - it is no error until its owner says so
 
     def __init__(self, phrase: str, value: Any, place: str = "") -> None:
         super().__init__(phrase)
-        self.phrase, self.value, self.place = phrase, value, place
+        self.phrase = phrase
+        self.value = value
+        self.place = place
 
     def inside(self, key: object) -> "Refused":
         """Return the same error for a value under a key."""
@@ -121,7 +126,8 @@ class Number(Kind):
     """A number, whole or not, within a range."""
 
     def __init__(self, whole: bool, span: Range) -> None:
-        self._whole, self._span = whole, span
+        self._whole = whole
+        self._span = span
         self._least = span.least if not whole else max(span.least, -LARGEST_COUNT)
         self._phrase = span.phrase(whole)
         # the type of nearly all values, and their range
@@ -237,7 +243,8 @@ class Many(Kind):
     """A tuple of any length."""
 
     def __init__(self, item: Kind, filled: bool = False) -> None:
-        self._item, self._filled = item, filled
+        self._item = item
+        self._filled = filled
         self._items: Iterable[Kind] = repeat(item)
 
     def _check(self, value: Any) -> None:
@@ -311,7 +318,8 @@ class Array(Kind):
     """A read-only numpy array of floats or whole numbers, of a given number of dimensions."""
 
     def __init__(self, whole: bool, gaps: bool) -> None:
-        self._whole, self._gaps = whole, gaps
+        self._whole = whole
+        self._gaps = gaps
         self._phrase = f"must be a list of {'whole ' if whole else ''}numbers, or lists of"
 
     def take(self, value: Any) -> Any:
@@ -368,10 +376,12 @@ def kind_of(hint: Any) -> Kind:
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
         notes = {type(note): note for note in marks}
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if hasattr(origin, "__value__"):  # a type alias with parameters, as `NDArray` is from numpy 2.5 on
         hint = origin.__value__[arguments]
-        origin, arguments = get_origin(hint), get_args(hint)
+        origin = get_origin(hint)
+        arguments = get_args(hint)
     filled = Filled in notes
     if hint in (int, float):
         return Number(hint is int and Fraction not in notes, notes.get(Range, Range()))
@@ -444,7 +454,8 @@ def fields_of(cls: Any) -> tuple[_Field, ...]:
         }
         briefs = [name for name in parameters if "brief" in parameters[name].metadata]
     else:
-        defaults, briefs = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}, []
+        defaults = {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}
+        briefs = []
     fixed = {name: value for name, value in defaults.items() if isinstance(value, str | float | tuple | int | None)}
     return tuple(
         _Field(n, kind_of(hints[n]), value, fixed.get(n, MISSING), n in briefs) for n, value in defaults.items()
@@ -528,7 +539,8 @@ def read(cls: type[T], data: Any, where: str) -> T:
         If it is no object, a field is missing or unknown, or a value is of another kind. A value that the class refuses
         is an error of the class, after the place in the document.
     """
-    values, known_fields = {}, fields_of(_file_of(cls))
+    values = {}
+    known_fields = fields_of(_file_of(cls))
     data = _object(data, where)
     checks = issubclass(cls, Checked) and not hasattr(cls, "FILE")  # every field, when it is made
     for entry in known_fields:
@@ -605,7 +617,8 @@ class Record:
     """
 
     def __init__(self, data: Any, where: str) -> None:
-        self._data, self.where = _object(data, where), where
+        self._data = _object(data, where)
+        self.where = where
 
     def take(self, key: str, hint: Any, default: Any = MISSING) -> Any:
         """Return a field of a type hint's kind; a missing one is an error unless `default` is given."""
@@ -685,7 +698,8 @@ def _class_schema(cls: type[Any], parts: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     if issubclass(cls, Document):
         properties = {"format": {"const": cls.FORMAT}, "version": {"const": cls.VERSION}}
-    required, descriptions = list(properties), _parameters(_file_of(cls)) or _parameters(cls)
+    required = list(properties)
+    descriptions = _parameters(_file_of(cls)) or _parameters(cls)
     for entry in fields_of(_file_of(cls)):
         part = entry.kind.schema(parts)
         if entry.default is MISSING:

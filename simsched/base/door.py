@@ -45,7 +45,8 @@ def door(function: Callable[P, R]) -> Callable[P, R]:
 
 def _kinds(hint: Any) -> Iterator[Any]:
     """Yield the kinds that a hint allows: classes, None, or a hint that allows anything."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if origin in (Annotated, Union, UnionType):
         for argument in arguments[:1] if origin is Annotated else arguments:
             yield from _kinds(argument)

@@ -6,7 +6,9 @@ from typing import Any, Final
 from simsched.base.text import printable
 
 _MOST_LISTED: Final = 16
-_HEAD, _TAIL = 330, 150  # characters of a long text that are kept: its beginning, and the remedy at its end
+# characters of a long text that are kept: its beginning, and the remedy at its end
+_HEAD = 330
+_TAIL = 150
 
 
 class SimschedError(Exception):
@@ -84,9 +86,11 @@ class UnknownNameError(SimschedError, LookupError):
 
     def __init__(self, what: str, name: str, known: list[str], also: str = "") -> None:
         self._given = what, name, known, also
-        listed, introduced = known, "known are"
+        listed = known
+        introduced = "known are"
         if len(known) > _MOST_LISTED:
-            listed, introduced = get_close_matches(name, known, n=4, cutoff=0.0), f"closest of {len(known)} known"
+            listed = get_close_matches(name, known, n=4, cutoff=0.0)
+            introduced = f"closest of {len(known)} known"
         super().__init__(f"unknown {what} {name!r}; {introduced}: {', '.join(listed)}{also}")
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -149,7 +149,8 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     FileError
         If the file cannot be read, or has more than `MOST_BYTES`.
     """
-    streams, name = _given.get(), os.fspath(path)
+    streams = _given.get()
+    name = os.fspath(path)
     if streams is None or name not in streams:
         with file_errors("read", path), Path(path).open("rb") as file:
             if streams is None or not is_stream(path):
@@ -160,12 +161,14 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
 
 def _read_whole(file: BinaryIO, path: str | os.PathLike[str]) -> bytes:
     """Return a file's content, looking at its size first; a file without size is read piece by piece."""
-    status, limit = os.fstat(file.fileno()), MOST_BYTES
+    status = os.fstat(file.fileno())
+    limit = MOST_BYTES
     if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
         limit = min(limit, _MOST_OF_DEVICES)
     if stat.S_ISREG(status.st_mode) and status.st_size <= limit:
         return file.read()
-    pieces, left = [], limit + 1 if status.st_size <= limit else 0
+    pieces = []
+    left = limit + 1 if status.st_size <= limit else 0
     while left and (piece := file.read(min(left, _CHUNK))):
         pieces.append(piece)
         left -= len(piece)

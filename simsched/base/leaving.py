@@ -14,7 +14,8 @@ INTERRUPTED = 130
 
 def is_command() -> bool:
     """Return whether this process is ``simsched ...`` or ``python -m simsched ...``, and not one that it started."""
-    arguments, typed = sys.argv[:1], sys.orig_argv
+    arguments = sys.argv[:1]
+    typed = sys.orig_argv
     if arguments == ["-m"]:  # so it is until `python -m` has found the module
         return "simsched" in typed
     return arguments == typed[1:2] and arguments[0].endswith("/simsched")

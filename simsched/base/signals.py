@@ -10,7 +10,9 @@ from math import inf
 from time import monotonic
 from types import FrameType
 
-_A_MOMENT, _LONGEST_IMPORT = 0.01, 5.0  # s
+# s
+_A_MOMENT = 0.01
+_LONGEST_IMPORT = 5.0
 _IMPATIENT = 1.0  # s between two presses that are meant as one
 _stopped: list[str] = []
 
@@ -42,7 +44,8 @@ def one_interrupt() -> Iterator[None]:
     be turned into an ImportError by a library in C; one that still waits at the end of the block is raised there. For
     the main thread.
     """
-    last, pressed = -inf, inf
+    last = -inf
+    pressed = inf
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
         nonlocal last, pressed

@@ -136,7 +136,8 @@ def recalibrate(
 
 def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[bool]) -> Calibration:
     """Return a calibration after its last stage, the runs of the graph in place, if there are any."""
-    rows, graph = start.microbenchmarked, start.graph
+    rows = start.microbenchmarked
+    graph = start.graph
     cluster = fitting.with_values(start.prior, fitting.identified_values(rows))
     if not runs:
         scales = {} if graph is None else scales_of(graph, start.times, cluster.devices[0])
@@ -157,7 +158,8 @@ def _with_runs(fitted: Calibration, runs: Sequence[MeasuredRun], unseen: Sequenc
     """Return a calibration with these runs in place, and its report on them."""
     graph = fitted.graph
     assert graph is not None
-    runs, times = [run.over(graph) for run in runs], np.array([fitted.times[name] for name in graph.names])
+    runs = [run.over(graph) for run in runs]
+    times = np.array([fitted.times[name] for name in graph.names])
     residuals = [row for row in fitted.residuals if row.name.startswith(MICROBENCHMARKS)]
     for run, hidden in zip(runs, unseen, strict=True):
         predicted = run.makespan(fitted.cluster, times)
@@ -238,7 +240,8 @@ def _provenance(profiles: Sequence[Profile], n_runs: int) -> dict[str, str]:
 
 # Times of operators, and parameters of devices, from runs of a graph as it is used -------------------
 
-_ALONE, _SHARED = 0.04, 0.3
+_ALONE = 0.04
+_SHARED = 0.3
 """Standard deviation of the logarithm of a measured over a simulated time of an operator: alone, and never alone."""
 
 _DURATION: Final = 0.3
@@ -273,7 +276,8 @@ def operator_times(runs: Sequence[MeasuredRun], cluster: Cluster, before: Floats
     measured = np.array([run.durations(gap) for run in runs])  # (n_runs, n_ops)
     spread = np.array([np.hypot(_ALONE, _SHARED * run.overlap) for run in runs])
     weights = spread**-2.0
-    ops, times = range(measured.shape[1]), before
+    ops = range(measured.shape[1])
+    times = before
     if times is None:
         times = np.array([_weighted_median(measured[:, i], weights[:, i]) for i in ops])
     for _ in range(_MOST_UPDATES):
@@ -336,13 +340,15 @@ def refit(
     wanted = [name for name in beliefs if name in fitting.SHARING or (name not in identified and _matters(name, runs))]
     before = {}
     for name in wanted:  # microbenchmarks' results are less certain in place
-        parameter, (mean, spread) = fitting.PARAMETERS[name], beliefs[name]
+        parameter = fitting.PARAMETERS[name]
+        (mean, spread) = beliefs[name]
         before[name] = fitting.Belief(mean, min(hypot(spread, parameter.in_place), parameter.spread))
     telling = [run for run in runs if run.is_concurrent]
     if not telling or any(name not in fitting.SHARING for name in wanted):
         telling = list(runs)
     groups = np.repeat(np.arange(len(telling)), 1 + len(runs[0].graph))
-    times, fit = operator_times(runs, cluster), None
+    times = operator_times(runs, cluster)
+    fit = None
     for _ in range(_ROUNDS):
         fitted_times = times
 
@@ -351,7 +357,8 @@ def refit(
             rows: list[Floats] = []
             for run in telling:
                 spans = run.simulated(tried, known)
-                measured, simulated = run.durations(tried.devices[0].gap), run.by_operator(spans)
+                measured = run.durations(tried.devices[0].gap)
+                simulated = run.by_operator(spans)
                 both = (measured > 0) & (simulated > 0)
                 whole = np.log(spans.makespan / run.measured) / np.hypot(_MAKESPAN, run.noise)
                 durations = np.log(np.divide(simulated, measured, out=np.ones_like(measured), where=both)) / _DURATION

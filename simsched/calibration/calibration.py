@@ -63,7 +63,10 @@ class Calibration(Checked, Document):
     does; times of operators without FLOP and bytes stay.
     """
 
-    SUBJECT, ERROR, FORMAT, INDENT = "calibration", CalibrationError, "simsched.calibration", None
+    SUBJECT = "calibration"
+    ERROR = CalibrationError
+    FORMAT = "simsched.calibration"
+    INDENT = None
     provenance: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     cluster: Cluster
     prior: Cluster
@@ -114,7 +117,9 @@ class Calibration(Checked, Document):
         """Return the time of an operator alone on a device in us (see Notes of the class)."""
         if self.is_measured(op):
             assert self.graph is not None
-            own, time, devices = self.graph[op.name], self.times[op.name], self.cluster.devices
+            own = self.graph[op.name]
+            time = self.times[op.name]
+            devices = self.cluster.devices
             is_load = own.flops or own.nbytes
             if device.model in [other.model for other in devices] or not is_load:
                 return time
@@ -130,7 +135,8 @@ class Calibration(Checked, Document):
         """Return whether an operator is the one that was measured under its name."""
         if op.name not in self.times or self.graph is None:
             return False
-        own, own_time = self.graph[op.name], self.times[op.name]
+        own = self.graph[op.name]
+        own_time = self.times[op.name]
         if not _is_made_of(own, op):
             return False
         if op.output_shape is not None and op.time is None:
@@ -226,11 +232,13 @@ class Calibration(Checked, Document):
 
     def verdict(self) -> str:
         """Return one or two sentences on the calibration's use, and on the next measurement to make."""
-        error, missing = self.error, [row.name for row in self.parameters if not row.identified]
+        error = self.error
+        missing = [row.name for row in self.parameters if not row.identified]
         if error is None:
             sentence = "Not known to be right: no run was held out; profile more schedules in place (`--in-situ`)"
         elif error.p90 <= _MISSED:
-            apart, off = 2 * error.mean, error.p90
+            apart = 2 * error.mean
+            off = error.p90
             sentence = f"Trust it to rank schedules that differ by more than {apart:.0%}, and latencies to {off:.0%}"
         else:
             sentence = f"Do not trust it: 1 in 10 schedules is off by more than {error.p90:.0%}"

@@ -43,7 +43,8 @@ _OF_PROGRAM: Final = (
 )
 
 
-FITTED, HELD_OUT = "fit", "held-out"
+FITTED = "fit"
+HELD_OUT = "held-out"
 
 
 class Residual(NamedTuple):
@@ -84,7 +85,8 @@ class CopyColumns(Checked):
         Start and end in us of each: two numbers for each.
     """
 
-    SUBJECT, ERROR = "copies of a run", CalibrationError
+    SUBJECT = "copies of a run"
+    ERROR = CalibrationError
     op: Ints
     device: Ints
     nbytes: Floats
@@ -133,7 +135,8 @@ class MeasuredRun(Checked):
     Times are rounded to a picosecond, as files hold them: a fit to a file is the same to the last digit.
     """
 
-    SUBJECT, ERROR = "run {0.name!r}", CalibrationError
+    SUBJECT = "run {0.name!r}"
+    ERROR = CalibrationError
     name: str
     latency: Times
     launches: Floats
@@ -165,7 +168,8 @@ class MeasuredRun(Checked):
     @classmethod
     def of(cls, replay: Replay) -> "MeasuredRun":
         """Return the run of a replay."""
-        program, spans = replay.program, spans_of(replay.trace)
+        program = replay.program
+        spans = spans_of(replay.trace)
         copies = CopyColumns(**program.copies._asdict(), times=spans.copies.ravel())
         return cls(
             name=replay.name,
@@ -242,7 +246,8 @@ class MeasuredRun(Checked):
 
         A longer time was spent waiting, for the host or for room on the device.
         """
-        op, launches = self.program.launches.op, self.spans.launches
+        op = self.program.launches.op
+        launches = self.spans.launches
         rows = np.flatnonzero(op[1:] == op[:-1])  # kernels that another one of their operator follows
         between = np.clip(launches[rows + 1, 0] - launches[rows, 1], 0.0, gap)
         return self.by_operator(self.spans) + np.bincount(op[rows], between, len(self.graph))
@@ -281,7 +286,8 @@ class MeasuredRun(Checked):
         )
         entry = self.__dict__.get(_KEPT)
         if entry is None or entry[0] is not times or entry[1] != key:
-            program, devices = self.program, launch_devices(self.program)
+            program = self.program
+            devices = launch_devices(self.program)
             demand = demand_of(
                 self.graph, program.launches, cluster, devices, times[program.launches.op], priority=program.priority
             )

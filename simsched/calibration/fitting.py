@@ -203,7 +203,7 @@ class ParameterRow(NamedTuple):
     prior: float
     low: float
     high: float
-    identified_values: bool
+    identified: bool
     note: str = ""
 
     @property
@@ -319,7 +319,8 @@ def fit(
     again, and moves the fit by one Gauss-Newton step: with J the Jacobian, P the prior precision, ``H = J'J + P`` and
     ``s_g`` the slope of run g's part of the sum, the variance is ``H^-1 + H^-1 (sum_g s_g s_g') H^-1``.
     """
-    minimum, names = partial(_Minimum, residuals, before), list(before)
+    minimum = partial(_Minimum, residuals, before)
+    names = list(before)
     whole = minimum_found = minimum(names, None if near is None else {name: near[name].mean for name in names})
     reasons = {
         name: why for name, why in _unidentified_parameters(minimum_found, before).items() if name not in identified
@@ -327,11 +328,14 @@ def fit(
     if reasons:
         minimum_found = minimum([name for name in names if name not in reasons], whole.places)
         if minimum_found.cost > whole.cost + len(reasons) * _OBJECTION:  # at least one of them matters
-            minimum_found, doubtful, reasons = whole, reasons, {}
+            minimum_found = whole
+            doubtful = reasons
+            reasons = {}
             for name, why in doubtful.items():
                 without = minimum([other for other in minimum_found.places if other != name], minimum_found.places)
                 if without.cost <= minimum_found.cost + _OBJECTION:
-                    minimum_found, reasons[name] = without, why
+                    minimum_found = without
+                    reasons[name] = why
     for name, why in reasons.items():
         if why in (_NONE, _HARDLY) and _is_contradicted(residuals, minimum_found, name, before[name]):
             reasons[name] = "contradicted by runs, which no value of it explains"
@@ -365,7 +369,8 @@ class _Minimum:
         terms = self._at(place)
         n = len(terms) - len(names)
         self.places, self.cost = dict(zip(names, place.tolist(), strict=True)), float(terms @ terms)
-        self.residual, self.jacobian = terms[:n], jacobian[:n]
+        self.residual = terms[:n]
+        self.jacobian = jacobian[:n]
 
     @property
     def covariance(self) -> Floats:
@@ -412,7 +417,8 @@ class _Minimum:
         A step is shortened until the sum falls. Where it does not, a rough parameter may jump: then they are held.
         """
         for _ in range(_MOST_STEPS):
-            terms, jacobian = self._at(place), self._slope(place)
+            terms = self._at(place)
+            jacobian = self._slope(place)
             pull = jacobian.T @ terms
             stuck = ((place <= self._low) & (pull > 0)) | ((place >= self._high) & (pull < 0))
             for held in ((), self._rough):
@@ -436,7 +442,8 @@ class _Minimum:
 
         By a scan of each, since the start may be flat, then by a compass search.
         """
-        best, least = start, float(self._at(start) @ self._at(start))
+        best = start
+        least = float(self._at(start) @ self._at(start))
 
         def improved(j: int, value: float) -> bool:
             nonlocal best, least
@@ -444,10 +451,13 @@ class _Minimum:
             cost = float(self._at(tried) @ self._at(tried))
             is_better = cost < least * (1 - 1e-6)
             if is_better:
-                best, least = tried, cost
+                best = tried
+                least = cost
             return is_better
 
-        rough, spread, step = self._rough, self._spread, self._spread.copy()
+        rough = self._rough
+        spread = self._spread
+        step = self._spread.copy()
         for j in rough:
             for times in _SCANNED:
                 improved(j, start[j] + times * spread[j])
@@ -461,7 +471,8 @@ class _Minimum:
 def _unidentified_parameters(found: _Minimum, before: Beliefs) -> dict[str, str]:
     """Return the parameters that measurements do not identify, with the reasons."""
     names = list(found.places)
-    information, covariance = np.diag(found.jacobian.T @ found.jacobian), found.covariance
+    information = np.diag(found.jacobian.T @ found.jacobian)
+    covariance = found.covariance
     reasons: dict[str, str] = {}
     for j, name in enumerate(names):
         threshold = _TELLING * before[name].spread
@@ -482,7 +493,8 @@ def _unidentified_parameters(found: _Minimum, before: Beliefs) -> dict[str, str]
 def _is_contradicted(residuals: Residuals, found: _Minimum, name: str, belief: Belief) -> bool:
     """Return whether residuals that other values of a parameter would change are far off where it was put back."""
     values = {other: PARAMETERS[other].outward(place) for other, place in found.places.items()}
-    here, outward = residuals(values), PARAMETERS[name].outward
+    here = residuals(values)
+    outward = PARAMETERS[name].outward
     moved = [residuals({**values, name: outward(belief.mean + times * belief.spread)}) for times in _SCANNED]
     changed = (np.abs(np.array(moved) - here) > _SEEN).any(axis=0)
     return bool((np.abs(here[changed]) > _FAR).any())

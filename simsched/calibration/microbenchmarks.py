@@ -45,7 +45,8 @@ def fit_microbenchmarks(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[
         stage_runs = [run for run in runs if run.name.startswith(kind)]
         numbers = SoloRuns(stage_runs) if kind == "solo/" else SimulatedRuns(stage_runs, kind)
         if len(numbers.groups):
-            identified, beliefs = fitting.identified_values(rows), fitting.beliefs_of(cluster, rows)
+            identified = fitting.identified_values(rows)
+            beliefs = fitting.beliefs_of(cluster, rows)
             base = fitting.with_values(cluster, identified)
 
             def residuals(values: Values, said: SoloRuns | SimulatedRuns = numbers, base: Cluster = base) -> Floats:
@@ -79,7 +80,8 @@ class SimulatedRuns:
         for run in runs:
             rows = np.flatnonzero(_side_by_side(run)[run.program.launches.op])
             if len(rows) or kind != "pair/":
-                measured, (first, rest) = self._read(run.spans, rows), _DEVIATIONS[kind]
+                measured = self._read(run.spans, rows)
+                (first, rest) = _DEVIATIONS[kind]
                 deviation = np.array([first, *[rest] * (len(measured) - 1)])
                 spread = np.hypot(_CLOCK, np.hypot(deviation, run.noise) * measured)
                 self._runs.append((run, rows, _alone(run), measured, spread))
@@ -107,7 +109,8 @@ class SimulatedRuns:
 
 def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
     """Return the operators of a run that were not measured alone; none if times alone are missing for one of them."""
-    names, operators = run.graph.names, run.graph.operators
+    names = run.graph.names
+    operators = run.graph.operators
     alone = {signature(op) for op in operators if op.name.startswith(ALONE)}
     beside = np.array([not name.startswith(ALONE) for name in names])
     return beside if all(signature(op) in alone for op in operators) else np.zeros(len(names), np.bool_)
@@ -115,7 +118,8 @@ def _side_by_side(run: MeasuredRun) -> npt.NDArray[np.bool_]:
 
 def _alone(run: MeasuredRun) -> Floats:
     """Return the time alone of each operator of a run in us, as measured in it."""
-    durations, operators = run.durations(), run.graph.operators
+    durations = run.durations()
+    operators = run.graph.operators
     if not _side_by_side(run).any():
         return durations
     pairs = zip(operators, durations.tolist(), strict=True)
@@ -160,7 +164,8 @@ class SoloRuns:
 
     def __init__(self, runs: Sequence[MeasuredRun]) -> None:
         alone = [run for run in runs if len(run.graph) == 1 and len(run.graph.operator(0).kernels) == 1]
-        kernels, times = [], []
+        kernels = []
+        times = []
         for same in grouped((signature(run.graph.operator(0)), run) for run in alone).values():
             us = [float(run.durations()[0]) for run in same]
             if min(us) > 0:
@@ -188,11 +193,13 @@ class SoloRuns:
     def residuals(self, cluster: Cluster) -> Floats:
         """Return the logarithm of simulated over measured time of each kernel of a family, over its deviation."""
         demand = demand_on(self._graph, cluster, 0, self._measured)
-        units, latencies = demand["units"], np.minimum(cluster.devices[0].kernel_latency, demand["solo"])
+        units = demand["units"]
+        latencies = np.minimum(cluster.devices[0].kernel_latency, demand["solo"])
         moved = self._graph.nbytes / cluster.devices[0].bandwidth
         residuals = []
         for rows in self.families:
-            measured, latency = self._measured[rows], latencies[rows]
+            measured = self._measured[rows]
+            latency = latencies[rows]
             block = float(((measured - latency) / units[rows]).min())
             for _ in range(_TURNS):
                 busy = block * units[rows]

@@ -87,12 +87,15 @@ def _random_order(graph: OpGraph, rng: np.random.Generator) -> list[int]:
 def _stages(graph: OpGraph, order: list[int], most: int) -> tuple[list[int], list[int]]:
     """Return stage and group of each operator of an order, each group one operator."""
     stages: dict[int, int] = {}
-    groups, stage, members = [], 0, 0
+    groups = []
+    stage = 0
+    members = 0
     ptr, into = graph.incoming
     for op in order:
         depends = any(stages[src] == stage for src in graph.src[into[ptr[op] : ptr[op + 1]]].tolist())
         if members == most or depends:
-            stage, members = stage + 1, 0
+            stage = stage + 1
+            members = 0
         stages[op] = stage
         groups.append(members)
         members += 1

@@ -67,7 +67,8 @@ def duel(
     backwards = None if output is None else str(Path(output).with_suffix("")) + "-reverse.json"
     if both and backwards is not None:
         require_writable(backwards)
-    start, cluster = _starts(family, operators), target.bare()
+    start = _starts(family, operators)
+    cluster = target.bare()
     sides = [(first, second, output), *([(second, first, backwards)] if both else [])]
     duels: list[tuple[ss.Duel, str | None]] = []
     for loser, winner, path in sides:

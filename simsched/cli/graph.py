@@ -27,7 +27,8 @@ def show(
     """
     from simsched.show.facts import graph_facts
 
-    cluster, chosen = target.bare(graph), bool(graph.scheduler or graph.option)
+    cluster = target.bare(graph)
+    chosen = bool(graph.scheduler or graph.option)
     if svg is None and dot is None:
         if chosen:
             raise SchedulerError("--scheduler and --option are for pictures: say where with --svg or --dot")

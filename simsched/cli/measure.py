@@ -85,7 +85,8 @@ def _read_profile(path: str) -> "ss.Profile":
 
 def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
     """Return facts about a calibration, without its parameters."""
-    error, accuracy_text = found.error, "not known: no run was held out"
+    error = found.error
+    accuracy_text = "not known: no run was held out"
     if error is not None:
         runs = f"{error.runs} held-out {'run' if error.runs == 1 else 'runs'}"
         accuracy_text = f"mean {100 * error.mean:.1f} %, p90 {100 * error.p90:.1f} % of makespans of {runs}"
@@ -121,7 +122,8 @@ def replay(
     subject = opt.read_plan(plan)
     if isinstance(subject, ss.OpGraph):
         raise FormatError(f"{plan}: a graph does not say what runs where; `simsched schedule {plan} -o FILE` does")
-    runner, upon = backend.make(), None if cluster is None else read_target(cluster)
+    runner = backend.make()
+    upon = None if cluster is None else read_target(cluster)
     if upon is not None and [d.sms for d in bare(upon).devices] != [d.sms for d in runner.cluster.devices]:
         raise ClusterError(f"{cluster} is of other devices than those of the backend {runner.name!r}; calibrate these")
     with out.progress(1) as tell:
@@ -161,7 +163,8 @@ def validate(
     """
     from simsched.experiments.accuracy import validate
 
-    dag, runner = graph.read(), backend.make()
+    dag = graph.read()
+    runner = backend.make()
     names = opt.read_schedulers(schedulers, dag)
     with out.progress(2 + rounds * (len(names) + held_out)) as tell:
         accuracy = validate(
@@ -185,7 +188,8 @@ def validate(
     if chosen is not None:
         trace, run = accuracy.traces[chosen.scheduler]
         files.append((chosen.scheduler, gantt, partial(trace.gantt, measured=run.trace)))
-    verdict, left_out = list(accuracy.verdict()), ("format", "version", "runs", "calibration")
+    verdict = list(accuracy.verdict())
+    left_out = ("format", "version", "runs", "calibration")
     out.tell(
         lambda: {k: v for k, v in accuracy.to_dict().items() if k not in left_out} | {"verdict": verdict},
         [accuracy.table, accuracy.summary, *verdict],
@@ -297,7 +301,8 @@ def _trace_facts(found: "TraceReplay", changed: bool) -> out.Pairs:
     """Return facts about a replayed trace, to print below the table."""
     from workloads.formats.kineto.facts import DOUBTED
 
-    program, late = found.traced, found.late
+    program = found.traced
+    late = found.late
     facts = [
         ("measured makespan", f"{found.measured_us:.1f} us"),
         ("simulated makespan", f"{found.simulated_us:.1f} us, {100 * found.error:+.2f} %"),

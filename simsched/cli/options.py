@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from workloads.formats.kineto.traced import TracedProgram
 
 _logger = logging.getLogger(__name__)
-_USUAL_GPU, _USUAL_SCHEDULER = "a100", "lios"
+_USUAL_GPU = "a100"
+_USUAL_SCHEDULER = "lios"
 _NOT_OPTIONS = ("graph", "cluster", "scheduler", "cost", "tools", "progress")  # other parameters of `simsched.schedule`
 _written: list[str] = []  # files that the running command was asked to write
 Text = str | None

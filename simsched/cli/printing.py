@@ -110,7 +110,8 @@ def progress(total: int) -> Iterator[Callable[..., None]]:
             nonlocal begun
             begun += not doing
             if update is not None:
-                text, done = f"{name}: {doing}" if doing else name, begun - 1
+                text = f"{name}: {doing}" if doing else name
+                done = begun - 1
                 update(description=printable(text), completed=done, text=f"{done}/{total}")
 
         yield tell
@@ -130,7 +131,9 @@ def row_progress(name: str) -> Iterator[Callable[[int, int, int], None]]:
             nonlocal first, said
             now = monotonic()
             first = first or (done, now)  # rows that were done by then do not count in the pace
-            text, new, seconds = f"{done} of {total} rows", done - first[0], now - first[1]
+            text = f"{done} of {total} rows"
+            new = done - first[0]
+            seconds = now - first[1]
             if new and seconds > 0:
                 text += f", {new / seconds:.3g} rows/s"
                 if done < total:

@@ -44,7 +44,10 @@ _HOME: Final = {
     "study": ("study",),
     "duel": ("duel",),
 }
-_DONE, _INCOMPLETE, _MISUSE, _DEFECT = 0, 1, 2, 70
+_DONE = 0
+_INCOMPLETE = 1
+_MISUSE = 2
+_DEFECT = 70
 STATUSES: Final = {
     _DONE: "done; schedulers that refuse a graph do not count",
     _INCOMPLETE: "done, but rows of a study failed or timed out, or a check failed",

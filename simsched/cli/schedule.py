@@ -51,7 +51,8 @@ def compare(
     comparison = draws.compare(graph, target.read(graph))
     best = comparison.best()
     assert best is not None, "some scheduler found a schedule"
-    pictures, traced = drawn.files(best.scheduler, comparison.traces[best.scheduler]), graph.traced
+    pictures = drawn.files(best.scheduler, comparison.traces[best.scheduler])
+    traced = graph.traced
     files = [*pictures, ("box plot", box, comparison.plot), ("comparison", result.output, comparison.save)]
     waits = traced and {"step": traced.step, "waits": traced.n_waits, "guessed_waits": traced.guessed_waits}
     ran = graph.traced_facts()
@@ -88,7 +89,8 @@ def simulate(
     """
     from simsched.show.facts import Fact, head_facts, run_facts
 
-    cluster, subject = target.read(plan), plan.found(programs=True)
+    cluster = target.read(plan)
+    subject = plan.found(programs=True)
     if isinstance(subject, ss.OpGraph):
         subject = plan.schedule(subject, cluster)
     subject = plan.run_as(subject)
@@ -200,7 +202,8 @@ def advise(
     keep: Annotated[Text, file_option("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
     """Recommend a deployment: one stream or several, captured or not, one GPU or all; and list next commands."""
-    cluster, dag = target.read(graph), graph.read()
+    cluster = target.read(graph)
+    dag = graph.read()
     names = opt.read_schedulers(schedulers, dag)
     advice = ss.advise(dag, cluster, names, source=graph.spec, options=target.text())
     facts = [*advice.assumed.items(), ("", ""), *advice.commands.items()]
@@ -266,7 +269,8 @@ def breakeven(
     plot: Plot = None,
 ) -> None:
     """Show at which values of a parameter the better one of two schedules of GRAPH changes."""
-    cluster, dag = target.read(graph), graph.read()
+    cluster = target.read(graph)
+    dag = graph.read()
     sides = _side(first), _side(second)
     crossings = ss.breakeven(parameter, *sides, cluster, graph=dag)
     result.tell(crossings, files=[("picture", plot, crossings.plot)])
@@ -345,8 +349,10 @@ def report(
         result = _read(graph.graph)
         if result is None:
             library()  # a missing package is reported before the schedulers run
-            compared, dag = draws.compare(graph, cluster), graph.read()
-            names, options = opt.read_schedulers(draws.schedulers, dag), target.text()
+            compared = draws.compare(graph, cluster)
+            dag = graph.read()
+            names = opt.read_schedulers(draws.schedulers, dag)
+            options = target.text()
             comparison = compared if draws.execution == "own" else None  # advice is on each in its own execution
             result = ss.advise(dag, cluster, names, comparison=comparison, source=graph.spec, options=options)
             advised.append(result)

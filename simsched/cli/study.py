@@ -43,7 +43,8 @@ class Execution:
         """Run a study and print its results."""
         from workloads import check_kind, load_kind
 
-        dask, workers = self.dask, self.workers
+        dask = self.dask
+        workers = self.workers
         if self.serial and (dask is not None or workers is not None):
             raise StudyError("--serial runs in this process: it does not go with --dask or --workers")
         if dask not in (None, "local") and workers is not None:

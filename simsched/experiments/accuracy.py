@@ -71,7 +71,9 @@ class Outcome(Checked):
         Reason why the schedule or the measurement is missing; the other fields are None then.
     """
 
-    SUBJECT, ERROR, DERIVED = "row of {0.scheduler!r}", BackendError, ("error",)
+    SUBJECT = "row of {0.scheduler!r}"
+    ERROR = BackendError
+    DERIVED = ("error",)
     scheduler: str
     predicted_us: Amount | None = None
     measured_us: Amount | None = None
@@ -142,7 +144,9 @@ class Round(Checked):
         The schedulers' schedules, then the random ones, in the order of their measurement.
     """
 
-    SUBJECT, ERROR, DERIVED = "a round", BackendError, FIGURES
+    SUBJECT = "a round"
+    ERROR = BackendError
+    DERIVED = FIGURES
     schedules: tuple[Outcome, ...]
 
     @classmethod
@@ -250,7 +254,10 @@ class Accuracy(Result, Checked, Document):
         Simulated trace and measured run of each scheduler in the last round.
     """
 
-    SUBJECT, ERROR, FORMAT, INDENT = "validation", BackendError, "simsched.accuracy", None
+    SUBJECT = "validation"
+    ERROR = BackendError
+    FORMAT = "simsched.accuracy"
+    INDENT = None
     graph: str
     backend: str
     device: str
@@ -286,7 +293,8 @@ class Accuracy(Result, Checked, Document):
             If the file is damaged.
         """
         path = Path(path, NAME) if Path(path).is_dir() else Path(path)
-        accuracy, folder = super().load(path), path.parent
+        accuracy = super().load(path)
+        folder = path.parent
 
         def trace(scheduler: str) -> tuple[Trace, Replay]:
             replay = Replay.load(folder / accuracy.runs[scheduler])
@@ -308,7 +316,8 @@ class Accuracy(Result, Checked, Document):
 
     def table(self) -> Any:
         """Return the schedules of the last round as a table of texts."""
-        rows, chosen = self.rounds[-1].schedules, self.rounds[-1].chosen
+        rows = self.rounds[-1].schedules
+        chosen = self.rounds[-1].chosen
         unit, name = unit_of(row.measured_us for row in rows)
         headings = (
             "scheduler",
@@ -356,7 +365,9 @@ class Accuracy(Result, Checked, Document):
         Latencies are trusted where 9 of 10 held-out ones are within 10 %, a choice where it costs at most 3 %.
         """
         last = self.rounds[-1]
-        p90, regret, chosen = last.p90_error, last.regret, last.chosen
+        p90 = last.p90_error
+        regret = last.regret
+        chosen = last.chosen
         if p90 is None or chosen is None or regret is None:
             return ("No verdict: nothing was held out, or no scheduler's schedule was measured; measure some.",)
         trusts = "Trust" if p90 <= TRUSTED else "Do not trust"
@@ -514,7 +525,8 @@ class _Measurements:
     """
 
     def __init__(self, backend: Backend, folder: str | os.PathLike[str] | None, repeats: int, warmup: int) -> None:
-        self.backend, self._counts = backend, (repeats, warmup)
+        self.backend = backend
+        self._counts = (repeats, warmup)
         self._folder = None if folder is None else make_folder(folder, parents=False)
 
     def take(
@@ -567,7 +579,9 @@ def _round(
 
     comparison = compare(graph, calibration, schedulers, progress=scheduling)
     plans = [(row.scheduler, comparison.plans.get(row.scheduler), row.reason) for row in comparison.rows]
-    backend, rows, refused = measurements.backend, [], None
+    backend = measurements.backend
+    rows = []
+    refused = None
     traces: dict[str, tuple[Trace, Replay]] = {}
     files: dict[str, str] = {}
     measured: dict[str, tuple[str, Replay]] = {}  # by digest of the program
@@ -578,7 +592,8 @@ def _round(
             continue
         try:
             program = prepare(backend, plan.over(_as_given(plan.graph, graph)))
-            trace, key = simulate(program, calibration), digest(program)
+            trace = simulate(program, calibration)
+            key = digest(program)
             if key not in measured:
                 measured[key] = measurements.replay(program, number)
             files[name], replay = measured[key]

@@ -30,7 +30,8 @@ DOUBTFUL: Final = 0.1
 """Part of the time that may be of operators of unknown kinds: beyond it no way is recommended."""
 _AS_GOOD: Final = 1.01
 _ABLATIONS: Final = ("lios-rand", "lios-rand1", "lios-rand2", "round-robin")  # ablations
-_STREAMS, _BOTH = "streams", "streams captured"
+_STREAMS = "streams"
+_BOTH = "streams captured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Deployment(Checked):
         Reason why there is no schedule; None if there is one.
     """
 
-    SUBJECT, ERROR = "deployment {0.name!r}", WhatIfError
+    SUBJECT = "deployment {0.name!r}"
+    ERROR = WhatIfError
     name: str
     scheduler: str = ""
     execution: str | None = None
@@ -169,7 +171,8 @@ def _short(number: float) -> str:
 def _cells(row: Deployment, unit: float) -> Sequence[str]:
     if row.reason is not None:
         return (row.name,)
-    low, high = row.latency_low_us, row.latency_high_us
+    low = row.latency_low_us
+    high = row.latency_high_us
     latency = "" if low is None or high is None else f" ({_short(low / unit)}-{_short(high / unit)})"
     gain = format_gain(row.speedup or 1.0, row.speedup_low, row.speedup_high)
     return (
@@ -250,7 +253,8 @@ def advise(
     lone = min(runs, key=lambda name: runs[name][1].makespan)
     rewritten = [plan for plan in plans if plan.rewriting]
     beyond = _best(rewritten, whole, cluster, cost, "graph") if rewritten else None
-    split, copies = f"split over {n} GPUs", f"replicas on {n} GPUs"
+    split = f"split over {n} GPUs"
+    copies = f"replicas on {n} GPUs"
     wide = [
         plan
         for name, plan in comparison.plans.items()
@@ -281,13 +285,16 @@ def advise(
     )
     doubtful = bounded_by_bytes(graph, whole.devices[0])
     if doubtful is not None and share_of_unknown(graph, whole.devices[0]) > DOUBTFUL:
-        best, verdict, beyond = CAPTURED, (f"No advice: {doubtful}.",), None
+        best = CAPTURED
+        verdict = (f"No advice: {doubtful}.",)
+        beyond = None
     elif doubtful is not None:
         verdict = (*verdict, f"{doubtful}.")
     if beyond is not None and beyond[1].makespan * _AS_GOOD < runs[best][1].makespan:
         verdict = (*verdict, _out_of_reach(*beyond, base))
-    plan, plans = runs[best][0], {"sequential": one.plan, **alone.plans}
-    as_made = best in (ONE, CAPTURED) or plans[plan.scheduler].execution == plan.execution
+    plan = runs[best][0]
+    plan_of = {"sequential": one.plan, **alone.plans}
+    as_made = best in (ONE, CAPTURED) or plan_of[plan.scheduler].execution == plan.execution
     commands = dict(_commands(next(row for row in rows if row.name == best), as_made, source, options))
     return Advice(
         graph.name,
@@ -381,7 +388,8 @@ def _verdict(
     captured = by_name[CAPTURED]
     alone = [by_name[name] for name in (CAPTURED, ONE, _STREAMS, _BOTH) if name in by_name]
     best = min(alone, key=lambda row: row.latency_us or 0.0)
-    low, high = best.speedup_low, best.speedup_high
+    low = best.speedup_low
+    high = best.speedup_high
     gain = format_gain(best.speedup or 1.0, low, high, " times", f", {basis}")
     gain += " as fast as one stream captured as a CUDA graph"
     if (best.speedup or 1.0) < WORTH:
@@ -406,7 +414,8 @@ def _verdict(
 
 def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int, surely_split: bool) -> str:
     """Return whether several GPUs pay."""
-    split, copies = rows.get(f"split over {n} GPUs"), rows.get(f"replicas on {n} GPUs")
+    split = rows.get(f"split over {n} GPUs")
+    copies = rows.get(f"replicas on {n} GPUs")
     sentences = [f"no scheduler splits a request over {n} GPUs"]
     if split is not None:
         ratio = (best.latency_us or 0.0) / (split.latency_us or 1.0)

@@ -87,7 +87,8 @@ class Row(Checked):
         Reason why there is no schedule; None if there is one.
     """
 
-    SUBJECT, ERROR = "row of {0.scheduler!r}", SimulationError
+    SUBJECT = "row of {0.scheduler!r}"
+    ERROR = SimulationError
     scheduler: str
     execution: str | None = None
     makespan_us: Amount | None = None
@@ -133,7 +134,8 @@ class Sampling(Checked):
         The one given; None if it was a generator.
     """
 
-    SUBJECT, ERROR = "sampling", SimulationError
+    SUBJECT = "sampling"
+    ERROR = SimulationError
     n: Annotated[int, Range(1, 100_000_000)]
     jitter: float | Mapping[str, float]
     seed: Seed | None
@@ -227,7 +229,9 @@ class Comparison(Result, Document):
         Name of the row, or of the deployment, that speedups are over; files of before have ``"sequential"``.
     """
 
-    FORMAT, INDENT, FILE = "simsched.comparison", None, _File
+    FORMAT = "simsched.comparison"
+    INDENT = None
+    FILE = _File
     RETIRED: ClassVar = {"draws": "leave it out; `samples` has the makespans"}
     graph: OpGraph
     cluster: Cluster
@@ -265,7 +269,9 @@ class Comparison(Result, Document):
         Each graph is written once, with the operator times of its runs where a calibration or a cost model gave them;
         `graph` itself is written as given. Up to 10,000 samples of a schedule are written.
         """
-        graphs, numbers, plans = [self.graph], {(id(self.graph), b""): 0}, {}
+        graphs = [self.graph]
+        numbers = {(id(self.graph), b""): 0}
+        plans = {}
         for name, plan in self.plans.items():
             graph = self.traces[name].graph  # with the times of a calibration
             times = None if self.cost is None else placed_operator_times(plan.over(graph), self.cluster, self.cost)
@@ -416,7 +422,8 @@ class Comparison(Result, Document):
         repeats = self._repeats()
         for other in dict.fromkeys(repeats.values()):
             notes.append(f"{', '.join(name for name in repeats if repeats[name] == other)}: as {other} on one GPU")
-        unknown, n_ops = operators_without_load(self.graph), len(self.graph)
+        unknown = operators_without_load(self.graph)
+        n_ops = len(self.graph)
         if unknown:
             notes.append(f"{unknown} of {n_ops} operators have neither kernels nor utilization: they load nothing")
         guess = bounded_by_bytes(self.graph, self.cluster.devices[0])
@@ -592,7 +599,9 @@ def row_of(name: str, found: Evaluation, baseline: float | None, one: Baselines 
     one
         Runs on one stream, to which the schedule is compared; without them, no warning says that it is slower.
     """
-    plan, trace, drawn = found.plan, found.trace, found.samples
+    plan = found.plan
+    trace = found.trace
+    drawn = found.samples
     assert isinstance(plan, Schedule)
     peaks = trace.peak_memory()
     full = any(need > trace.cluster[device].memory for device, need in peaks.items())

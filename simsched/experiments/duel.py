@@ -23,7 +23,9 @@ from simsched.simulator import simulate
 
 ROUND: Final = 500
 """Evaluations after which annealing begins again: by turns from a new graph and from the best one."""
-_HOT, _COLD = 0.1, 0.002  # temperatures at the beginning and the end of a round, of the logarithm of the factor
+# temperatures at the beginning and the end of a round, of the logarithm of the factor
+_HOT = 0.1
+_COLD = 0.002
 _STEP: Final = 0.7  # standard deviation of the logarithm of the factor that changes a size
 _JUMP: Final = 0.2  # part of the changes of a size that draw a new one
 _RATE: Final = 25_000.0  # bytes/us: speed of exact transfers where there is no link
@@ -51,7 +53,8 @@ class Space(Checked):
         Edges into an operator, and out of it, at most.
     """
 
-    SUBJECT, ERROR = "space of a duel", WhatIfError
+    SUBJECT = "space of a duel"
+    ERROR = WhatIfError
     time: tuple[Amount, Amount] = (1.0, 1000.0)
     utilization: tuple[Amount, Amount] = (0.05, 1.0)
     blocks: tuple[Count, Count] = (1, 4096)
@@ -100,7 +103,9 @@ class Duel(Result, Checked, Document):
         Version of the library.
     """
 
-    SUBJECT, ERROR, FORMAT = "duel", WhatIfError, "simsched.duel"
+    SUBJECT = "duel"
+    ERROR = WhatIfError
+    FORMAT = "simsched.duel"
     graph: OpGraph
     cluster: Cluster
     loser: str
@@ -342,10 +347,14 @@ class _Search:
         seed: int,
         space: Space,
     ) -> None:
-        self.space, self.cluster = space, cluster
+        self.space = space
+        self.cluster = cluster
         self.n = 0
         self.reason = ""
-        self._start, self._loser, self._winner, self._seed = start, loser, winner, seed
+        self._start = start
+        self._loser = loser
+        self._winner = winner
+        self._seed = seed
         self._rng = np.random.default_rng(seed)
         self._moves = (
             self._time,
@@ -414,7 +423,8 @@ class _Search:
         )
         edges: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
-            i, j = at[edge.src], at[edge.dst]
+            i = at[edge.src]
+            j = at[edge.dst]
             if self._has_room(edges, i, j):
                 nbytes = edge.nbytes if edge.transfer is None else edge.transfer * _RATE
                 edges[i, j] = float(round(_within(nbytes, self.space.nbytes)))
@@ -458,7 +468,8 @@ class _Search:
         return self._with(draft, i, time=self._round_time(self._size(draft.operators[i].time or 1.0, self.space.time)))
 
     def _load(self, draft: _Draft) -> _Draft:
-        i, space = self._one(draft), self.space
+        i = self._one(draft)
+        space = self.space
         if self._rng.random() < 0.5:
             low, high = space.utilization
             share = _within(round(low + (high - low) * float(self._rng.random()), 3), space.utilization)
@@ -495,8 +506,10 @@ class _Search:
 
     def _exchange(self, draft: _Draft) -> _Draft:
         """Let two operators change places; their names stay where they are."""
-        i, j = self._one(draft), self._one(draft)
-        first, second = draft.operators[i], draft.operators[j]
+        i = self._one(draft)
+        j = self._one(draft)
+        first = draft.operators[i]
+        second = draft.operators[j]
         return self._with(self._with(draft, i, **_nature(second)), j, **_nature(first))
 
 

@@ -52,7 +52,8 @@ MEASURED_CAPABILITY: Final = "9.0"
 MEASURED_COMMON: Final = 0.05
 """Common error on devices of that capability; constants were carried over to all others. Chosen likewise."""
 _MEAN_TO_SD: Final = 1.25  # mean absolute value of a normal variable, to its standard deviation
-_DRAWS, _FEWEST = 32, 8
+_DRAWS = 32
+_FEWEST = 8
 _ENOUGH = 2**11  # operators in all worlds, beyond which there are fewer
 _MOST = 2**22  # instructions of all programs in all worlds, beyond which there are none
 _TELLING: Final = 0.5  # rank correlation, of 32 draws, below which it may be chance
@@ -265,7 +266,8 @@ def ranges(
 
 def range_of(known: Outcomes, i: int, errors: Errors) -> tuple[tuple[float, float], tuple[float, float] | None]:
     """Return the 90 % range of makespan of the program at `i`, and of its speedup over the reference."""
-    logs, point = known.worlds[i], float(known.points[i])
+    logs = known.worlds[i]
+    point = float(known.points[i])
     makespan = _range(logs, point, hypot(errors.own, errors.common))
     if not known.has_reference:
         return makespan, None
@@ -338,7 +340,11 @@ class _Priced:
     def __init__(
         self, target: Target, cost: CostModel | None, known: dict[Any, Any], rates: Rates, own: Floats
     ) -> None:
-        self._target, self._cost, self._known, self._rates, self._own = target, cost, known, rates, own
+        self._target = target
+        self._cost = cost
+        self._known = known
+        self._rates = rates
+        self._own = own
 
     def __call__(self, op: Operator, device: Device) -> float:
         return float(self.operator_times(OpGraph([op]), device, np.zeros(1, np.int64))[0])

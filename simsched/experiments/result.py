@@ -111,7 +111,8 @@ class Finding(Result, Checked, Document):
         Names of the graph and the cluster.
     """
 
-    SUBJECT, ERROR = "what was found of {0.graph!r}", WhatIfError
+    SUBJECT = "what was found of {0.graph!r}"
+    ERROR = WhatIfError
     graph: str
     cluster: str
 
@@ -143,7 +144,8 @@ class Doubt(Checked):
         The measurement that would make the ranges narrower.
     """
 
-    SUBJECT, ERROR = "doubt", SimulationError
+    SUBJECT = "doubt"
+    ERROR = SimulationError
     draws: Count
     basis: str
     model_error: Amount
@@ -246,7 +248,8 @@ def write_table(table: Table, console: Any) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    grid, wide = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0)), console.options.update(max_width=WIDTH)
+    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    wide = console.options.update(max_width=WIDTH)
     for c, heading in enumerate(table.headings):
         texts = [Text(text) for text in (heading, *(row[c] for row in table.rows))]
         width = max(console.measure(text, options=wide).maximum for text in texts)

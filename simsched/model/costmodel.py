@@ -58,7 +58,8 @@ def roofline(op: Operator, device: Device) -> float:
 
 def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL) -> Floats:
     """Return `roofline` of some operators of a graph, shape of `ops`, at the usual rates or at others."""
-    terms, op = terms_on(graph, device), kernels_on(graph, device).op
+    terms = terms_on(graph, device)
+    op = kernels_on(graph, device).op
     with np.errstate(over="ignore"):
         compute = terms.compute * np.where(terms.tensor, rates.tensor_factor, rates.compute_factor)
         longest = np.maximum(

@@ -347,7 +347,8 @@ class _Choice:
     @cached_property
     def terms(self) -> Terms:
         """Terms of chosen kernels as they were chosen, and of others by their shape, FLOP and bytes."""
-        launches, n_chosen = self.launches, len(self._library_launches)
+        launches = self.launches
+        n_chosen = len(self._library_launches)
         terms_of = np.zeros((len(launches), len(Terms._fields)))
         formats = self._formats[launches.op]
         is_chosen = self._rows < n_chosen

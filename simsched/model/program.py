@@ -74,7 +74,8 @@ class Instruction(Checked):
         Host time in us instead of the device's costs.
     """
 
-    SUBJECT, ERROR = "{0.do}", ProgramError
+    SUBJECT = "{0.do}"
+    ERROR = ProgramError
     do: Annotated[str, Among(ACTIONS)]
     device: str
     stream: Annotated[int, Range(-1, 2**31 - 1)] = brief(-1)
@@ -201,7 +202,9 @@ class Program(Columnar, Document):
     makes a program.
     """
 
-    FORMAT, FILE, CACHED = "simsched.program", _File, ("_plan",)
+    FORMAT = "simsched.program"
+    FILE = _File
+    CACHED = ("_plan",)
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
 
@@ -330,10 +333,13 @@ class Program(Columnar, Document):
         return tuple(view(a, b) for a, b in pairwise(bounds))
 
     def _instruction(self, i: int) -> Instruction:
-        do, k, names = ACTIONS[self.action[i]], int(self.argument[i]), self.graph.names
+        do = ACTIONS[self.action[i]]
+        k = int(self.argument[i])
+        names = self.graph.names
         fields_of: dict[str, Any] = {}
         if do == "launch":
-            op, kernel = int(self.launches.op[k]), int(self.launches.kernel[k])
+            op = int(self.launches.op[k])
+            kernel = int(self.launches.kernel[k])
             fields_of = {"op": names[op], "kernel": kernel, "priority": int(self.priority[op])}
         elif do == "copy":
             op, to, nbytes, transfer = (column[k] for column in self.copies)
@@ -347,7 +353,8 @@ class Program(Columnar, Document):
             fields_of = {"event": k}
         lead = 0.0 if self.lead is None else float(self.lead[i])
         own = None if self.own is None else optional(self.own[i])
-        device, stream = self.devices[self.device[i]], int(self.stream[i])
+        device = self.devices[self.device[i]]
+        stream = int(self.stream[i])
         return Instruction(do=do, device=device, stream=stream, lead=lead, own=own, **fields_of)
 
     @property
@@ -371,7 +378,8 @@ class Program(Columnar, Document):
         if self.checked:
             return self
         self._check_columns()
-        op, place = self.launches.op, self._places(LAUNCH, len(self.launches))
+        op = self.launches.op
+        place = self._places(LAUNCH, len(self.launches))
         self._places(COPY, len(self.copies.op))
         swapped = np.flatnonzero((place[1:] < place[:-1]) & (op[1:] == op[:-1]))
         if len(swapped):
@@ -406,7 +414,8 @@ class Program(Columnar, Document):
         return position
 
     def _check_columns(self) -> None:
-        n, ptr = len(self.action), self.thread_ptr
+        n = len(self.action)
+        ptr = self.thread_ptr
         if any(len(column) != n for column in (self.device, self.stream, self.argument)):
             raise ProgramError("the columns of a program must have one row per instruction")
         if len(ptr) < 1 or ptr[0] != 0 or ptr[-1] != n or (np.diff(ptr) < 0).any():
@@ -449,11 +458,14 @@ class Program(Columnar, Document):
     def from_file(cls, graph: OpGraph, **own: Any) -> "Program":
         """Make a program from the data of its file, the fields of `Issued` and the graph, and check it."""
         issued = Issued(**own)
-        devices, threads = issued.devices, issued.threads
+        devices = issued.devices
+        threads = issued.threads
         if not devices or twice(devices) is not None:
             raise ProgramError(f"device {twice(devices)!r} stands twice" if devices else "there are no devices")
         number = {name: i for i, name in enumerate(devices)}
-        every, arguments, priority = [row for t in threads for row in t], list[int](), np.zeros(len(graph), np.int64)
+        every = [row for t in threads for row in t]
+        arguments = list[int]()
+        priority = np.zeros(len(graph), np.int64)
         copies: list[tuple[float, ...]] = []
         counts = np.zeros(len(graph), np.int64)
         for row in every:
@@ -506,7 +518,8 @@ def _argument(
         return -1 if row.event is None else row.event
     if row.op not in graph.index:
         raise ProgramError(f"{row.op!r} names no operator of graph {graph.name!r}")
-    op, kernel = graph.index[row.op], row.kernel or 0
+    op = graph.index[row.op]
+    kernel = row.kernel or 0
     if row.do == "copy":
         copies.append((op, number[str(row.to)], row.nbytes or 0.0, np.nan if row.transfer is None else row.transfer))
         return len(copies) - 1
@@ -533,9 +546,12 @@ def barrier_before(device: Indices, stage: Indices, stream: Indices) -> npt.NDAr
     stream: the stream orders them.
     """
     rows = np.argsort(device, kind="stable")  # launch order within each device
-    device, stage, stream = device[rows], stage[rows], stream[rows]
+    device = device[rows]
+    stage = stage[rows]
+    stream = stream[rows]
     starts = np.flatnonzero(np.concatenate([[True], (device[1:] != device[:-1]) | (stage[1:] != stage[:-1])]))
-    lowest, highest = np.minimum.reduceat(stream, starts), np.maximum.reduceat(stream, starts)
+    lowest = np.minimum.reduceat(stream, starts)
+    highest = np.maximum.reduceat(stream, starts)
     single = lowest == highest  # groups of a stage have streams of their own
     follows = device[starts][1:] == device[starts][:-1]
     ordered = single[1:] & single[:-1] & (lowest[1:] == lowest[:-1])

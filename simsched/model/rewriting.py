@@ -19,7 +19,8 @@ class Step(Checked):
         Names of the operators that the rule was applied to.
     """
 
-    SUBJECT, ERROR = "rewriting by {0.rule!r}", ScheduleError
+    SUBJECT = "rewriting by {0.rule!r}"
+    ERROR = ScheduleError
     rule: Name
     operators: tuple[Name, ...]
 
@@ -36,7 +37,8 @@ class RewrittenPart(Checked):
         One after the other.
     """
 
-    SUBJECT, ERROR = "part of a rewriting", ScheduleError
+    SUBJECT = "part of a rewriting"
+    ERROR = ScheduleError
     operators: tuple[Name, ...] = brief(())
     steps: tuple[Step, ...] = brief(())
 
@@ -51,5 +53,6 @@ class Rewriting(Checked):
         Each operator is in one of them; none reads from a later one.
     """
 
-    SUBJECT, ERROR = "rewriting", ScheduleError
+    SUBJECT = "rewriting"
+    ERROR = ScheduleError
     parts: tuple[RewrittenPart, ...]

@@ -40,7 +40,8 @@ class Placement(Checked):
         Stream priority as in CUDA: the lower number is served first.
     """
 
-    SUBJECT, ERROR = "placement of {0.op!r}", ScheduleError
+    SUBJECT = "placement of {0.op!r}"
+    ERROR = ScheduleError
     op: str
     device: str = "gpu0"
     stream: int = 0
@@ -72,7 +73,8 @@ class _Said(Checked):
         The cluster that it was made for; absent if unknown.
     """
 
-    SUBJECT, ERROR = "schedule", ScheduleError
+    SUBJECT = "schedule"
+    ERROR = ScheduleError
     scheduler: str = "custom"
     execution: Annotated[str, Among(EXECUTIONS)] = "events"
     estimate: Amount | None = None
@@ -139,7 +141,8 @@ class Schedule(Columnar, Document):
     that is given as one number is stored as one.
     """
 
-    FORMAT, FILE = "simsched.schedule", _File
+    FORMAT = "simsched.schedule"
+    FILE = _File
     CACHED = ("_lowered", "_over")
     graph: OpGraph
     execution: str
@@ -278,7 +281,8 @@ class Schedule(Columnar, Document):
         """The placements, in launch order."""
 
         def made(i: int) -> Placement:
-            name, device = self.graph.names[self.op[i]], self.devices[self.device[i]]
+            name = self.graph.names[self.op[i]]
+            device = self.devices[self.device[i]]
             return Placement(name, device, *(int(getattr(self, key)[i]) for key in _NUMBERS))
 
         return Rows(len(self.op), made)
@@ -469,7 +473,8 @@ def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = Fa
             _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(cluster.index))))
     if schedule.execution == "stages":
         _check_stages(schedule)
-    graph, position = schedule.graph, schedule.position
+    graph = schedule.graph
+    position = schedule.position
     backwards = position[graph.src] > position[graph.dst]
     if not backwards.any():
         return
@@ -506,8 +511,11 @@ def _check_stages(schedule: Schedule) -> None:
             differs = same & (other[order][1:] != other[order][:-1])
             if differs.any():
                 _refuse(schedule, ops[order[int(np.argmax(differs)) + 1]], reason)
-    u, v, names = schedule.graph.src, schedule.graph.dst, schedule.graph.names
-    stage, group = _by_operator(ops, number), _by_operator(ops, group)
+    u = schedule.graph.src
+    v = schedule.graph.dst
+    names = schedule.graph.names
+    stage = _by_operator(ops, number)
+    group = _by_operator(ops, group)
     beside = (stage[u] == stage[v]) & (group[u] != group[v])
     if beside.any():
         e = int(np.argmax(beside))
@@ -520,7 +528,8 @@ def _check_waits(schedule: Schedule, device: Indices) -> None:
     Vertex i is the launch of operator i and n + i its end. The host of a device issues in order;
     a wait for another device is issued after the record that it waits for.
     """
-    graph, n = schedule.graph, len(schedule)
+    graph = schedule.graph
+    n = len(schedule)
     pairs: list[tuple[Indices, Indices]] = [(np.arange(n), np.arange(n) + n), (graph.src + n, graph.dst + n)]
     across = device[graph.src] != device[graph.dst]
     pairs.append((graph.src[across], graph.dst[across]))
@@ -542,7 +551,8 @@ def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
     """Return the pairs that barriers order; barrier k is vertex 2n + k."""
     rows = np.argsort(schedule.device, kind="stable")
     opens = barrier_before(schedule.device, schedule.stage, schedule.stream)[rows]
-    device, ops = schedule.device[rows], schedule.op[rows]
+    device = schedule.device[rows]
+    ops = schedule.op[rows]
     so_far = np.cumsum(opens)  # barriers up to and including this place: the number of the next one
     ahead = np.append(device[opens], -1)[so_far] == device  # an operator ends before the next barrier of its device
     src = np.concatenate([ops[ahead] + n, so_far[opens] - 1 + 2 * n])

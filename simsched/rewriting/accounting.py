@@ -206,7 +206,8 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
     """Refuse an operator that has other fields."""
     differs = other.intensity[rows] != graph.intensity
     for key in COSTS:
-        theirs, ours = getattr(other, key)[rows], getattr(graph, key)
+        theirs = getattr(other, key)[rows]
+        ours = getattr(graph, key)
         differs |= (theirs != ours) & ~(np.isnan(theirs) & np.isnan(ours))
     for key in LABELS:
         number: dict[str | None, int] = {}
@@ -226,9 +227,11 @@ def _compare_operators(other: OpGraph, graph: OpGraph, rows: Indices, refuse: Ca
         details = enumerate(rows.tolist())
         differs |= np.array([other._details.get(row) != graph._details.get(i) for i, row in details], np.bool_)
     for i in np.flatnonzero(differs).tolist():
-        theirs, ours = other.operator(int(rows[i])), graph.operator(i)
+        theirs = other.operator(int(rows[i]))
+        ours = graph.operator(i)
         for name in (field.name for field in fields(Operator)):
-            value, expected = getattr(theirs, name), getattr(ours, name)
+            value = getattr(theirs, name)
+            expected = getattr(ours, name)
             if value != expected:
                 texts = (shown(dict(value_) if isinstance(value_, Mapping) else value_) for value_ in (value, expected))
                 refuse(f"operator {ours.name!r} has {name} {', not '.join(texts)}")

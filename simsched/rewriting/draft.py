@@ -207,9 +207,11 @@ class Draft:
         GraphError
             If the draft is part of a graph and reads from outside.
         """
-        operators, edges = [], []
+        operators = []
+        edges = []
         for name, row in self.rows.items():
-            op, parts = row.operator, {str(i): list(read.slice) for i, read in enumerate(row.reads) if read.slice}
+            op = row.operator
+            parts = {str(i): list(read.slice) for i, read in enumerate(row.reads) if read.slice}
             operators.append(replace(op, attributes={**op.attributes, ATTRIBUTE: parts}) if parts else op)
             edges += [Edge(read.producer, name, read.nbytes, read.transfer) for read in row.reads]
         return OpGraph(operators, edges, self.name)
@@ -273,7 +275,8 @@ class Draft:
         -----
         O(V + E).
         """
-        gone, added = set(remove), {row.operator.name: _redirect(row, redirect) for row in add}
+        gone = set(remove)
+        added = {row.operator.name: _redirect(row, redirect) for row in add}
         fresh = [row for name, row in added.items() if name not in gone]
         rows: list[Row] = []
         for name, row in self.rows.items():

@@ -51,12 +51,14 @@ def conv_of(op: Operator) -> Conv | None:
     """Return the convolution that attributes describe; None without one, or if shapes and attributes do not agree."""
     if op.kind != "conv" or len(op.input_shapes) != 1 or op.output_shape is None:
         return None
-    attributes, axes = op.attributes, len(op.output_shape) - 2
+    attributes = op.attributes
+    axes = len(op.output_shape) - 2
     sizes = [attributes.get(key) for key in _GEOMETRY]
     if axes < 1 or len(op.input_shapes[0]) != axes + 2 or not all(_are_counts(size, axes) for size in sizes):
         return None
     kernel, stride, padding = (tuple(size) for size in sizes if size is not None)
-    groups, activation = attributes.get("groups", 1), attributes.get("activation")
+    groups = attributes.get("groups", 1)
+    activation = attributes.get("activation")
     rest = {key: value for key, value in attributes.items() if key not in _KNOWN}
     text = json.dumps(rest, sort_keys=True)
     conv = Conv(kernel, stride, padding, groups, activation, text, op.input_shapes[0], op.output_shape, op.dtype)
@@ -114,8 +116,10 @@ def merged_convs(ops: tuple[Operator, ...], name: str) -> Operator:
     FLOP and weights are the padded kernels'; the input is read once.
     """
     convs = [conv for conv in map(conv_of, ops) if conv is not None]
-    first, whole = convs[0], padded_to_largest(convs)
-    width, area = DTYPE_NBYTES[first.dtype], prod(whole.kernel)
+    first = convs[0]
+    whole = padded_to_largest(convs)
+    width = DTYPE_NBYTES[first.dtype]
+    area = prod(whole.kernel)
     flops = weight_nbytes = nbytes = 0.0
     for op, conv in zip(ops, convs, strict=True):
         own = prod(conv.kernel)
@@ -156,7 +160,8 @@ def merge_key(draft: Draft, name: str) -> Hashable | None:
     row = draft.rows.get(name)
     if row is None:
         raise GraphError(f"graph {draft.name!r} has no operator {name!r}")
-    conv, source = conv_of(row.operator), sole_input(draft, row)
+    conv = conv_of(row.operator)
+    source = sole_input(draft, row)
     return None if conv is None or source is None or conv.groups != 1 else (source, _but_for_window(conv))
 
 

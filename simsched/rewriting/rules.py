@@ -74,7 +74,8 @@ _ELEMENTWISE: Final = (*ACTIVATIONS, *_COMBINING, "batch_norm", FUSED)
 
 
 def _takes_in(first: Row, follower: Row) -> bool:
-    op, then = first.operator, follower.operator
+    op = first.operator
+    then = follower.operator
     if "activation" in op.attributes or len(follower.reads) != 1 or then.dtype != op.dtype:
         return False
     if then.kind == "batch_norm":
@@ -115,7 +116,8 @@ def _with_epilogue(draft: Draft, match: Match) -> Draft | None:
 
 
 def _can_chain(first: Row, second: Row) -> bool:
-    op, then = first.operator, second.operator
+    op = first.operator
+    then = second.operator
     if op.kind not in _ELEMENTWISE or then.kind not in _ELEMENTWISE or op.dtype != then.dtype:
         return False
     if not all("parts" in x.attributes for x in (op, then) if x.kind == FUSED):
@@ -148,8 +150,10 @@ def _chain(draft: Draft, match: Match) -> Draft | None:
 
 
 def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[str, Any]]:
-    first, second = _parts(op), _parts(then)
-    n, n_inputs = len(first), len(op.input_shapes)
+    first = _parts(op)
+    second = _parts(then)
+    n = len(first)
+    n_inputs = len(op.input_shapes)
 
     def moved(reference: int) -> int:
         if reference >= 0:
@@ -273,8 +277,10 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
 
     For a reader that is itself a slice, input 0 is its cut.
     """
-    concat, row = draft.rows[name], draft.rows[reader]
-    axis, pieces = splitting.axis_of_concat(concat.operator), dict[Slice | None, Source]()
+    concat = draft.rows[name]
+    row = draft.rows[reader]
+    axis = splitting.axis_of_concat(concat.operator)
+    pieces = dict[Slice | None, Source]()
     if axis is not None and splitting.only_copies(draft, concat):
         sizes = [shape[axis] for shape in concat.operator.input_shapes]
         for read, size, end in zip(concat.reads, sizes, accumulate(sizes), strict=True):

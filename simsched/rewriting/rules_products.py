@@ -74,7 +74,8 @@ def _known_operators(
     properties = {}
     for name in draft.of_kind(kind):
         row = draft.rows[name]
-        what, source = describe(row.operator), splitting.sole_input(draft, row)
+        what = describe(row.operator)
+        source = splitting.sole_input(draft, row)
         if what is not None and source is not None:
             properties[name] = what, source
     return properties
@@ -175,7 +176,8 @@ def _side_by_side(draft: Draft) -> Iterator[Match]:
 def _group(ops: tuple[Operator, ...], name: str) -> Operator:
     conv = conv_of(ops[0])
     assert conv is not None
-    n, (batch, channels, *image) = len(ops), conv.input_shape
+    n = len(ops)
+    (batch, channels, *image) = conv.input_shape
     recipe = works.stack(ops, 0)
     return works.made_from(
         ops,
@@ -208,9 +210,11 @@ def _sums_of_convs(draft: Draft) -> Iterator[Match]:
 
 def _over_both(draft: Draft, match: Match) -> Draft | None:
     """Return conv([x, y], [v, w]) for conv(x, v) + conv(y, w)."""
-    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
+    ops = splitting.operators(draft, match[:2])
+    total = draft.rows[match[2]].operator
     convs = [_convs(draft)[name][0] for name in match[:2]]
-    conv, shape = convs[0], convs[0].output_shape
+    conv = convs[0]
+    shape = convs[0].output_shape
     width = DTYPE_NBYTES[conv.dtype]
     biased = [op.weight_nbytes > one.n_weights * width for op, one in zip(ops, convs, strict=True)]
     twice = float(max(0, sum(biased) - 1) * conv.out_channels * width)
@@ -282,14 +286,16 @@ def _sums_of_products(draft: Draft) -> Iterator[Match]:
 
 def _sum(draft: Draft, match: Match) -> Draft | None:
     """Return x (w1 + w2) for x w1 + x w2, (x + y) w for x w + y w, and else one product of both side by side."""
-    ops, total = splitting.operators(draft, match[:2]), draft.rows[match[2]].operator
+    ops = splitting.operators(draft, match[:2])
+    total = draft.rows[match[2]].operator
     (first, x), (second, y) = (_linears(draft)[name] for name in match[:2])
     recipes = [works.recipe_of(op) for op in ops]
     biased = first.bias or second.bias
 
     def product(whole: Linear, flops: float, weight_nbytes: float, recipe: works.Recipe) -> Operator:
         read, written = (works.tensor_nbytes(shape, whole.dtype) for shape in (whole.input_shape, whole.output_shape))
-        fields, nbytes = whole.fields(ops, recipe), read + written + weight_nbytes
+        fields = whole.fields(ops, recipe)
+        nbytes = read + written + weight_nbytes
         return works.made_from_sum(ops, total, flops=flops, nbytes=nbytes, weight_nbytes=weight_nbytes, **fields)
 
     if x == y:
@@ -322,8 +328,10 @@ def _in_groups(draft: Draft) -> Iterator[Match]:
 
 
 def _fewer_groups(draft: Draft, match: Match) -> Draft | None:
-    row, (conv, _) = draft.rows[match[0]], _convs(draft)[match[0]]
-    op, groups = row.operator, conv.groups // _FEWER
+    row = draft.rows[match[0]]
+    (conv, _) = _convs(draft)[match[0]]
+    op = row.operator
+    groups = conv.groups // _FEWER
     zeros = float((_FEWER - 1) * conv.n_weights * DTYPE_NBYTES[op.dtype]) if op.weight_nbytes else 0.0
     recipe = {"ungrouped": works.recipe_of(op), "groups": [conv.groups, groups]}
     operator = works.made_from(

@@ -27,7 +27,8 @@ def operators(draft: Draft, names: Sequence[str]) -> tuple[Operator, ...]:
 
 def carries_all(draft: Draft, row: Row, i: int) -> bool:
     """Return whether an operator reads its input `i` as it was written: all of the tensor or slice, in its shape."""
-    shapes, read = row.operator.input_shapes, row.reads[i]
+    shapes = row.operator.input_shapes
+    read = row.reads[i]
     shape = draft.operator(read.producer).output_shape
     if shape is None or len(shapes) != len(row.reads):
         return False  # inputs of the network have no edge: which one is it?
@@ -46,9 +47,11 @@ def parts_of(draft: Draft, whole: Row, names: Sequence[str], axis: int) -> tuple
 
     The parts have the sizes that these operators' outputs have along the axis, in their order.
     """
-    op, shape = whole.operator, shape_of(whole.operator)
+    op = whole.operator
+    shape = shape_of(whole.operator)
     free = is_contiguous(shape, axis)
-    nbytes, begin = tensor_nbytes(shape, op.dtype), 0
+    nbytes = tensor_nbytes(shape, op.dtype)
+    begin = 0
     rows: list[Row] = []
     redirect: dict[str, Source] = {}
     for name in names:

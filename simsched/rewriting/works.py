@@ -171,7 +171,8 @@ def copy_of(
 
 def slice_of(op: Operator, name: str, axis: int, begin: int, end: int, view: bool) -> Operator:
     """Return the operator that makes a slice of the output of `op`; a `view` costs nothing."""
-    whole, cut = shape_of(op), {"axis": axis, "begin": begin, "end": end}
+    whole = shape_of(op)
+    cut = {"axis": axis, "begin": begin, "end": end}
     shape = sliced_shape(whole, (axis, begin, end))
     operator = copy_of((op,), name, kind="slice", attributes=cut, input_shapes=(whole,), output_shape=shape)
     return replace(operator, nbytes=0.0, time=0.0, kernels=(), works=()) if view else operator

@@ -54,8 +54,12 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
     draft = Draft("etf", graph, cluster, cost, streams)
     with np.errstate(over="ignore"):  # the makespan is refused then
         turn = place_of(by_priority(graph, longest_from(graph, draft.mean_time))).tolist()
-    times, devices, (ptr, edges) = draft.times.tolist(), np.arange(len(draft.devices)), graph.incoming
-    slot, start, finish = draft.ops["slot"], draft.ops["start"], draft.ops["finish"]
+    times = draft.times.tolist()
+    devices = np.arange(len(draft.devices))
+    (ptr, edges) = graph.incoming
+    slot = draft.ops["slot"]
+    start = draft.ops["start"]
+    finish = draft.ops["finish"]
     slot[:] = -1
     free = [[0.0] * draft.streams for _ in devices]
     # by device, two heaps of ready operators with their turns: operators whose inputs come later, by that time; and the
@@ -83,7 +87,8 @@ def etf(graph: OpGraph, cluster: Cluster, cost: CostModel, *, streams: Size | No
                 heappush(waiting[d], (us, turn[i], i))
         start_us, _, i, d = min((*first(d), d) for d in devices.tolist())
         stream = next(k for k, us in enumerate(free[d]) if us <= start_us)
-        slot[i], start[i] = d * draft.streams + stream, start_us
+        slot[i] = d * draft.streams + stream
+        start[i] = start_us
         finish[i] = free[d][stream] = start_us + times[d][i]
         unplaced.done(i)
     return draft.schedule()

@@ -105,7 +105,9 @@ def push(s: Lists, i: int) -> None:
 
 def pop(s: Lists) -> int:
     """Remove the first operator of the heap, which then has `n_ready` operators."""
-    first, i, at = s.heap[0], s.heap[s.n_ready], 0
+    first = s.heap[0]
+    i = s.heap[s.n_ready]
+    at = 0
     while 2 * at + 1 < s.n_ready:
         below = 2 * at + 1
         if below + 1 < s.n_ready and before(s, s.heap[below + 1], s.heap[below]):
@@ -125,7 +127,8 @@ def before(s: Lists, i: int, j: int) -> bool:
 
 def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
     """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
-    gap, at = -1, stream.first + stream.n_gaps - 1
+    gap = -1
+    at = stream.first + stream.n_gaps - 1
     while at >= stream.first and s.gaps[at].end >= there:
         if max(s.gaps[at].start, there) + us <= s.gaps[at].end:
             gap = at
@@ -140,7 +143,8 @@ def use(s: Lists, stream: Stream) -> None:
             add_gap(s, stream, stream.n_gaps, stream.free, s.start)
         stream.free = s.end
         return
-    gap, end = s.gaps[s.at], s.gaps[s.at].end
+    gap = s.gaps[s.at]
+    end = s.gaps[s.at].end
     if s.start > gap.start:
         gap.end = s.start
         if s.end < end:
@@ -150,15 +154,18 @@ def use(s: Lists, stream: Stream) -> None:
     else:
         stream.n_gaps -= 1
         for k in range(s.at, stream.first + stream.n_gaps):
-            s.gaps[k].start, s.gaps[k].end = s.gaps[k + 1].start, s.gaps[k + 1].end
+            s.gaps[k].start = s.gaps[k + 1].start
+            s.gaps[k].end = s.gaps[k + 1].end
 
 
 def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
     """Add an idle interval before the interval of a number."""
     at = stream.first + number
     for k in range(stream.first + stream.n_gaps, at, -1):
-        s.gaps[k].start, s.gaps[k].end = s.gaps[k - 1].start, s.gaps[k - 1].end
-    s.gaps[at].start, s.gaps[at].end = start, end
+        s.gaps[k].start = s.gaps[k - 1].start
+        s.gaps[k].end = s.gaps[k - 1].end
+    s.gaps[at].start = start
+    s.gaps[at].end = end
     stream.n_gaps += 1
 
 
@@ -167,7 +174,9 @@ def charged_start(s: Lists, i: int, slot: int) -> float:
 
     `launched` is when its first kernel is issued, `tried` when all of it is.
     """
-    issued, latest, visit = s.busy, -inf, i * s.n_streams + slot + 1
+    issued = s.busy
+    latest = -inf
+    visit = i * s.n_streams + slot + 1
     for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
         producer = s.ops[s.inputs[q].op]
         if producer.slot != slot:
@@ -206,7 +215,9 @@ def place(s: Lists) -> None:
                     producer.waited_for = 1
         use(s, s.streams[s.slot])
         op = s.ops[i]
-        op.slot, op.start, op.finish = s.slot, s.start, s.end
+        op.slot = s.slot
+        op.start = s.start
+        op.finish = s.end
         s.placed[s.n_placed] = i
         s.n_placed += 1
         for q in range(s.out_ptr[i], s.out_ptr[i + 1]):  # readers without missing inputs are ready, the lowest first
@@ -230,13 +241,16 @@ def add(s: Lists, i: int) -> None:
 
 def find_best(s: Lists, i: int) -> None:
     """Find the best place for an operator."""
-    first, last = 0, s.n_streams
+    first = 0
+    last = s.n_streams
     if s.draw_stream is not None:
         first = int(s.draw_stream[s.n_placed] * float(s.n_streams))
         last = first + 1
-    s.best, s.slot = inf, -1
+    s.best = inf
+    s.slot = -1
     for d in range(s.n_devices):
-        there, us = 0.0, s.time[d * s.n_ops + i]
+        there = 0.0
+        us = s.time[d * s.n_ops + i]
         ahead = 0.0 if s.ahead is None else s.ahead[i * s.n_devices + d]
         for q in range(s.in_ptr[i], s.in_ptr[i + 1]):
             edge = s.inputs[q]
@@ -244,18 +258,27 @@ def find_best(s: Lists, i: int) -> None:
             moved = transfer(edge, producer.slot // s.n_streams, d, s.n_devices, s.latency, s.bandwidth)
             there = max(there, producer.finish + moved)
         for slot in range(d * s.n_streams + first, d * s.n_streams + last):
-            stream, at = s.streams[slot], -1
-            start, issued, least = max(stream.free, there), 0.0, 0.0
+            stream = s.streams[slot]
+            at = -1
+            start = max(stream.free, there)
+            issued = 0.0
+            least = 0.0
             if s.insertion:
                 at = find_gap(s, stream, there, us)
             if at >= 0:
                 start = max(s.gaps[at].start, there)
             elif s.charged:
                 start = charged_start(s, i, slot)
-                issued, least = s.tried, s.launched + s.lag[i]
+                issued = s.tried
+                least = s.launched + s.lag[i]
             end = max(start + us, least)
             if end + ahead < s.best or s.slot < 0:
-                s.best, s.slot, s.start, s.end, s.at, s.issued = end + ahead, slot, start, end, at, issued
+                s.best = end + ahead
+                s.slot = slot
+                s.start = start
+                s.end = end
+                s.at = at
+                s.issued = issued
             if end == there + us:
                 break  # no stream of this device could end it earlier
 
@@ -319,7 +342,9 @@ class Draft(Instance):
         draw_op, draw_stream
             Numbers in [0, 1), shape (n_ops,): instead of the first of the ready operators, or of the streams, any.
         """
-        graph, n, n_slots = self.graph, len(self.graph), len(self.devices) * self.streams
+        graph = self.graph
+        n = len(self.graph)
+        n_slots = len(self.devices) * self.streams
         in_ptr, inputs = self.edges(graph.dst, graph.src)
         readers = graph.dst[np.lexsort((graph.dst, graph.src))].astype(np.int32)
         self.ops["missing"] = np.diff(in_ptr)
@@ -384,7 +409,8 @@ class Draft(Instance):
         SchedulerError
             If an operator ends at no finite time.
         """
-        ops, topological = self.ops, self.graph.order_index
+        ops = self.ops
+        topological = self.graph.order_index
         if order is None:
             order = topological[np.lexsort((ops["finish"][topological], ops["start"][topological]))]
         device, stream = np.divmod(ops["slot"][order], self.streams)

@@ -79,7 +79,8 @@ class Instance:
     """
 
     def __init__(self, graph: OpGraph, cluster: Cluster, cost: CostModel) -> None:
-        self.graph, self.cluster = graph, cluster
+        self.graph = graph
+        self.cluster = cluster
         self.devices: list[int] = []
         if np.isnan(graph.edge_transfer).any():
             latency, bandwidth = ways(cluster)
@@ -90,9 +91,11 @@ class Instance:
         else:  # links are asked nothing
             latency = bandwidth = np.ones((len(cluster), len(cluster)))
             self.devices = list(range(len(cluster)))
-        by_device, between = times_by_device(graph, cluster, cost), np.ix_(self.devices, self.devices)
+        by_device = times_by_device(graph, cluster, cost)
+        between = np.ix_(self.devices, self.devices)
         self.times = times = np.stack([by_device[d] for d in self.devices])
-        self.latency, self.bandwidth = latency[between], bandwidth[between]
+        self.latency = latency[between]
+        self.bandwidth = bandwidth[between]
         self.transfer, self.mean_transfer = self._transfers(graph.edge_transfer, graph.edge_nbytes)
         with np.errstate(over="ignore"):  # the makespan is refused then
             self.mean_time: Floats = times.mean(axis=0) if (times != times[0]).any() else times[0]
@@ -101,10 +104,12 @@ class Instance:
         n = len(self.devices)
         if n == 1:
             return (np.zeros(len(exact)),) * 2
-        apart, is_exact = ~np.eye(n, dtype=np.bool_), ~np.isnan(exact)
+        apart = ~np.eye(n, dtype=np.bool_)
+        is_exact = ~np.isnan(exact)
         if is_exact.all():
             return (np.array(exact),) * 2
-        latency, bandwidth = self.latency[apart], self.bandwidth[apart]
+        latency = self.latency[apart]
+        bandwidth = self.bandwidth[apart]
         if (latency == latency[0]).all() and (bandwidth == bandwidth[0]).all():
             return (np.where(is_exact, exact, latency[0] + nbytes / bandwidth[0]),) * 2
         with np.errstate(over="ignore"):
@@ -179,7 +184,8 @@ def reduce_edges(n: int, edges: Iterable[tuple[int, int]]) -> tuple[list[list[in
         children[u].append(v)
     closed = [0] * n
     for u in range(n - 1, -1, -1):
-        row, leads = children[u], 0
+        row = children[u]
+        leads = 0
         if len(row) == 1:
             leads = closed[row[0]]
         elif row:
@@ -232,7 +238,8 @@ def captured_schedule(
     pairs = distinct(graph.src[crossing].astype(np.int64) * len(graph) + graph.dst[crossing])
     times = operator_times(graph, device, cost).tolist()
     ptr, edges = graph.incoming
-    bounds, producers = ptr.tolist(), graph.src[edges].tolist()
+    bounds = ptr.tolist()
+    producers = graph.src[edges].tolist()
     finish = [0.0] * len(graph)
     free = [0.0] * (max(streams) + 1)
     for v in order:

@@ -92,7 +92,8 @@ def nimble(
     released = mode == "impl"
     streams = streams or ("reuse" if released else "chains")
     stream, chains, left = assign_streams(graph, streams, released=released)
-    of_op, (src, dst) = np.array(stream), (graph.src, graph.dst) if released else left
+    of_op = np.array(stream)
+    (src, dst) = (graph.src, graph.dst) if released else left
     return captured_schedule(
         graph,
         cluster,
@@ -115,7 +116,8 @@ def assign_streams(graph: OpGraph, streams: str, *, released: bool = False) -> t
 
     Also how many chains there are, and of the edges of the minimum equivalent graph the producers and the consumers.
     """
-    n, order = len(graph), graph.order_index
+    n = len(graph)
+    order = graph.order_index
     if n > _MOST_OPERATORS or n * len(graph.src) > _MOST_WORK:
         raise SchedulerError(
             f"nimble: {n:,} operators with {len(graph.src):,} edges are too many to reduce, which takes their product; "
@@ -153,7 +155,10 @@ def _matching(rows: list[list[int]]) -> list[int]:
     the last column that is as near. No row is tried twice in a round.
     """
     n = len(rows)
-    following, owner, before, far = [_NONE] * n, [_NONE] * n, [_NONE] * n, n + 1
+    following = [_NONE] * n
+    owner = [_NONE] * n
+    before = [_NONE] * n
+    far = n + 1
     while True:
         begins = [row for row in range(n) if following[row] == _NONE]
         level = [0 if column == _NONE else far for column in following]
@@ -171,7 +176,8 @@ def _matching(rows: list[list[int]]) -> list[int]:
             stack = [begin]
             while stack:
                 row = stack.pop()
-                below, level[row] = level[row] + 1, far
+                below = level[row] + 1
+                level[row] = far
                 for column in rows[row]:
                     if level[owner[column]] == below:
                         if owner[column] == _NONE:
@@ -187,7 +193,8 @@ def _matching(rows: list[list[int]]) -> list[int]:
 
 def _comparable(closed: list[int], lasts: Sequence[int], firsts: Sequence[int]) -> list[int]:
     """Return for each of `firsts`, as bits, the `lasts` that it leads to, but for the one of its own number."""
-    n, size = len(closed), len(lasts)
+    n = len(closed)
+    size = len(lasts)
     nbytes = -(-n // 8)
     columns = np.array(firsts) + (8 * nbytes - n)
     masks: list[int] = []
@@ -207,10 +214,14 @@ def _matching_of_order(rows: list[int], *, in_turn: bool = False) -> list[int]:
     Augmenting paths (Kuhn), on masks of the columns that no path has seen: O(n^3 / 64). A row tries free columns first,
     which is much quicker, or with `in_turn` its columns as they come, as the released code of Nimble does.
     """
-    following, owner = [_NONE] * len(rows), [_NONE] * len(rows)
-    free, steps = (1 << len(rows)) - 1, 0
+    following = [_NONE] * len(rows)
+    owner = [_NONE] * len(rows)
+    free = (1 << len(rows)) - 1
+    steps = 0
     for begin in range(len(rows)):
-        unseen, path, columns = (1 << len(rows)) - 1, [begin], [_NONE]
+        unseen = (1 << len(rows)) - 1
+        path = [begin]
+        columns = [_NONE]
         while path:
             steps += 1
             if steps * (len(rows) + _STEP) > _MOST_WORK:
@@ -228,7 +239,8 @@ def _matching_of_order(rows: list[int], *, in_turn: bool = False) -> list[int]:
             if lowest & free:
                 free ^= lowest
                 for row, column in zip(path, columns[1:], strict=True):
-                    following[row], owner[column] = column, row
+                    following[row] = column
+                    owner[column] = row
                 break
             path.append(owner[columns[-1]])
     return following

@@ -158,7 +158,8 @@ def allocate_streams(graph: OpGraph, order: Sequence[int], allocation: str) -> l
     [0, 0, 1]
     """
     ptr, edges = graph.incoming
-    bounds, producers = ptr.tolist(), graph.src[edges].tolist()
+    bounds = ptr.tolist()
+    producers = graph.src[edges].tolist()
     heir = [_NOBODY] * len(graph)  # operator that takes over the stream of an operator
     if allocation == "conference":
         for u, v in zip(graph.src.tolist(), graph.dst.tolist(), strict=True):
@@ -197,7 +198,8 @@ def launch_order(
     -----
     Starts with compute. Ready together: in graph order. O(V log V + E log E).
     """
-    waiting, turn = turns(graph), 0
+    waiting = turns(graph)
+    turn = 0
     ready: tuple[list[tuple[float, int, int]], ...] = ([], [])  # compute, memory
     order: list[int] = []
     wanted = 0

@@ -61,7 +61,8 @@ def peft(
 
 def optimistic_costs(instance: Instance) -> Floats:
     """Return the least us in which all successors of an operator could end, by its device, (n_ops, n_devices)."""
-    graph, behind = instance.graph, np.zeros((len(instance.graph), len(instance.devices)))
+    graph = instance.graph
+    behind = np.zeros((len(instance.graph), len(instance.devices)))
     ptr, edges = graph.outgoing
     for i in graph.order_index[::-1].tolist():
         reading = edges[ptr[i] : ptr[i + 1]]

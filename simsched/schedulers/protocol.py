@@ -150,7 +150,8 @@ class Deadline:
         return self.reason is not None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._interrupted, usual = True, self._usual
+        self._interrupted = True
+        usual = self._usual
         note_stopped(self._scheduler)
         self.__exit__()  # a second Ctrl-C is not asked
         if isinstance(getattr(usual, "__self__", None), Deadline):

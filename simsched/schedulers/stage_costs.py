@@ -100,7 +100,8 @@ class StageCost:
         merged_time: Callable[[Groups], float] | None = None,
         class_of: Mapping[str, Hashable] | None = None,
     ) -> None:
-        self._scheduler, self._class_of = scheduler, class_of
+        self._scheduler = scheduler
+        self._class_of = class_of
         self.known: dict[tuple[Hashable, bool], float] = {}
         self._ask: Callable[[Groups, bool], Any] = self._look_up
         if isinstance(option, str) and option not in NAMES:

@@ -16,14 +16,22 @@ from simsched.base.text import printable, printable_lines
 from simsched.base.units import time_unit
 from simsched.model import Floats, Ints, OpGraph
 
-WIDE, WIDEST = 8.0, 30.0  # where the largest place, or value, is more times the least its axis is logarithmic
+# where the largest place, or value, is more times the least its axis is logarithmic
+WIDE = 8.0
+WIDEST = 30.0
 MOST_MARKS: Final = 24
 """Points of a line up to which each has a mark."""
 BREAKS: Final = re.compile(r"(?<=[:./_\-\s])")
 """Where names are broken."""
-_LEAST_ROOM, _LEAST_FACTOR = 0.14, 1.05  # between ticks, as a part of an axis; of colours to either side
-_LEAST_SIZES, _LEAST_SPAN = 3, 4.0  # of a law: number of sizes, and the largest over the least
-_LEAST_EXPONENT, _MOST_ERROR = 0.2, 0.15  # a flatter or less certain exponent is not reported
+# between ticks, as a part of an axis; of colours to either side
+_LEAST_ROOM = 0.14
+_LEAST_FACTOR = 1.05
+# of a law: number of sizes, and the largest over the least
+_LEAST_SIZES = 3
+_LEAST_SPAN = 4.0
+# a flatter or less certain exponent is not reported
+_LEAST_EXPONENT = 0.2
+_MOST_ERROR = 0.15
 # Okabe and Ito's palette, distinct for the colour-blind and in grey; black is left to text.
 PALETTE: Final = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 GREY: Final = "#999999"  # kinds after the palette
@@ -234,7 +242,8 @@ class Chart:
     def colours(self) -> list[float]:
         """Values in the legend of a map's colours, evenly spaced: from the least to the most, or by factors."""
         shown_values = (*self.means.values(), *(self.limits or ()))
-        low, high = min(shown_values), max(shown_values)
+        low = min(shown_values)
+        high = max(shown_values)
         if self.reference is None:
             return list(np.linspace(low, high if high > low else low + 1.0, 5))
         span = max(high / self.reference, self.reference / low, _LEAST_FACTOR)  # half is as far as twice
@@ -258,7 +267,8 @@ class Chart:
         for x in self.places:
             if (row := self.series[name].get(x)) is not None:
                 sample = np.log(row) if self.geometric else row
-                mean, std = float(sample.mean()), float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
+                mean = float(sample.mean())
+                std = float(sample.std(ddof=1)) if len(sample) > 1 else 0.0
                 ends = (mean, mean - std, mean + std)
                 mean, low, high = (float(value) for value in np.exp(ends)) if self.geometric else ends
                 rows.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
@@ -341,7 +351,8 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
     look_of: dict[str, Look] = {}
     for name in sorted(names_, key=lambda name: place.get(name, len(place))):
         stem = name.partition(" ")[0]
-        kind, own = _SHAPES.get(stem, _OTHERS), place.get(stem, 0)
+        kind = _SHAPES.get(stem, _OTHERS)
+        own = place.get(stem, 0)
         # stable: among the least used colours, its usual one first
         colours = sorted((COLOURS[(own + i) % len(COLOURS)] for i in range(len(COLOURS))), key=used.__getitem__)
         shapes = (kind, *range(_OTHERS, SHAPES), *range(_OTHERS))
@@ -359,7 +370,8 @@ def kind_colours(graph: OpGraph) -> tuple[Ints, list[tuple[str, str]]]:
     codes, labels = graph.labels("kind")
     counts = np.bincount(codes, minlength=len(labels))
     order = np.argsort(-counts, kind="stable")
-    rank, n_kinds = np.argsort(order), np.count_nonzero(counts)
+    rank = np.argsort(order)
+    n_kinds = np.count_nonzero(counts)
     names = [printable(str(labels[i])) for i in order[: min(n_kinds, len(PALETTE))]]
     names += ["other"] if n_kinds > len(PALETTE) else []
     return np.minimum(rank, len(PALETTE))[codes], list(zip(names, (*PALETTE, GREY), strict=False))

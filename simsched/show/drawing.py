@@ -27,11 +27,23 @@ MOST_POINTS: Final = 150_000
 """Rows that all edges together may pass through."""
 _POINT: Final = 12  # pixels that an edge takes where it passes through a row
 _ABREAST: Final = 12  # operators without edges in a row
-_ONE_WAY, _BOTH_WAYS = 4, 8  # pairs of sweeps, then sweeps; more change little
+# pairs of sweeps, then sweeps; more change little
+_ONE_WAY = 4
+_BOTH_WAYS = 8
 _piece: Final = pieces("drawing.svg")
-_MARGIN, _BAND_LABEL, _HEADING = 24, 64, 600  # pixels: around everything, beside bands, least for the title
-_NAME, _DETAIL = 12, 10  # sizes of letters
-_HEIGHT, _NARROWEST, _WIDEST, _PADDING, _GAP = 40, 56, 220, 8, 18  # of boxes
+# pixels: around everything, beside bands, least for the title
+_MARGIN = 24
+_BAND_LABEL = 64
+_HEADING = 600
+# sizes of letters
+_NAME = 12
+_DETAIL = 10
+# of boxes
+_HEIGHT = 40
+_NARROWEST = 56
+_WIDEST = 220
+_PADDING = 8
+_GAP = 18
 _ROW: Final = 84  # from the top of a row to the next row's
 _NARROW: Final = 0.37  # width of a narrow character by its height
 _BAND_FILLS: Final = ("#eef2f7", "#dfe6ef")
@@ -133,18 +145,23 @@ def _svg(picture: Picture) -> str:
     left = _MARGIN + (0 if picture.stage is None else _BAND_LABEL)
     drawn = int(x.max() + half.max())
     right = max(left + drawn, _MARGIN + _HEADING)
-    meanings, at, last = [], float(_MARGIN), 82
+    meanings = []
+    at = float(_MARGIN)
+    last = 82
     for fill, meaning in picture.legend:  # side by side, on as many lines as that takes
         text = shorten(printable(meaning), 11, 200)
         width_ = 30 + text_width(text, 11)
         if at > _MARGIN and at + width_ > right:
-            at, last = _MARGIN, last + 18
+            at = _MARGIN
+            last = last + 18
         meanings.append(
             f'<rect x="{at:.1f}" y="{last - 10}" width="14" height="12" fill="{fill}"/>'
             f'<text x="{at + 19:.1f}" y="{last}">{escape(text)}</text>'
         )
         at += width_
-    top, full, room = last + 32, right + _MARGIN, right - _MARGIN
+    top = last + 32
+    full = right + _MARGIN
+    room = right - _MARGIN
     bands = "" if picture.stage is None else "".join(_bands(picture.stage, _ROW * row, full - 24))
     return (
         _piece(
@@ -169,7 +186,8 @@ def _svg(picture: Picture) -> str:
 def _bands(stage: Ints, y: Ints, width: int) -> Iterator[str]:
     for i, k in enumerate(np.unique(stage).tolist()):
         here = y[: len(stage)][stage == k]
-        above, below = here.min() - 16, here.max() + _HEIGHT + 16
+        above = here.min() - 16
+        below = here.max() + _HEIGHT + 16
         yield (
             _piece(
                 "band",
@@ -264,11 +282,15 @@ def describe(shown: OpGraph | Schedule) -> Picture:
         number = np.bincount(colour)
         legend = [(fill, f"{printable(kind)} ({number[k]})") for k, (kind, fill) in enumerate(kinds)]
         return Picture(printable(graph.name), subtitle, boxes, edges, legend)
-    plan, several = shown, len(shown.devices_used) > 1
+    plan = shown
+    several = len(shown.devices_used) > 1
     by_operator = np.argsort(plan.op)
-    device, stream, stage = plan.device[by_operator], plan.stream[by_operator], plan.stage[by_operator]
+    device = plan.device[by_operator]
+    stream = plan.stream[by_operator]
+    stage = plan.stage[by_operator]
     lane = list(zip(device.tolist(), stream.tolist(), strict=True))
-    lanes, tints = Counter(lane), Counter[int]()
+    lanes = Counter(lane)
+    tints = Counter[int]()
     fills: dict[tuple[int, int], str] = {}
     for d, s in sorted(lanes):  # a hue for each device, or for each stream of the only one
         fills[d, s] = tint_colour(d, tints[d]) if several else tint_colour(tints[d], tints[d] // len(PALETTE))
@@ -348,7 +370,8 @@ def lay_out(
         passed = range(rows[u] + 1, rows[v])
         routes.append([u, *range(len(rows), len(rows) + len(passed)), v])
         rows += passed
-    row, n = np.array(rows), len(rows)
+    row = np.array(rows)
+    n = len(rows)
     steps = np.array([step for route in routes for step in pairwise(route)], np.int64).reshape(-1, 2)
     weight = np.array([1.0, 2.0, 8.0])[(steps >= len(room)).sum(axis=1)]  # long edges are to be straight
     room = np.concatenate([room, np.full(n - len(room), _POINT)])
@@ -404,7 +427,8 @@ def shorten(text: str, size: float, width: float) -> str:
     >>> shorten("inception_5b_branch_pool", 12, 90)
     'incept…_pool'
     """
-    short, length = text, min(len(text), int(width / size / _NARROW))
+    short = text
+    length = min(len(text), int(width / size / _NARROW))
     while text_width(short, size) > width:
         length -= 1
         short = f"{text[: (length + 1) // 2]}\u2026{text[len(text) - length // 2 :]}"

@@ -11,7 +11,9 @@ from simsched.model.graph.opgraph import longest_to
 from simsched.model.profile import Replay
 from simsched.model.trace import Trace
 
-_LONGEST, _LISTED = 200, 8  # characters of a cell; devices whose memory is listed
+# characters of a cell; devices whose memory is listed
+_LONGEST = 200
+_LISTED = 8
 
 
 class Fact(NamedTuple):
@@ -45,14 +47,17 @@ def graph_facts(graph: OpGraph, device: Device | None = None, widest: int | None
     """
     width = graph.width if len(graph) <= (widest or 0) else None
     wide = Fact("width", width, "not computed for so many operators" if width is None else str(width))
-    sizes, idle = [len(block) for block in graph.blocks], operators_without_load(graph)
+    sizes = [len(block) for block in graph.blocks]
+    idle = operators_without_load(graph)
     listed = f"{', '.join(map(str, sizes[:20]))}{', ...' if len(sizes) > 20 else ''}"
     flops, traffic, weights = (float(column.sum()) for column in (graph.flops, graph.nbytes, graph.weight_nbytes))
     timed = []
     if device is not None:
         times = operator_times(graph, device)
-        work, path = float(times.sum()), float(max(longest_to(graph, times)))
-        bound, serial = work / path if path else 1.0, f"one operator after the other on {device.model}"
+        work = float(times.sum())
+        path = float(max(longest_to(graph, times)))
+        bound = work / path if path else 1.0
+        serial = f"one operator after the other on {device.model}"
         timed = [
             Fact("work_us", work, f"{format_time(work)} {serial}, without overheads", "work us"),
             Fact("critical_path_us", path, format_time(path), "critical path us"),
@@ -92,9 +97,13 @@ def head_facts(trace: Trace) -> list[Fact]:
 
 def run_facts(trace: Trace) -> list[Fact]:
     """Return all facts about a run; computes the spans."""
-    path, peaks, warnings = trace.critical_path(), trace.peak_memory(), trace.memory_warnings()
+    path = trace.critical_path()
+    peaks = trace.peak_memory()
+    warnings = trace.memory_warnings()
     shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in path.shares.items() if share > 0)
-    busy, efficiency, occupancy = trace.sm_utilization(), trace.sm_efficiency(), trace.achieved_occupancy()
+    busy = trace.sm_utilization()
+    efficiency = trace.sm_efficiency()
+    occupancy = trace.achieved_occupancy()
     peak = ", ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in peaks.items())
     if len(peaks) > _LISTED:
         most = max(peaks, key=lambda name: peaks[name])
@@ -116,7 +125,10 @@ def run_facts(trace: Trace) -> list[Fact]:
 
 def replay_facts(run: Replay, predicted: float | None = None) -> list[Fact]:
     """Return facts about measured runs; `predicted` is a makespan in us."""
-    summary, program, error, where = run.summary, run.program, run.max_relative_error, run.environment
+    summary = run.summary
+    program = run.program
+    error = run.max_relative_error
+    where = run.environment
     compared = "outputs were not compared" if error is None else f"{error:.2g} of outputs"
     facts = [
         Fact("graph", program.graph.name, f"{program.graph.name}: {len(program.graph)} operators"),

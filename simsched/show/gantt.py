@@ -18,17 +18,28 @@ from simsched.model.trace.timeline import lanes
 from simsched.show.chart import ink, kind_colours
 from simsched.show.paper import legend_name, require_format, save_figure, style
 
-_THIN, _GAP = 0.5, 0.35  # height of rows of copies and hosts, and between devices
-_MOST_COPIES, _NAMED = 4, 3  # rows of copies of a device, where rows are shared; streams of a row that several share
+# height of rows of copies and hosts, and between devices
+_THIN = 0.5
+_GAP = 0.35
+# rows of copies of a device, where rows are shared; streams of a row that several share
+_MOST_COPIES = 4
+_NAMED = 3
 # as numbers for pages
 MOST_BARS: Final = 200_000
 """Bars of a chart; of a longer run its beginning is shown."""
 _MOST_CURVES: Final = 4  # devices with load curves
-_DIGITS, _LOAD_DIGITS = 4, 3  # after the point of a time in us, and of a load
+# after the point of a time in us, and of a load
+_DIGITS = 4
+_LOAD_DIGITS = 3
 # with matplotlib
-_FONT, _CHARACTER = 6.0, 0.62  # points; width of a character as a part of its height
+# points; width of a character as a part of its height
+_FONT = 6.0
+_CHARACTER = 0.62
 _MOST_STREAMS: Final = 16  # of a device, each on a separate row
-_ROW, _TALLEST, _BAR = 0.3, 9.0, 0.84  # inches of a row, and of all; height of a bar in its row
+# inches of a row, and of all; height of a bar in its row
+_ROW = 0.3
+_TALLEST = 9.0
+_BAR = 0.84
 _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
 
 
@@ -104,7 +115,8 @@ def rows_of(
     """
     kinds = [kinds_of(trace) for trace in traces]
     rows: list[Row] = []
-    bottom, which = 0.0, (" simulated", " measured") if len(traces) > 1 else ("", "")
+    bottom = 0.0
+    which = (" simulated", " measured") if len(traces) > 1 else ("", "")
     for d, device in enumerate(traces[0].program.devices):
         here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
         whole = [Row(device, trace, t > 0, kinds[t][0], here[t]) for t, trace in enumerate(traces)]
@@ -164,7 +176,8 @@ def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
     alike; kinds after the seventh share grey.
     """
     colour, names = kind_colours(trace.graph)
-    program, host = trace.program, trace.kind == HOST
+    program = trace.program
+    host = trace.kind == HOST
     codes = np.full(len(trace), len(names))
     codes[trace.kind == WAIT] += 1
     issues = np.full(len(trace), program.execution == "graph")
@@ -287,7 +300,8 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     and `dur`; `alone`, the span's time without contention; `wait` from being ready to the start; and `path`, 1 on the
     critical path, else 0. ``notes`` list omissions. O(n log n).
     """
-    until, notes = max(trace.makespan for trace in traces), []
+    until = max(trace.makespan for trace in traces)
+    notes = []
     starts = np.concatenate([trace.start for trace in traces])
     if len(starts) > MOST_BARS:
         until = float(np.partition(starts, MOST_BARS)[MOST_BARS])
@@ -302,7 +316,9 @@ def gantt_data(traces: Sequence[Trace]) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {key: [] for key in ("row", "kind", "name", *times, "path")}
     path = [np.isin(np.arange(len(trace)), trace.critical_path().spans) for trace in traces]
     for number, row in enumerate(rows):
-        trace, spans, (codes, start, end) = row.trace, row.spans, row.bars
+        trace = row.trace
+        spans = row.spans
+        (codes, start, end) = row.bars
         columns["row"] += [number] * len(spans)
         columns["kind"] += codes.tolist()
         columns["name"] += [names.setdefault(printable(trace.name(i)), len(names)) for i in spans.tolist()]

@@ -24,7 +24,9 @@ from simsched.simulator import Makespans
 _DRAWN: Final = 60  # operators, and four times as many edges: a drawing up to this is read at a glance
 _EXPLAINED: Final = 100_000  # instructions whose spans are computed in some tenths of a second
 _WIDE: Final = 2_000  # operators up to which the width is found at once
-_LISTED, _NAMED = 24, 6  # streams; operators of one
+# streams; operators of one
+_LISTED = 24
+_NAMED = 6
 
 
 def html(shown: Any) -> str:

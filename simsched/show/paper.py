@@ -17,7 +17,10 @@ from simsched.base.signals import interrupt_later
 from simsched.base.text import printable
 from simsched.show.chart import BREAKS, MOST_MARKS, Chart, Look, break_name, ink, number
 
-_TITLE, _TICK, _NOTE = 9.0, 7.0, 6.0  # heights of characters in points, as in the style
+# heights of characters in points, as in the style
+_TITLE = 9.0
+_TICK = 7.0
+_NOTE = 6.0
 _STYLE: Final = Path(__file__).with_name("paper.mplstyle")
 _METADATA: Final = {
     "png": {"Software": None},
@@ -38,14 +41,23 @@ DASHES: Final[tuple[Any, ...]] = (
     (0, (8, 2, 2, 2)),
 )
 _INCHES: Final = (3.5, 7.2)  # of one column of a paper, and of two
-_HEIGHT, _ROW, _ROOM = 1.7, 0.25, 20.0  # inches of axes, of a row of a map or a bar, and at first of all
+# inches of axes, of a row of a map or a bar, and at first of all
+_HEIGHT = 1.7
+_ROW = 0.25
+_ROOM = 20.0
 _CHARACTER: Final = 0.6 / 72  # inches: width of a character by its height
-_GROUP, _WIDEST = 0.84, 0.6  # width of a group, and of a bar or box; groups are 1 apart
-_NAME, _MOST_TICKS = 22, 6  # characters on a line of a name; numbers at an axis
+# width of a group, and of a bar or box; groups are 1 apart
+_GROUP = 0.84
+_WIDEST = 0.6
+# characters on a line of a name; numbers at an axis
+_NAME = 22
+_MOST_TICKS = 6
 _LEVEL: Final[Any] = {"color": "#7F7F7F", "linewidth": 0.7, "zorder": 0.9}
-_SMALL, _EMPTY = "#4D4D4D", "#D9D9D9"
+_SMALL = "#4D4D4D"
+_EMPTY = "#D9D9D9"
 # colour-blind readers distinguish both: the one runs from violet over white to orange, the other from dark to light
-_DIVERGING, _SEQUENTIAL = "PuOr_r", "cividis"
+_DIVERGING = "PuOr_r"
+_SEQUENTIAL = "cividis"
 _WITHIN: Final = 0.1  # the band around the diagonal
 
 

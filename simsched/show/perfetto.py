@@ -65,7 +65,8 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
         )
     for number, (source, target) in enumerate(_arrows(trace, tracks), start=1):
         # An importer binds an arrow to the slice that is open at its time, and drops one that goes back in time.
-        leave, arrive = max(start[source], end[source] - 1), start[target]
+        leave = max(start[source], end[source] - 1)
+        arrive = start[target]
         if arrive < leave:  # only where clocks disagree or a consumer did not wait
             leave = arrive = max(start[source], arrive)
             if arrive > max(start[target], end[target] - 1):
@@ -91,7 +92,8 @@ def to_perfetto(trace: Trace, path: str | os.PathLike[str] | None = None) -> dic
 
 def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[int, int]], list[Event]]:
     """Return the process and the thread of each span, and the events that name both."""
-    program, devices = trace.program, [*map(printable, trace.program.devices)]
+    program = trace.program
+    devices = [*map(printable, trace.program.devices)]
     host = len(devices) + 1  # devices come first, from 1: pid 0 is the idle process
     on_host = (trace.kind == HOST) | (trace.stream < 0)
     # a host span is on the thread of the instruction that it is about
@@ -126,7 +128,10 @@ def _tracks(trace: Trace, start: list[int], end: list[int]) -> tuple[list[tuple[
 
 
 def _arguments(trace: Trace, i: int) -> dict[str, Any]:
-    graph, kind, op, row = trace.graph, trace.kind[i], int(trace.op[i]), int(trace.item[i])
+    graph = trace.graph
+    kind = trace.kind[i]
+    op = int(trace.op[i])
+    row = int(trace.item[i])
     arguments: dict[str, Any] = {"start": float(trace.start[i]), "duration": float(trace.end[i] - trace.start[i])}
     if op >= 0:
         arguments["operator"] = printable(graph.names[op])
@@ -152,20 +157,27 @@ def _arguments(trace: Trace, i: int) -> dict[str, Any]:
 def _arrows(trace: Trace, tracks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Yield pairs of spans: last kernel to copy, copy to first kernel, last kernel to first kernel."""
     graph = trace.graph
-    kernels, copies = np.flatnonzero(trace.kind == KERNEL), np.flatnonzero(trace.kind == COPY)
+    kernels = np.flatnonzero(trace.kind == KERNEL)
+    copies = np.flatnonzero(trace.kind == COPY)
     by_end = kernels[np.argsort(trace.end[kernels], kind="stable")]
-    first, last = np.full(len(graph), -1), np.full(len(graph), -1)
+    first = np.full(len(graph), -1)
+    last = np.full(len(graph), -1)
     first[trace.op[kernels][::-1]] = kernels[::-1]  # of equal ones the last written stays
     last[trace.op[by_end]] = by_end
-    op, to, row = trace.op[copies], trace.program.copies, trace.item[copies]
+    op = trace.op[copies]
+    to = trace.program.copies
+    row = trace.item[copies]
     keys = zip(op.tolist(), to.device[row].tolist(), to.nbytes[row].tolist(), strict=True)
     sent = grouped(zip(keys, copies.tolist(), strict=True))
     yield from ((source, i) for source, i in zip(last[op].tolist(), copies.tolist(), strict=True) if source >= 0)
     ran = (first[graph.src] >= 0) & (first[graph.dst] >= 0)
-    src, dst, sizes = graph.src[ran].tolist(), graph.dst[ran].tolist(), graph.edge_nbytes[ran].tolist()
+    src = graph.src[ran].tolist()
+    dst = graph.dst[ran].tolist()
+    sizes = graph.edge_nbytes[ran].tolist()
     seen: dict[tuple[int, int], None] = {}
     for u, v, nbytes in zip(src, dst, sizes, strict=True):
-        source, target = int(last[u]), int(first[v])
+        source = int(last[u])
+        target = int(first[v])
         crosses = trace.device[source] != trace.device[target]
         fitting = sent.get((u, int(trace.device[target]), nbytes))
         if crosses and fitting:  # one copy per edge, or the last one for all edges that are left

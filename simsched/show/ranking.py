@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from simsched.experiments.study.rank import Group, Ranking
 
 _WIDTH: Final = 7.2  # inches
-_PROFILE, _LINE, _HEAD = 2.6, 0.17, 0.7  # inches: axes of a profile, a name beside ranks, the line of ranks with bars
+# inches: axes of a profile, a name beside ranks, the line of ranks with bars
+_PROFILE = 2.6
+_LINE = 0.17
+_HEAD = 0.7
 _BAR: Final = 0.22  # of the height of a name, between bars of sets without significant difference
 _MANY: Final = 9  # ranks from which on every other one is written
 _NAME: Final = 28  # characters of a name
@@ -76,7 +79,8 @@ def _profile(ax: Any, group: "Group", looks: Mapping[str, Look]) -> None:
     for i, row in enumerate(group.rows):
         places, parts = steps_of(group.ratios[:, i])
         look = looks[row.scheduler]
-        xs, ys = [1.0, *places, max(end, *places, 1.0)], [0.0, *parts, parts[-1] if parts else 0.0]
+        xs = [1.0, *places, max(end, *places, 1.0)]
+        ys = [0.0, *parts, parts[-1] if parts else 0.0]
         ax.step(
             xs,
             ys,
@@ -109,7 +113,8 @@ def _ranks(ax: Any, group: "Group") -> None:
     for i, (name, value) in enumerate(ranked):
         is_left = i < half
         row = i if is_left else n - 1 - i
-        y, end = -below - row - 0.4, (0.8 if is_left else n + 0.2)
+        y = -below - row - 0.4
+        end = 0.8 if is_left else n + 0.2
         ax.plot([value, value, end], [0, y, y], **ink)
         text = f"{_short(name)}  {value:.2f}"
         ax.text(end + (-0.1 if is_left else 0.1), y, text, ha="right" if is_left else "left", va="center", fontsize=7)

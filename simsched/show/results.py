@@ -51,7 +51,9 @@ def _breakeven(found: "whatif.BreakEven") -> Chart:
         name: dict(zip(found.factors.tolist(), us, strict=True))
         for name, us in zip(found.names, (found.a_us, found.b_us), strict=True)
     }
-    x, y, title = Axis(f"{found.parameter} (factor)", True), Axis("makespan", None), f"{found.graph} on {found.cluster}"
+    x = Axis(f"{found.parameter} (factor)", True)
+    y = Axis("makespan", None)
+    title = f"{found.graph} on {found.cluster}"
     upright = tuple(crossing.factor for crossing in found.crossings)
     return in_time_unit(Chart("line", series, x, y, title, "\n".join(found.sentences()), upright=upright))
 
@@ -87,7 +89,8 @@ def _advice(found: "advise.Advice") -> Chart:
 
 
 def _sweep(found: "whatif.Sweep") -> Chart:
-    title, us = f"{found.graph} on {found.cluster}", found.makespan_us
+    title = f"{found.graph} on {found.cluster}"
+    us = found.makespan_us
     refused = f"{len(found.reasons)} refused" if found.reasons else ""
     x, xlabel = _places(found.parameter, found.values)
     if found.values2 is not None:
@@ -98,7 +101,8 @@ def _sweep(found: "whatif.Sweep") -> Chart:
     drawn = {at: value for at, value in zip(x, us.tolist(), strict=True) if np.isfinite(value)}
     numeric = all(map(is_number, drawn))
     series = {found.scheduler: drawn} if numeric else by_name({str(at): value for at, value in drawn.items()})
-    x_axis, y_axis = Axis(xlabel, None), Axis("makespan")
+    x_axis = Axis(xlabel, None)
+    y_axis = Axis("makespan")
     return in_time_unit(Chart("line" if numeric else "bar", series, x_axis, y_axis, title, refused, found.base_us))
 
 
@@ -143,7 +147,8 @@ def _accuracy(found: "accuracy.Accuracy") -> Chart:
         series.setdefault("random" if row.is_random else row.scheduler, {})[row.scheduler] = point
     title = f"{found.graph} on {found.backend}, round {len(found.rounds)}\nmean error {percent(last.mean_error)}"
     hollow = frozenset(row.scheduler for row in rows if not row.held_out)
-    x, y = Axis("measured makespan"), Axis("predicted makespan")
+    x = Axis("measured makespan")
+    y = Axis("predicted makespan")
     return in_time_unit(Chart("scatter", series, x, y, title, hollow=hollow))
 
 

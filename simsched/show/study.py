@@ -97,7 +97,8 @@ class StudyFigure(Checked):
         Which, and in which order.
     """
 
-    SUBJECT, ERROR = "a figure", StudyError
+    SUBJECT = "a figure"
+    ERROR = StudyError
     kind: Annotated[str, Among(tuple(_SHOWN))]
     x: Name | None = None
     y: Name | None = None
@@ -204,10 +205,12 @@ def _charts(
     if not rows:
         raise StudyError(f"{whose}: the study has no rows yet; run it first")
     rows = of_schedulers(matching(rows, figure.where, whose), figure.schedulers or (), whose)
-    timed, heat = figure.kind == "search-time", figure.kind == "heatmap"
+    timed = figure.kind == "search-time"
+    heat = figure.kind == "heatmap"
     y = column_of(figure.y or ("wall.search_s" if timed else _measure(rows)), rows, whose)
     place = figure.x or ("ops" if timed else None)
-    x, by = None if place is None else column_of(place, rows, whose), column_of(figure.by, rows, whose)
+    x = None if place is None else column_of(place, rows, whose)
+    by = column_of(figure.by, rows, whose)
     if odd := [row[y] for row in rows if row["status"] == "ok" and not (row.get(y) is None or is_number(row[y]))]:
         raise StudyError(f"{whose}: column {y} holds {odd[0]!r}, which is no number: draw another")
     only = [None] if by == "scheduler" else [str(label) for label in _values(rows, "scheduler")]
@@ -217,7 +220,8 @@ def _charts(
         raise StudyError(f"{whose}: there is nothing to draw: {'; '.join(lost for *_, lost in drawn.values())}")
     unit, ylabel = in_units(y, max(max(map(abs, row)) for row in every))
     if figure.scale is not None:
-        unit, ylabel = 1 / figure.scale, words(y)
+        unit = 1 / figure.scale
+        ylabel = words(y)
     means = [sum(row) / len(row) / unit for row in every]
     name = figure.name or "-".join(_short(column) for column in (figure.kind, y, x) if column is not None)
     kind = {"heatmap": "map", "search-time": "line"}.get(figure.kind, figure.kind)
@@ -322,7 +326,8 @@ def words(column: str) -> str:
 
 def in_units(column: str, largest: float) -> tuple[float, str]:
     """Return the divisor that makes values of a column, up to the largest, read well, and the label of their axis."""
-    scale, unit = 1.0, ""
+    scale = 1.0
+    unit = ""
     if column.endswith("_us"):
         scale, unit = time_unit(largest)
     elif column.endswith("_bytes"):
@@ -341,7 +346,8 @@ def matching(rows: Sequence[Row], where: Mapping[str, Any], whose: str) -> list[
     """
     matching_rows = list(rows)
     for name, value in where.items():
-        column, allowed = column_of(name, rows, whose), list(value) if isinstance(value, list | tuple) else [value]
+        column = column_of(name, rows, whose)
+        allowed = list(value) if isinstance(value, list | tuple) else [value]
         matching_rows = [row for row in matching_rows if row.get(column) in allowed]
         if not matching_rows:
             values_text = ", ".join(map(str, _values(rows, column)))
@@ -399,7 +405,8 @@ def pick(
         among = [dict.fromkeys(str(row.get(column)) for row in point) for point in points]
         texts = list(dict.fromkeys(text for values in among if len(values) > 1 for text in values))
         if texts and column not in (x, by, "seed", "scheduler") and not column.startswith("option."):
-            many, what = len(texts) > _MOST, words(column)
+            many = len(texts) > _MOST
+            what = words(column)
             averaged.append(f"{len(texts)} values of {what}" if many else f"{what} {', '.join(texts)}")
     low, high = (extreme(map(len, points), default=0) for extreme in (min, max))
     n = f"{low}" if low == high else f"{low} to {high}"

@@ -184,7 +184,8 @@ def make_target(point: Point, folder: str) -> Target:
 
 def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     """Return the columns of results and of wall times."""
-    scheduler, options = spec.choice.scheduler, dict(spec.choice.options)
+    scheduler = spec.choice.scheduler
+    options = dict(spec.choice.options)
     if "rng" not in options and _draws(scheduler):
         options["rng"] = seed_of(spec.root, spec.instance, SCHEDULER)
     settings = spec.simulation
@@ -203,7 +204,8 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
         **how,
         **varied,
     )
-    plan, drawn = cast(Schedule, evaluation.plan), evaluation.samples
+    plan = cast(Schedule, evaluation.plan)
+    drawn = evaluation.samples
     # with samples the makespan has no jitter
     results = row_of("", evaluation, yardstick.captured(how | varied if drawn is None else how))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
@@ -221,7 +223,8 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
 
 def _one_line(error: BaseException) -> str:
     """Return a message on one line, without parts that differ from run to run."""
-    kind, text = type(error).__name__, _text_of(error)
+    kind = type(error).__name__
+    text = _text_of(error)
     line = f"{kind}: {text}" if text else kind
     return str(SimschedError(_ADDRESS.sub("0x...", " ".join(line.split()))))
 

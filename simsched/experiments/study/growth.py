@@ -152,7 +152,8 @@ def _nest(point: Point) -> Table:
 
 def _choices(one: Study, other: Study) -> list[Any]:
     """Return the schedulers of both."""
-    ours, theirs = one.choices, other.choices
+    ours = one.choices
+    theirs = other.choices
     if all(choice in ours for choice in theirs):
         return list(one.schedulers)
     if all(choice in theirs for choice in ours):

@@ -52,7 +52,9 @@ _ORDER: Final = (
     WALL,
 )  # columns, or prefixes of columns
 _POINT: Final = ("workload.", "cluster.", "simulation.")
-_REASONS, _LONGEST = 2, 160  # reasons of each scheduler, and characters of each
+# reasons of each scheduler, and characters of each
+_REASONS = 2
+_LONGEST = 160
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,7 +179,8 @@ class Results(Result):
 
     def status(self) -> Any:
         """Return `counts` as a table of texts, with the first reasons of rows without a result."""
-        rows, counted = self.counts(), ("rows", "missing", *STATUSES)
+        rows = self.counts()
+        counted = ("rows", "missing", *STATUSES)
         notes = [f"{row['scheduler']}: {reason}" for row in rows for reason in row["reasons"][:_REASONS]]
         short = [note if len(note) <= _LONGEST else f"{note[:_LONGEST]} ..." for note in notes]
         short += [self.left_over] if self.others else []
@@ -492,7 +495,9 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     is_there = bool(os.fspath(out)) and Path(out, store.STUDY).exists()
     there = [Path(out)] if is_there and Path(out) not in paths else []
     described = [store.read_study(path) for path in paths + there]
-    study, version, code = described[0].study, described[0].version, dict[str, str]()
+    study = described[0].study
+    version = described[0].version
+    code = dict[str, str]()
     for path, one in zip(paths + there, described, strict=True):
         store.require_kin(path, study, version)
         for name, digest in one.code.items():

@@ -19,7 +19,8 @@ from simsched.experiments.study.growth import Places
 from simsched.experiments.study.study import Study
 
 STUDY: Final = "study.json"
-ROWS_CSV, ROWS_PARQUET = "rows.csv", "rows.parquet"
+ROWS_CSV = "rows.csv"
+ROWS_PARQUET = "rows.parquet"
 _DIGEST: Final = "digest"
 WALL: Final = "wall."
 """What names of columns that are no results begin with: wall times."""
@@ -48,7 +49,9 @@ class StudyFile(Checked, Document):
         Digest of the code of each scheduler that is not part of the library, by its name in the study.
     """
 
-    SUBJECT, ERROR, FORMAT = "study", StudyError, "simsched.study"
+    SUBJECT = "study"
+    ERROR = StudyError
+    FORMAT = "simsched.study"
     simsched: str
     folder: str
     study: Mapping[str, Any]

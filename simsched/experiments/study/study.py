@@ -525,9 +525,11 @@ def rows_of(
     shard
         ``(i, n)``: part i of n alone, i from 1. Units are dealt out by turns, or rows where there are fewer units.
     """
-    keys, (part, parts) = known or {}, shard or (1, 1)
+    keys = known or {}
+    (part, parts) = shard or (1, 1)
     inner = list(product(points(*study.cluster), points(study.simulation), study.choices))
-    specs, everything = [], units(study)
+    specs = []
+    everything = units(study)
     by_row = len(everything) < parts
     for number, (unit, point, instance) in enumerate(everything):
         for index, (cluster, simulation, choice) in enumerate(inner, number * len(inner)):

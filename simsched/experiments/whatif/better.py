@@ -22,7 +22,9 @@ from simsched.rewriting import account_for
 from simsched.schedulers import Scheduler, scheduler_name
 from simsched.simulator.workload import Jitter
 
-_LARGEST, _POINTS = 64.0, 49  # factors of the grid: four for each doubling
+# factors of the grid: four for each doubling
+_LARGEST = 64.0
+_POINTS = 49
 _NARROW: Final = 1e-6  # relative width to which a crossing is narrowed down
 _ALIKE: Final = 1e-9  # makespans that differ less, relatively, are equal
 _PERCENTILES: Final = (50, 95, 99)
@@ -42,7 +44,8 @@ class Crossing(Checked):
         Names of the plans with the lesser makespan.
     """
 
-    SUBJECT, ERROR = "a crossing", WhatIfError
+    SUBJECT = "a crossing"
+    ERROR = WhatIfError
     factor: float
     value: float | None
     better_below: str
@@ -93,7 +96,8 @@ class BreakEven(Finding):
     def sentences(self) -> tuple[str, ...]:
         """Return a line for each crossing, or the one that there is none."""
         if not self.crossings:
-            low, high = self.factors[0], self.factors[-1]
+            low = self.factors[0]
+            high = self.factors[-1]
             sides = _slower(self.a_us, self.b_us)
             better = "both are equal" if not sides.any() else f"{self.names[int(sides.sum() > 0)]} is never worse"
             return (f"no crossing between {low:.4g} and {high:.4g} times {self.parameter}: {better}",)
@@ -106,7 +110,8 @@ class BreakEven(Finding):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each factor."""
-        names, columns = ("factor", *(f"{name}_us" for name in self.names)), (self.factors, self.a_us, self.b_us)
+        names = ("factor", *(f"{name}_us" for name in self.names))
+        columns = (self.factors, self.a_us, self.b_us)
         return [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
 
     def table(self) -> Any:
@@ -205,7 +210,8 @@ def breakeven(
     if value == 0:
         raise WhatIfError(f"{parameter} is 0 and stays so under any factor: change it to something first")
     factors = np.exp(np.linspace(-log(_LARGEST), log(_LARGEST), _POINTS))
-    factors[0], factors[-1] = 1 / _LARGEST, _LARGEST
+    factors[0] = 1 / _LARGEST
+    factors[-1] = _LARGEST
 
     def makespans(at: Sequence[float]) -> Floats:
         return np.array([[question.set(parameter, factor).makespan for factor in at] for question in questions])
@@ -257,7 +263,8 @@ class Robustness(Finding):
         The makespans by schedule, in us, in the order of the draws.
     """
 
-    FORMAT, DERIVED = "simsched.robustness", ("rows",)
+    FORMAT = "simsched.robustness"
+    DERIVED = ("rows",)
     sampling: Sampling
     samples: Mapping[str, Annotated[tuple[float, ...], Filled()]]
 

@@ -214,7 +214,8 @@ def make_change(parameter: str, value: Any) -> Change:
     plain = value.value if isinstance(value, Absolute) else value
     parameter = full_name(parameter)
     if is_taken_as_is(parameter):
-        names, edits = list(_NAMES.get(parameter, ())), parameter in _EDITS
+        names = list(_NAMES.get(parameter, ()))
+        edits = parameter in _EDITS
         if parameter == "device":
             device_named(str(plain), "gpu0")  # an unknown preset or an unreadable file is refused at once
             plain = str(plain)

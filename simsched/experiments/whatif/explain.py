@@ -49,7 +49,8 @@ class Suggestion(Checked):
         Whether it is a matter of the plan alone; else it takes other kernels or another machine.
     """
 
-    SUBJECT, ERROR = "a suggestion", WhatIfError
+    SUBJECT = "a suggestion"
+    ERROR = WhatIfError
     text: str
     makespan_us: float
     gain: float
@@ -154,7 +155,8 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
     """
     plan, bare = upon(cluster, plan)
     question = what_if(plan, bare, cost=cost)
-    trace, limits = question.before, bounds(plan.graph, bare, cost)
+    trace = question.before
+    limits = bounds(plan.graph, bare, cost)
     suggestions = _suggestions(question) if trace.makespan > 0 else ()
     sentences = (
         *_time_sentences(plan, trace),
@@ -175,7 +177,8 @@ def explain(plan: Schedule, cluster: Target, cost: CostModel | None = None) -> E
 def _time_sentences(plan: Schedule, trace: Trace) -> Iterator[str]:
     """Return the sentences on the run, the shares of its time, and the heaviest operators."""
     how = {"events": "ordered by events", "stages": "in stages", "graph": "as a captured graph"}[plan.execution]
-    streams, devices = _count(plan.n_streams, "stream"), _count(len(plan.devices_used), "device")
+    streams = _count(plan.n_streams, "stream")
+    devices = _count(len(plan.devices_used), "device")
     yield (
         f"{plan.scheduler} runs {_count(len(plan.graph), 'operator')} of {plan.graph.name} on {streams} of {devices} "
         f"of {trace.cluster.name}, {how}, in {format_time(trace.makespan)}."
@@ -196,7 +199,9 @@ def _time_sentences(plan: Schedule, trace: Trace) -> Iterator[str]:
 
 def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
     """Return sentences on the gap to the bound, the bottleneck, and whether one device alone would do better."""
-    trace, plan, ground = asked.before, asked.ground.plan, asked.ground
+    trace = asked.before
+    plan = asked.ground.plan
+    ground = asked.ground
     sources = {
         "the longest path, with what has to share a device with it": limits.critical_path,
         "the path to and from the work for the issue slots": limits.sm_work,
@@ -208,7 +213,8 @@ def _bound(asked: WhatIf, limits: Bounds, plans_help: bool) -> Iterator[str]:
         over = trace.makespan / limits.best
         yield f"No schedule on {trace.cluster.name} takes less than {least}; this one takes {over:.2f} times that."
     shares = trace.critical_path().shares
-    host, most = shares["launch"] + shares["sync"], max(shares, key=lambda each: shares[each])
+    host = shares["launch"] + shares["sync"]
+    most = max(shares, key=lambda each: shares[each])
     others = max(shares[cause] for cause in ("compute", "contention", "transfer", "dependency"))
     crowded = most == "contention" or (shares["contention"] > 0 and trace.sm_utilization() >= _FULL)
     verdicts = {
@@ -278,7 +284,9 @@ def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:
 
 def candidates(asked: WhatIf) -> Iterator[tuple[str, WhatIf, bool]]:
     """Yield possible changes, the question that each one asks, and whether the schedule decides it."""
-    ground, plan, trace = asked.ground, asked.ground.plan, asked.before
+    ground = asked.ground
+    plan = asked.ground.plan
+    trace = asked.before
     if plan.execution != "graph":
         yield "capture it as a graph and launch that as a whole", asked.execution("graph"), True
     if plan.execution == "stages":

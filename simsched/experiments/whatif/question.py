@@ -42,7 +42,8 @@ class Case(Checked):
         The trace, if it is known already.
     """
 
-    SUBJECT, ERROR = "case", WhatIfError
+    SUBJECT = "case"
+    ERROR = WhatIfError
     schedule: Schedule
     cluster: Cluster
     known: Trace | None = aside()
@@ -203,7 +204,9 @@ class Answer(Outcome, Document):
         The old schedule in the changed world; None if it cannot run there, or if it is the schedule after the changes.
     """
 
-    FORMAT, INDENT, DERIVED = "simsched.whatif", None, ("results",)
+    FORMAT = "simsched.whatif"
+    INDENT = None
+    DERIVED = ("results",)
     RETIRED: ClassVar = {"rescheduling_alone_us": "ask again without changes and with reschedule=True"}
     changes: tuple[str, ...]
     notes: tuple[str, ...]
@@ -378,12 +381,14 @@ class Question(Outcome):
     @property
     def _device_pairs(self) -> list[tuple[Device, Device]]:
         """Pairs of the former device in each place and the new one; additional devices are paired with the first."""
-        old, new = self.ground.cluster.devices, self.cluster.devices
+        old = self.ground.cluster.devices
+        new = self.cluster.devices
         return [(old[i if i < len(old) else 0], device) for i, device in enumerate(new)]
 
     def _follow(self, given: CostModel | None) -> CostModel | None:
         """Return a cost model after the changes: the given one where they make no difference."""
-        revision, before = self.revision, {new.name: old for old, new in self._device_pairs}
+        revision = self.revision
+        before = {new.name: old for old, new in self._device_pairs}
         same = all(rates(old) == rates(new) for old, new in self._device_pairs) and revision.rates == USUAL
         same = same and bool((revision.speeds == 1.0).all())
         if same and all(c.value == 1.0 for c in revision.changes) and (given is None or not revision.made):
@@ -395,7 +400,8 @@ class Question(Outcome):
         """The schedule after the changes: a new one, or the given one."""
         if not self.rescheduled:
             return self.kept_plan
-        ground, cost = self.ground, self.cost
+        ground = self.ground
+        cost = self.cost
         if ground.cost is None and not isinstance(ground.target, Cluster):  # the schedulers' graph is as measured
             cost = self._follow(ground.target)
         plan = schedule(self.graph, self.cluster, ground.by, cost, **ground.options)
@@ -412,7 +418,8 @@ class Question(Outcome):
         WhatIfError
             If it cannot be, or cannot run there.
         """
-        plan, revision = self.ground.plan, self.revision
+        plan = self.ground.plan
+        revision = self.revision
         gone = ", ".join(name for name in plan.devices_used if name not in self.cluster.index)
         if gone:
             raise WhatIfError(f"the plan uses {gone}, which {self.cluster.name!r} does not have; ask {_REMEDY}")
@@ -465,7 +472,10 @@ class Question(Outcome):
         return tuple(self._change_notes())
 
     def _change_notes(self) -> Iterator[str]:
-        old, new, graph, plan = self.ground.cluster, self.cluster, self.graph, self.plan
+        old = self.ground.cluster
+        new = self.cluster
+        graph = self.graph
+        plan = self.plan
         of_links = any(change.parameter.startswith("link.") for change in self.changes)
         pure = np.flatnonzero(~np.isnan(graph.time) & (graph.flops == 0) & (graph.nbytes == 0))
         if len(pure) and any(rates(a) != rates(b) for a, b in self._device_pairs):

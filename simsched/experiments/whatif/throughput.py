@@ -20,11 +20,15 @@ from simsched.model.trace.timeline import KERNEL
 from simsched.simulator.simulate import program_for, simulate
 from simsched.simulator.workload import placed_operator_times
 
-_ROUNDS, _FEWEST = 10, 5  # rounds of all slots at first, and of very many instructions
+# rounds of all slots at first, and of very many instructions
+_ROUNDS = 10
+_FEWEST = 5
 _LEAST: Final = 32  # requests at first
 _ENOUGH: Final = 2**16  # instructions of all requests beyond which no more are added to let the period settle
 _MOST: Final = 2**24  # instructions that are still simulated
-_EXACT, _SETTLED = 1e-9, 3e-3  # relative differences
+# relative differences
+_EXACT = 1e-9
+_SETTLED = 3e-3
 _LONGEST: Final = 256  # requests in a pattern
 
 
@@ -140,7 +144,8 @@ def throughput(
     (80000, 50.0)
     """
     program, bare, alone, many = _in_flight(plan, cluster, in_flight, cost)
-    requests, most = max(_LEAST, _ROUNDS * in_flight), max(_FEWEST * in_flight, _ENOUGH // len(program))
+    requests = max(_LEAST, _ROUNDS * in_flight)
+    most = max(_FEWEST * in_flight, _ENOUGH // len(program))
     while True:
         requests = min(requests, most)
         ends = _ends(simulate(many(requests), bare), requests, len(program.graph))[: requests - in_flight + 1]
@@ -178,7 +183,8 @@ def requests_per_s(
         are counted over the time that they add.
     """
     program, bare, _, many = _in_flight(plan, cluster, in_flight, cost)
-    few, all_ = max(4, 2 * in_flight), max(12, 5 * in_flight)
+    few = max(4, 2 * in_flight)
+    all_ = max(12, 5 * in_flight)
     added = simulate(many(all_), bare).makespan - simulate(many(few), bare).makespan
     return _rate(all_ - few, added, program)
 
@@ -201,8 +207,10 @@ def _in_flight(
         fit = _MOST // (_FEWEST * len(program))
         raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
     alone = simulate(program, cluster, cost).makespan
-    times, starts = placed_operator_times(program, cluster, cost), np.arange(in_flight) * alone / in_flight
-    launch, first = None, cluster.devices[program.device[0]]
+    times = placed_operator_times(program, cluster, cost)
+    starts = np.arange(in_flight) * alone / in_flight
+    launch = None
+    first = cluster.devices[program.device[0]]
     if program.execution == "graph" and first.graph_launch > 0:  # `graph_node` comes before the operator of a launch
         launch = max(0.0, float(first.graph_launch - first.graph_node))
     return program, cluster, alone, lambda requests: repeat(program, times, starts, requests, launch)
@@ -224,7 +232,8 @@ def steady_period(ends: Floats, in_flight: int) -> tuple[float, bool]:
     >>> steady_period(np.repeat(np.arange(1.0, 20.0) * 30.0, 3), in_flight=3)
     (10.0, True)
     """
-    n, rounding = len(ends), _EXACT * float(ends[-1])
+    n = len(ends)
+    rounding = _EXACT * float(ends[-1])
     for m in range(1, min(n // 3, _LONGEST) + 1):
         over = ends[m:] - ends[:-m]
         if np.ptp(over[-max(2 * m, n // 3) :]) <= rounding:
@@ -289,17 +298,20 @@ def repeat(
     streams on which the next request begins wait for that last one. A stream in both roles needs no event. O(requests
     (V + E)).
     """
-    slots, launched = len(starts), 0 if graph_launch is None else requests
+    slots = len(starts)
+    launched = 0 if graph_launch is None else requests
     width = np.zeros(len(program.devices), np.int64)  # streams of a request on each device, to the last one in use
     np.maximum.at(width, program.device, program.stream.astype(np.int64) + 1)
     before, behind, n_events = _joins(program, width.tolist(), slots, requests, launched > 0)
     devices, first = np.unique(program.device, return_index=True)
     threads = np.searchsorted(program.thread_ptr, first, side="right") - 1  # the first of several that act on a device
-    thread_of, tables = dict(zip(devices.tolist(), threads.tolist(), strict=True)), []
+    thread_of = dict(zip(devices.tolist(), threads.tolist(), strict=True))
+    tables = []
     for t, body in enumerate(np.split(_body(program, width, n_events), program.thread_ptr[1:-1])):
         ends = [np.array([row for row in rows if thread_of[row.device] == t], _TABLE) for rows in (before, behind)]
         request = np.concatenate([ends[0], body, ends[1]])
-        number, every = np.repeat(np.arange(requests), len(request)), np.tile(request, requests)
+        number = np.repeat(np.arange(requests), len(request))
+        every = np.tile(request, requests)
         every["stream"] += number % slots * every["step"]
         every["argument"] += number * every["stride"]
         tables.append(every[np.where(number < slots, every["when"] != _LATER, every["when"] != _FIRST)])
@@ -359,8 +371,11 @@ def _joins(
     begin, (*others, last) = _outer_streams(program)
     waiting = [place for place in begin if place != last]
     here = int(program.device[0])
-    free, launch = slots * width[here], requests * len(program.launches)  # after all requests' operators
-    gathered, done = program.n_events, program.n_events + len(others)
+    # after all requests' operators
+    free = slots * width[here]
+    launch = requests * len(program.launches)
+    gathered = program.n_events
+    done = program.n_events + len(others)
     launched = done + bool(waiting)
     n_events = launched + captured
     started = requests * n_events  # an event of each slot

@@ -30,7 +30,9 @@ from simsched.schedulers import Scheduler
 
 _ABSOLUTE: Final = "absolute"
 _LEAST: Final = 1e-9  # elasticities and changes below this are none
-_STEP, _SWING = 0.01, 0.2  # parts by which parameters are moved: for elasticities, and for lows and highs
+# parts by which parameters are moved: for elasticities, and for lows and highs
+_STEP = 0.01
+_SWING = 0.2
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,7 +79,8 @@ class Sweep(Finding):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row of plain values for each point."""
-        why, names = {(i, j): text for i, j, text in self.reasons}, (self.parameter, self.parameter2)
+        why = {(i, j): text for i, j, text in self.reasons}
+        names = (self.parameter, self.parameter2)
         us = self.makespan_us.reshape(len(self.values), -1).tolist()
         return [
             {name: plain_value(value) for name, value in zip(names, pair, strict=True) if name is not None}
@@ -88,15 +91,18 @@ class Sweep(Finding):
 
     def table(self) -> Any:
         """Return makespans as a table of texts: a row per value, a column per second value."""
-        first, us = [text_of(self.parameter, value) for value in self.values], self.makespan_us.tolist()
+        first = [text_of(self.parameter, value) for value in self.values]
+        us = self.makespan_us.tolist()
         second = [f"{self.parameter2} {text_of(str(self.parameter2), value)}" for value in self.values2 or ()]
         notes = [f"{format_time(self.base_us)} without changes"]
         for i, j, text in self.reasons:
             notes.append(", ".join([f"{self.parameter} {first[i]}", *second[j : j + 1]]) + f": {text}")
-        headings, best = (self.parameter, *second), -1
+        headings = (self.parameter, *second)
+        best = -1
         rows: list[Any] = [(text, *map(_cell, row)) for text, row in zip(first, us, strict=True) if second]
         if not second:
-            headings, best = (self.parameter, "makespan", "speedup"), int(np.nanargmin(self.makespan_us))
+            headings = (self.parameter, "makespan", "speedup")
+            best = int(np.nanargmin(self.makespan_us))
             rows = [
                 (text, _cell(x), f"{self.base_us / x:.2f}x" if x > 0 else "-")
                 for text, x in zip(first, us, strict=True)
@@ -214,7 +220,8 @@ class Elasticity(Checked):
         The low and the high as factors of the present value.
     """
 
-    SUBJECT, ERROR = "parameter {0.parameter}", WhatIfError
+    SUBJECT = "parameter {0.parameter}"
+    ERROR = WhatIfError
     parameter: str
     value: float | None
     elasticity: float
@@ -390,11 +397,13 @@ def _move(asked: Question, parameter: str, value: float | None, part: float) -> 
     new: Any = 1.0 + part
     factor = new
     if parameter in PARAMETERS and PARAMETERS[parameter].whole and value:
-        least, moved = round(value) + (1 if part > 0 else -1), round(value * factor)
+        least = round(value) + (1 if part > 0 else -1)
+        moved = round(value * factor)
         moved = max(least, moved) if part > 0 else min(least, moved)
         if moved < 1:
             return f"it is {value:g}, and there can be no less of it"
-        factor, new = moved / value, Absolute(moved)
+        factor = moved / value
+        new = Absolute(moved)
     makespan = asked.tried((parameter, new))
     return makespan if isinstance(makespan, str) else (factor, makespan)
 
@@ -445,7 +454,8 @@ class WhatIf(Question):
     Factors of one parameter multiply; of plain values the last counts.
     """
 
-    sweep, sensitivity = sweep, sensitivity
+    sweep = sweep
+    sensitivity = sensitivity
 
 
 def what_if(

@@ -158,7 +158,8 @@ def fuse_operators(
     place = np.zeros(len(graph), np.int64)
     place[left] = np.arange(len(left))
     place[inside] = at = int(place[inside[0]])
-    src, dst = place[graph.src], place[graph.dst]
+    src = place[graph.src]
+    dst = place[graph.dst]
     outer = src != dst
     cycle = topological_order(len(left), src[outer], dst[outer])[1][:-1]
     if cycle:  # through the new operator, which would wait for itself
@@ -185,7 +186,8 @@ def _fused_operator(graph: OpGraph, inside: list[int], times: Floats, device: De
     longest = rows[int(np.argmax(times[inside]))]
     kernel = max(longest.kernels, key=lambda kernel: kernel.share, default=None)
     leads_in = np.isin(graph.dst, inside)
-    read_outside, within = {*graph.src[~leads_in].tolist()}, leads_in & np.isin(graph.src, inside)
+    read_outside = {*graph.src[~leads_in].tolist()}
+    within = leads_in & np.isin(graph.src, inside)
     ends = [op for i, op in zip(inside, rows, strict=True) if i in read_outside or i not in graph.src]
     saved = float(graph.edge_nbytes[within].sum())  # bytes that need not go through DRAM
     for i in inside:
@@ -255,7 +257,8 @@ def remove_operators(graph: OpGraph, names: Sequence[str]) -> Rewiring:
     left = [row for row in range(len(graph)) if row not in gone]
     place = {graph.names[row]: i for i, row in enumerate(left)}
     src, dst = (np.array([place[getattr(edge, end)] for edge in edges], np.int64) for end in ("src", "dst"))
-    nbytes, transfer = column(edge.nbytes for edge in edges), column(edge.transfer for edge in edges)
+    nbytes = column(edge.nbytes for edge in edges)
+    transfer = column(edge.transfer for edge in edges)
     return Rewiring(rearrange(graph, left, src, dst, nbytes, transfer), tuple((row,) for row in left))
 
 
@@ -266,7 +269,8 @@ def carry_over(plan: Schedule, rewiring: Rewiring) -> Schedule:
     order stays; where it was topological, and an operator would then precede one that it reads from, it waits for it
     (stable topological order). The result is not checked: it may be unable to run, for example because of its stages.
     """
-    launched, before = plan.position, plan.graph
+    launched = plan.position
+    before = plan.graph
     lead = np.array([min(launched[list(rows)]) for rows in rewiring.members])  # rows of the plan's columns
     order = np.argsort(lead, kind="stable")
     if (launched[before.src] < launched[before.dst]).all():  # on other devices, too
@@ -326,7 +330,8 @@ def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
     """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
     base = graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
-    speeds, device = np.ones(len(graph)), ground.cluster.devices[0]
+    speeds = np.ones(len(graph))
+    device = ground.cluster.devices[0]
     faster: list[Change] = []
     rewirings: list[Rewiring] = []
     rates = USUAL
@@ -337,9 +342,12 @@ def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
                 rewiring = remove_operators(graph, change.value)
             else:
                 rewiring = fuse_operators(graph, change.value, times, device, measured=ground.cost is not None)
-            graph, before, speeds = rewiring.graph, speeds, np.ones(len(rewiring.graph))
+            graph = rewiring.graph
+            before = speeds
+            speeds = np.ones(len(rewiring.graph))
             for i, own in enumerate(map(list, rewiring.members)):  # as long as they would take one by one
-                own_times, whole = before[own], times[own].sum()
+                own_times = before[own]
+                whole = times[own].sum()
                 alike = (own_times == own_times[0]).all() or not whole
                 speeds[i] = own_times[0] if alike else whole / (times[own] / own_times).sum()
             rewirings.append(rewiring)
@@ -439,7 +447,8 @@ class ChangedCost:
         indices = np.array([graph.index[name] for name in self.revision.made if name in graph.index], np.int64)
         if self.given is default_cost or not len(indices):
             return operator_times(graph, device, self.given, ops)
-        own, times = np.isin(ops, indices), np.empty(len(ops))
+        own = np.isin(ops, indices)
+        times = np.empty(len(ops))
         times[own] = operator_times(graph, device, None, ops[own])
         times[~own] = operator_times(graph, device, self.given, ops[~own])
         return times

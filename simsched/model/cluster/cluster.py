@@ -130,7 +130,10 @@ class Cluster(Checked, Document):
     (['gpu0', 'gpu1'], 2.0)
     """
 
-    SUBJECT, ERROR, FORMAT, FILE = "cluster {0.name!r}", ClusterError, "simsched.cluster", _File
+    SUBJECT = "cluster {0.name!r}"
+    ERROR = ClusterError
+    FORMAT = "simsched.cluster"
+    FILE = _File
     devices: tuple[Device, ...]
     links: tuple[Wire, ...] = ()
     name: str = "cluster"
@@ -245,7 +248,9 @@ class Cluster(Checked, Document):
         >>> np.diff(found.channel_ptr).tolist(), found.latency.tolist()
         ([0, 2, 4], [0.0, 2.0, 12.0])
         """
-        a, b, names = whole_numbers(src), whole_numbers(dst), [*self.index]
+        a = whole_numbers(src)
+        b = whole_numbers(dst)
+        names = [*self.index]
         if a is None or b is None or any(x.size and not 0 <= x.min() <= x.max() < len(names) for x in (a, b)):
             raise ClusterError(f"src and dst must hold numbers of devices: there are {len(names)}")
         if a.shape != b.shape or a.ndim != 1:
@@ -275,15 +280,18 @@ class Cluster(Checked, Document):
         """Return the ways from a device, by Dijkstra; of equal costs the one that was found first."""
         cache: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
         if source not in cache:
-            routes, costs = {source: Route((), 0.0, inf)}, {source: 0.0}
-            fringe, turn = [(0.0, 0, source)], 0
+            routes = {source: Route((), 0.0, inf)}
+            costs = {source: 0.0}
+            fringe = [(0.0, 0, source)]
+            turn = 0
             while fringe:
                 _, _, at = heappop(fringe)
                 way = routes[at]
                 for to, (channel, link) in self._hops.get(at, {}).items():
                     cost = costs[at] + (link.latency + _PER_LINK)
                     if cost < costs.get(to, inf):
-                        costs[to], turn = cost, turn + 1
+                        costs[to] = cost
+                        turn = turn + 1
                         least = min(way.bandwidth, link.bandwidth)
                         routes[to] = Route((*way.channels, channel), way.latency + link.latency, least)
                         if to not in self.index:  # copies pass through switches alone
@@ -406,7 +414,8 @@ def resize(cluster: Cluster, n_gpus: int) -> Cluster:
         gone = [device.name for device in cluster.devices[n_gpus:]]
         links = tuple(wire for wire in cluster.links if wire[0] not in gone and wire[1] not in gone)
         return Cluster(cluster.devices[:n_gpus], links, f"{n_gpus} of {cluster.name}")
-    first, wired = cluster.devices[0], None
+    first = cluster.devices[0]
+    wired = None
     if len(cluster.kinds) == 1 and first.model in DEVICES:
         alike = (
             link

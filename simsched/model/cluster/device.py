@@ -93,7 +93,8 @@ class Device(Checked):
         then the preset with the most similar limits gives it.
     """
 
-    SUBJECT, ERROR = "device {0.name!r}", ClusterError
+    SUBJECT = "device {0.name!r}"
+    ERROR = ClusterError
     RETIRED = dict.fromkeys(
         ("sm_sensitivity", "dram_sensitivity"), "leave it out; excess load of SMs and of DRAM shows in full"
     )
@@ -189,7 +190,8 @@ class Link(Checked):
         Whether each direction has the bandwidth to itself.
     """
 
-    SUBJECT, ERROR = "link", ClusterError
+    SUBJECT = "link"
+    ERROR = ClusterError
     bandwidth: Rate
     latency: Amount = 0.0
     duplex: bool = True

@@ -54,7 +54,8 @@ class GpuSheet(Checked, Document):
     'a10'
     """
 
-    SUBJECT, ERROR = "gpu {0.name!r}", ClusterError
+    SUBJECT = "gpu {0.name!r}"
+    ERROR = ClusterError
     FORMAT = "simsched.gpu"
     name: Name
     compute_capability: str

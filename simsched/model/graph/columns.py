@@ -181,7 +181,9 @@ def edge_columns(
     names: Sequence[str], src: npt.ArrayLike, dst: npt.ArrayLike, nbytes: npt.ArrayLike, transfer: npt.ArrayLike
 ) -> dict[str, npt.NDArray[Any]]:
     """Return edges by columns: ends, bytes and exact transfer times."""
-    source, target, n = whole_numbers(src), whole_numbers(dst), len(names)
+    source = whole_numbers(src)
+    target = whole_numbers(dst)
+    n = len(names)
     if source is None or target is None:
         raise GraphError("src and dst must hold indices of operators, which are whole numbers")
     if source.shape != target.shape or source.ndim != 1:
@@ -219,7 +221,10 @@ def topological_order(n: int, src: Indices, dst: Indices) -> tuple[Indices, list
     missing = np.bincount(dst, minlength=n)
     ready = np.flatnonzero(missing == 0).tolist()
     # elements of a memoryview are Python's numbers, made one by one: lists of them all would take far more room
-    bounds, targets, left, placed = ptr.data, dst[by_src].data, missing.data, order.data
+    bounds = ptr.data
+    targets = dst[by_src].data
+    left = missing.data
+    placed = order.data
     n_found = 0
     while ready:
         i = heappop(ready)

@@ -81,7 +81,8 @@ class Work(Checked):
         stay there if they are few. 0 if its own are all.
     """
 
-    SUBJECT, ERROR = "work {0.family!r}", GraphError
+    SUBJECT = "work {0.family!r}"
+    ERROR = GraphError
     family: Annotated[str, Among(FAMILIES)]
     rule: Name = brief("plain")
     flops: Amount = brief(0.0)
@@ -123,7 +124,8 @@ class Kernel(Checked):
         instructions. 0 if unknown.
     """
 
-    SUBJECT, ERROR = "kernel", GraphError
+    SUBJECT = "kernel"
+    ERROR = GraphError
     blocks: Size
     threads: Annotated[int, Range(1, 1024)] = 256
     registers: Size = 32
@@ -178,7 +180,8 @@ class Operator(Checked):
         If a value is out of range; the message names the operator and the value.
     """
 
-    SUBJECT, ERROR = "operator {0.name!r}", GraphError
+    SUBJECT = "operator {0.name!r}"
+    ERROR = GraphError
     name: Name
     kind: Name = "op"
     flops: Amount = brief(0.0)
@@ -225,7 +228,8 @@ class Edge(Checked):
         `nbytes` and the links. An exact transfer loads no link, copy engine or DRAM.
     """
 
-    SUBJECT, ERROR = "edge {0.src} -> {0.dst}", GraphError
+    SUBJECT = "edge {0.src} -> {0.dst}"
+    ERROR = GraphError
     src: Name
     dst: Name
     nbytes: Amount = 0.0

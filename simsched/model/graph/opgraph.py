@@ -75,7 +75,8 @@ class OpGraph(by.Columnar, Document):
     (('a', 'b'), 2, 1)
     """
 
-    FORMAT, FILE = "simsched.graph", _File
+    FORMAT = "simsched.graph"
+    FILE = _File
     CACHED = ("index", "outgoing", "incoming", "_launches")
 
     # Filled by `of`.
@@ -105,7 +106,8 @@ class OpGraph(by.Columnar, Document):
     utilization: Floats
 
     def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge] = (), name: str = "graph") -> None:
-        rows, edge_rows = tuple(operators), tuple(edges)
+        rows = tuple(operators)
+        edge_rows = tuple(edges)
         for kind, objects in ((Operator, rows), (Edge, edge_rows)):
             strange = next((row for row in objects if not isinstance(row, kind)), None)
             if strange is not None:
@@ -265,7 +267,8 @@ class OpGraph(by.Columnar, Document):
 
     def edge(self, e: int) -> Edge:
         """Return edge number `e`."""
-        src, dst = self.names[self.src[e]], self.names[self.dst[e]]
+        src = self.names[self.src[e]]
+        dst = self.names[self.dst[e]]
         return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
 
     def label(self, column: str, i: int) -> Any:
@@ -356,7 +359,8 @@ class OpGraph(by.Columnar, Document):
         length = longest_to(self, column)
         ptr, edges = self.incoming
         at = int(np.argmax(length))
-        total, path = float(length[at]), [self.names[at]]
+        total = float(length[at])
+        path = [self.names[at]]
         while ptr[at] < ptr[at + 1]:
             producers = self.src[edges[ptr[at] : ptr[at + 1]]].tolist()
             at = max(sorted(set(producers)), key=lambda i: length[i])
@@ -378,7 +382,10 @@ class OpGraph(by.Columnar, Document):
         n = len(self)
         pairs = np.unique(np.stack([self.src, self.dst], axis=1), axis=0)  # (unique edges, 2)
         vertex = np.arange(n)
-        left, right, source, sink = vertex, vertex + n, 2 * n, 2 * n + 1
+        left = vertex
+        right = vertex + n
+        source = 2 * n
+        sink = 2 * n + 1
         # 32 bits, which is all that maximum_flow of older scipy takes
         rows = np.concatenate([np.full(n, source), pairs[:, 0], right, right]).astype(np.int32)
         cols = np.concatenate([left, pairs[:, 1] + n, left, np.full(n, sink)]).astype(np.int32)
@@ -479,7 +486,8 @@ def longest_to(
     place[graph.order_index] = np.arange(len(graph))
     rows = np.argsort(place[graph.src], kind="stable")[:: -1 if backwards else 1]  # of edges, producer by producer
     near, far = (graph.dst, graph.src) if backwards else (graph.src, graph.dst)
-    u, v = near[rows], far[rows]
+    u = near[rows]
+    v = far[rows]
     beside = np.zeros(len(rows)) if edge_weights is None else np.asarray(edge_weights, np.float64)[rows]
     longest = np.zeros(len(graph))  # path up to the operator, itself not included
     before = longest.data  # elements of a memoryview are Python's numbers, made one by one

@@ -44,7 +44,8 @@ def _flops(case: Case) -> float:
 
 def _decode(case: Case, queries: int, keys: int, n_parts: int) -> Launch:
     """Return the kernel for few queries: a block for each head and part of the keys."""
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     block = chip.fitting(128, 183, 86336)
     blocks = count_blocks(work.batch * n_parts)
     waves = parts(parts(blocks, chip.sms), block.held)
@@ -69,7 +70,8 @@ def _decode(case: Case, queries: int, keys: int, n_parts: int) -> Launch:
 
 def _prefill(case: Case) -> Launch:
     """Return the kernel for many queries: a block for each head and 128 of them."""
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     queries = parts(work.rows, _QUERIES)
     blocks = count_blocks(work.batch * queries)
     block = chip.block(384, 168, 232448) or chip.block(128, 183, 86336) or chip.fitting(128, 128, 40960)

@@ -23,7 +23,8 @@ L2_CYCLE: Final = 24.0
 """Bytes that an SM takes from L2 in a cycle."""
 DRAM_LATENCY: Final = 1.7
 """Time in us by which the first data of a kernel come later from DRAM than from L2."""
-_KEPT, _LOST = 0.35, 1.0
+_KEPT = 0.35
+_LOST = 1.0
 """Of L2: a kernel finds activations up to the first size there; of more than the second it finds none."""
 WRITTEN: Final = 2.0
 """Bytes of L2 that a written byte takes, next to one that is read."""
@@ -52,7 +53,9 @@ class Chip:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.generation = generation(device)
-        self.sms, self.clock, self.l2 = device.sms, device.clock, device.l2
+        self.sms = device.sms
+        self.clock = device.clock
+        self.l2 = device.l2
         self.lanes = _ISSUED * self.generation.reach
         self.cycle = self.generation.slowness / device.clock
         """Time in us of a cycle of a sequence that takes one cycle on the newest generation."""
@@ -79,7 +82,8 @@ class Chip:
             threads = max(WARP, threads // 2)
             block = self.block(threads, registers, shared_memory)
         while block is None and (registers > 1 or shared_memory):
-            registers, shared_memory = max(1, registers // 2), shared_memory // 2
+            registers = max(1, registers // 2)
+            shared_memory = shared_memory // 2
             block = self.block(threads, registers, shared_memory)
         return block or Block(WARP, 1, 0, 1)  # such a device holds no kernel at all
 

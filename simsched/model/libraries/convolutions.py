@@ -34,7 +34,8 @@ def convolution(case: Case) -> tuple[Launch, ...]:
 
 
 def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     tensor = chip.tensor(dtype)
     channels = max(1, work.inner // work.window)
     if channels == 1 and work.batch > 1:
@@ -58,7 +59,9 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     main = tile_product(case, shape, engine, dtype)
     if last:
         return main
-    width, total, outputs = case.width, work.batch * channels, work.batch * work.columns
+    width = case.width
+    total = work.batch * channels
+    outputs = work.batch * work.columns
     image = parts(max(1, work.elements // (work.images * total)), 32) * parts(total, 32) * work.images
     turned = parts(pixels, 32) * parts(outputs, 32) * work.images
     weights = outputs * parts(channels, 32) * parts(work.window, 32)

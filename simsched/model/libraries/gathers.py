@@ -16,7 +16,8 @@ _BAG_ELEMENT = 128.0
 
 def gather(case: Case) -> tuple[Launch, ...]:
     """Return the kernels of a gather: two for bags. Only the rows that are read count, not the table."""
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     read = float(work.rows) * work.columns * case.width
     written = read / work.window
     nbytes = read + written

@@ -92,7 +92,8 @@ def product(case: Case) -> tuple[Launch, ...]:
 
 
 def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     tensor = chip.tensor(dtype)
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
     launches = tile_product(case, shape, chip.engine(dtype), dtype, split=True)
@@ -112,25 +113,33 @@ def tile_product(
     A larger product has no choice that a smaller one has not, and each takes it longer: times never fall with size.
     Equal times take the first tile.
     """
-    chip, work = case.chip, case.work
+    chip = case.chip
+    work = case.work
     tensor = chip.tensor(dtype)
-    traffic, latency, missed = case.traffic(), case.latency, case.missed
+    traffic = case.traffic()
+    latency = case.latency
+    missed = case.missed
     memory = chip.moved(case.nbytes, traffic, DRAM)
     late = 1.0 if tensor else 1.0 + _LATE * missed
     biased = _BIASED if work.bias and not tensor else 1.0
     outputs = shape.batch * shape.rows * shape.columns
-    best, least = None, inf
+    best = None
+    least = inf
     for choice in _choices(chip, engine, dtype):
         whole = shape.batch * parts(shape.rows, choice.rows) * parts(shape.columns, choice.columns)
         for length in _lengths(shape.inner, whole, chip.sms, tensor) if split else (shape.inner,):
             n_parts = parts(shape.inner, length)
             q = parts(whole * n_parts, chip.sms)
             waves = parts(q, choice.held)
-            slower, adding, tail = late, 0.0, 0.0
+            slower = late
+            adding = 0.0
+            tail = 0.0
             if n_parts > 1:
-                slower, adding = late * biased, 4.0 * n_parts * outputs / chip.l2_rate
+                slower = late * biased
+                adding = 4.0 * n_parts * outputs / chip.l2_rate
                 tail = _SPLIT + _ADDING + adding
-            chained, compute = waves * length * choice.chained * slower, q * length * choice.compute * computing
+            chained = waves * length * choice.chained * slower
+            compute = q * length * choice.compute * computing
             time = max(chained, compute, memory) + engine.fill * (waves - 1) + tail
             if time < least:
                 least = time
@@ -170,7 +179,8 @@ def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_Choice, ...]:
         block = chip.block(threads, registers, shared_memory)
         if block is None:
             continue
-        held, compute = block.held, 2.0 * r * c / rate
+        held = block.held
+        compute = 2.0 * r * c / rate
         if tensor:
             held = min(held, _TENSOR_BLOCKS)
             cycles = engine.cycles / engine.step * DTYPE_NBYTES[dtype]
@@ -196,7 +206,8 @@ def _lengths(inner: int, whole: int, sms: int, tensor: bool) -> list[int]:
 
 def _vector(case: Case, shape: Shape) -> Launch:
     """Return a matrix-vector kernel: a block of 128 threads for eight columns."""
-    chip, rows = case.chip, shape.rows
+    chip = case.chip
+    rows = shape.rows
     block = chip.fitting(128, 75, 3072)
     blocks = count_blocks(shape.batch * parts(shape.columns, 8))
     waves = parts(parts(blocks, chip.sms), block.held)

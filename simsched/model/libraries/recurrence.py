@@ -20,16 +20,20 @@ _STEPS = (10.0, 5.0)
 
 def recurrence(case: Case) -> tuple[Launch, ...]:
     """Return the kernels of a recurrent layer: the product of all inputs, and one that represents all steps."""
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     tensor = chip.tensor(case.dtype)
     shape = Shape(1, work.rows * work.batch, work.window * work.columns, work.inner)
     first = tile_product(case, shape, chip.engine(case.dtype), case.dtype, split=True)
-    block, blocks = chip.fitting(512, 128, 2560), count_blocks(work.batch)
+    block = chip.fitting(512, 128, 2560)
+    blocks = count_blocks(work.batch)
     waves = parts(parts(blocks, chip.sms), block.held)
     us = _PERSISTENT[0] + _PERSISTENT[1] * work.rows
     if work.columns > _UNITS:
         us = max(waves * us, _STEPS[0] + _STEPS[1] * work.rows)
-        block, blocks, waves = chip.fitting(256, 32), _BLOCKS, 1
+        block = chip.fitting(256, 32)
+        blocks = _BLOCKS
+        waves = 1
     cycles = us * _CLOCK
     flops = 2.0 * work.rows * work.batch * work.window * work.columns * work.columns
     rate = chip.rate(case.dtype) * chip.sms * _STEP_RATE * chip.generation.reach

@@ -80,7 +80,8 @@ def reduction(case: Case) -> tuple[Launch, ...]:
 
 def _kernel(case: Case, rule: _Rule, columns: int) -> Launch:
     """Return a kernel that takes rows of some columns; it reads rows again that L2 has lost meanwhile."""
-    work, chip = case.work, case.chip
+    work = case.work
+    chip = case.chip
     late = 1.0 + _LATE * case.missed
     chain = rule.cycles + columns / rule.rate * late
     block = chip.fitting(rule.threads, rule.registers)

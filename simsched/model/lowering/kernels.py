@@ -148,25 +148,36 @@ def place(s: Candidate) -> None:
         home.top_stream = -1
     for v in range(s.n_ops):
         op = s.placed[v]
-        op.position, op.event, op.known = -1, -1, -1
+        op.position = -1
+        op.event = -1
+        op.known = -1
     for i in range(s.n_ops):
-        v, d, stream = s.op[i], s.device[i], s.stream[i]
+        v = s.op[i]
+        d = s.device[i]
+        stream = s.stream[i]
         if v < 0 or v >= s.n_ops or d < 0 or d >= s.n_devices or stream < 0 or s.placed[v].position >= 0:
             s.wrong = i
             return
-        s.placed[v].position, s.home[v] = i, d
+        s.placed[v].position = i
+        s.home[v] = d
         s.homes[d].top_stream = max(s.homes[d].top_stream, stream)
 
 
 def find_lanes(s: Candidate) -> None:
     """Give a number to each stream in use; turn the rows in order by device, and by stream, into their operators."""
-    n, lane, device, stream = s.n_ops, -1, -1, -1
+    n = s.n_ops
+    lane = -1
+    device = -1
+    stream = -1
     for i in range(n):
         k = s.by_lane[i]
         if s.device[k] != device or s.stream[k] != stream:
-            device, stream = s.device[k], s.stream[k]
+            device = s.device[k]
+            stream = s.stream[k]
             lane += 1
-            s.lanes[lane].first, s.lanes[lane].known, s.lanes[lane].place = i, -1, -1
+            s.lanes[lane].first = i
+            s.lanes[lane].known = -1
+            s.lanes[lane].place = -1
         s.placed[s.op[k]].lane = lane
         s.by_lane[i], s.by_device[i] = s.op[k], s.op[s.by_device[i]]
     s.n_lanes = lane + 1
@@ -179,7 +190,9 @@ def find_copies(s: Candidate) -> None:
     threads = s.op if s.one_thread else s.by_device
     for i in range(s.n_ops):
         u = threads[i]
-        op, n, last = s.placed[u], 0, -1
+        op = s.placed[u]
+        n = 0
+        last = -1
         for k in range(s.out_ptr[u], s.out_ptr[u + 1]):
             e = s.out_edge[k]
             to = s.home[s.dst[e]]
@@ -208,9 +221,13 @@ def choose_copy_lanes(s: Candidate) -> None:
     """
     for k in range(s.n_devices * EXACT_STREAMS):
         s.lane_of[k] = -1
-    s.top_stream, lanes, device = 0, 0, -1
+    s.top_stream = 0
+    lanes = 0
+    device = -1
     for lane in range(s.n_lanes):
-        first, end, n = s.lanes[lane].first, s.lanes[lane + 1].first, 0
+        first = s.lanes[lane].first
+        end = s.lanes[lane + 1].first
+        n = 0
         if s.home[s.by_lane[first]] != device:
             device = s.home[s.by_lane[first]]
             s.homes[device].copy_stream = s.homes[device].top_stream - lanes
@@ -219,7 +236,8 @@ def choose_copy_lanes(s: Candidate) -> None:
             for c in range(op.first_copy, op.first_copy + op.n_copies):
                 e = s.sent[c].edge
                 to = s.home[s.dst[e]]
-                slot, home = to * EXACT_STREAMS, s.homes[to]
+                slot = to * EXACT_STREAMS
+                home = s.homes[to]
                 if s.lane_of[slot] < lanes:
                     home.turn = 0  # the first copy from this stream
                 if s.size[e] & 1:
@@ -243,7 +261,9 @@ def choose_copy_lanes(s: Candidate) -> None:
 
 def count(s: Candidate) -> None:
     """Give the events that operators record their numbers, and count the instructions."""
-    n, events, rows = s.n_ops, 0, s.launch_ptr[s.n_ops] + (2 if s.blocking else 3) * s.n_copies
+    n = s.n_ops
+    events = 0
+    rows = s.launch_ptr[s.n_ops] + (2 if s.blocking else 3) * s.n_copies
     for v in range(n):
         op = s.placed[v]
         rows += op.n_waits + s.barrier[op.position]
@@ -257,7 +277,8 @@ def count(s: Candidate) -> None:
             events += 1
             if s.blocking and op.n_copies > 0:
                 rows += 1
-    s.n_op_events, s.n_rows = events, rows + events
+    s.n_op_events = events
+    s.n_rows = rows + events
 
 
 # Waits that a program needs. An operator's waits are keys in rising order: the place of a producer on another stream of
@@ -274,15 +295,19 @@ def find_waits(s: Candidate) -> bool:
         v = s.by_device[i]
         op = s.placed[v]
         if i == 0 or s.home[s.by_device[i - 1]] != s.home[v]:
-            s.first, s.top = i, 0  # no clock reaches over to another device
-        n, some = find_producers(s, v), False
+            # no clock reaches over to another device
+            s.first = i
+            s.top = 0
+        n = find_producers(s, v)
+        some = False
         s.n_touched = 0
         if s.minimal and n > 0 and s.keys[0] < s.n_ops:
             if not has_room(s, i):
                 s.at = i
                 return False
             some = drop_implied(s, v, n)
-        at, last = s.in_ptr[v], -1
+        at = s.in_ptr[v]
+        last = -1
         for k in range(n):
             if s.keys[k] > last:
                 last = s.keys[k]
@@ -292,8 +317,10 @@ def find_waits(s: Candidate) -> bool:
         for k in range(s.top, s.top + s.n_touched):
             clock = s.clocks[k]
             lane = s.lanes[clock.lane]
-            clock.place, lane.place = lane.place, -1
-        op.snapshot, op.n_clocks = s.top, s.n_touched if some else 0
+            clock.place = lane.place
+            lane.place = -1
+        op.snapshot = s.top
+        op.n_clocks = s.n_touched if some else 0
         s.top += op.n_clocks
         if some:
             s.lanes[op.lane].known = v
@@ -303,9 +330,11 @@ def find_waits(s: Candidate) -> bool:
 
 def find_producers(s: Candidate, v: int) -> int:
     """Write the operator's possible waits as keys; return their number."""
-    op, n = s.placed[v], 0
+    op = s.placed[v]
+    n = 0
     for k in range(s.in_ptr[v], s.in_ptr[v + 1]):
-        e, u = s.in_edge[k], s.src[s.in_edge[k]]
+        e = s.in_edge[k]
+        u = s.src[s.in_edge[k]]
         if s.home[u] != s.home[v]:
             s.keys[n] = s.n_ops + s.copy_of[e]
             n += 1
@@ -321,7 +350,8 @@ def drop_implied(s: Candidate, v: int, n: int) -> bool:
 
     The latest comes first, as it may imply the others.
     """
-    lane, some = s.placed[v].lane, False
+    lane = s.placed[v].lane
+    some = False
     learn_all(s, s.lanes[lane].known, lane)
     for k in range(n - 1, -1, -1):
         if s.keys[k] >= s.n_ops:
@@ -366,8 +396,10 @@ def has_room(s: Candidate, i: int) -> bool:
         if op.asked != i:
             op.n_clocks = 0
         for j in range(op.n_clocks):
-            to, clock = s.clocks[s.top + j], s.clocks[op.snapshot + j]
-            to.lane, to.place = clock.lane, clock.place
+            to = s.clocks[s.top + j]
+            clock = s.clocks[op.snapshot + j]
+            to.lane = clock.lane
+            to.place = clock.place
         op.snapshot = s.top
         s.top += op.n_clocks
     return 2 * (s.top + s.n_lanes) <= s.room
@@ -405,7 +437,8 @@ def drop_copy_waits(s: Candidate) -> None:
         waiter = op.lane
         if s.blocking:
             waiter = 0 if s.one_thread else s.home[v]
-        start, end = s.in_ptr[v], s.in_ptr[v] + op.n_waits
+        start = s.in_ptr[v]
+        end = s.in_ptr[v] + op.n_waits
         first = end
         while first > start and s.kept[first - 1] >= s.n_ops:
             first -= 1
@@ -414,7 +447,8 @@ def drop_copy_waits(s: Candidate) -> None:
             if lane.waiter == waiter and lane.copy >= copy:
                 s.kept[first] = -1
             else:
-                lane.copy, lane.waiter = copy, waiter
+                lane.copy = copy
+                lane.waiter = waiter
         at = first
         for k in range(first, end):
             if s.kept[k] >= 0:
@@ -435,8 +469,10 @@ def write(s: Candidate) -> None:
 
 def write_operator(s: Candidate, v: int) -> None:
     """Write the host's instructions for an operator."""
-    op, first_event = s.placed[v], s.n_op_events
-    here, stream = s.home[v], s.stream[op.position]
+    op = s.placed[v]
+    first_event = s.n_op_events
+    here = s.home[v]
+    stream = s.stream[op.position]
     if s.barrier[op.position]:
         emit(s, BARRIER, here, -1, -1)
     for k in range(s.in_ptr[v], s.in_ptr[v] + op.n_waits):
@@ -465,7 +501,9 @@ def emit(s: Candidate, action: int, device: int, stream: int, argument: int) -> 
     """Write an instruction."""
     row = s.n_written
     s.action[row] = action
-    s.place[row], s.place[s.n_rows + row], s.place[2 * s.n_rows + row] = device, stream, argument
+    s.place[row] = device
+    s.place[s.n_rows + row] = stream
+    s.place[2 * s.n_rows + row] = argument
     s.n_written += 1
 
 
@@ -478,7 +516,8 @@ def sort(keys: Column[i8], n: int) -> None:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, n):
-            key, j = keys[i], i
+            key = keys[i]
+            j = i
             while j >= gap and keys[j - gap] > key:
                 keys[j] = keys[j - gap]
                 j -= gap

@@ -48,9 +48,12 @@ class Lowering:
         transfers: str = "async",
         events: str = "minimal",
     ) -> None:
-        self.graph, self.cluster, self.execution = graph, cluster, execution
+        self.graph = graph
+        self.cluster = cluster
+        self.execution = execution
         self.devices = tuple(cluster.index)
-        n, one_thread = len(graph), threads == "one" or execution == "graph"
+        n = len(graph)
+        one_thread = threads == "one" or execution == "graph"
         (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
         self._threads = 1 if one_thread else len(self.devices)
         self._table = table = Candidate(
@@ -102,8 +105,11 @@ class Lowering:
         stages. The program is the caller's; later candidates do not change it.
         """
         table = self._table
-        homes, lanes = table["device"], table["stream"]
-        table["op"][:], homes[:], lanes[:] = op, device, stream
+        homes = table["device"]
+        lanes = table["stream"]
+        table["op"][:] = op
+        homes[:] = device
+        lanes[:] = stream
         table["by_device"][:] = homes.argsort(kind="stable")
         table["by_lane"][:] = ((homes.astype(np.int64) << 32) + lanes).argsort(kind="stable")
         if self.execution == "stages":
@@ -111,7 +117,8 @@ class Lowering:
         launches = self._launches or self._choose(table["op"], homes)
         table["launch_ptr"] = launches.ptr
         self._plan()
-        n_copies, n_rows = table.n_copies, table.n_rows
+        n_copies = table.n_copies
+        n_rows = table.n_rows
         table["thread_ptr"] = thread_ptr = np.zeros(self._threads + 1, np.int64)
         table["action"] = action = np.empty(n_rows, np.int8)
         table["place"] = place = np.empty((3, n_rows), np.int32)
@@ -163,7 +170,8 @@ class Lowering:
                 f"are 0 to {len(self.graph) - 1}, each once, devices 0 to {len(self.devices) - 1}, streams not negative"
             )
         while table.full:
-            clocks, top = table["clocks"], table.top
+            clocks = table["clocks"]
+            top = table.top
             table.room = 2 * max(table.room, top + table.n_lanes)
             table["clocks"] = np.empty(table.room, Clock.dtype)
             table["clocks"][:top] = clocks[:top]
@@ -177,7 +185,8 @@ def _sizes(graph: OpGraph) -> tuple[npt.ArrayLike, int]:
 
     Ranks of edges with an exact time are odd.
     """
-    n, exact = len(graph.src), graph.edge_transfer
+    n = len(graph.src)
+    exact = graph.edge_transfer
     exact_known = exact >= 0.0
     keys = [key for key in (np.where(exact_known, exact, -1.0), graph.edge_nbytes) if n and (key != key[0]).any()]
     if not keys:

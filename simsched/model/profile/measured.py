@@ -45,7 +45,8 @@ class MeasuredDevice(Checked):
     34000000000.0
     """
 
-    SUBJECT, ERROR = "device {0.name!r}", CostError
+    SUBJECT = "device {0.name!r}"
+    ERROR = CostError
     name: Name
     sms: Size | None = brief(None)
     compute_capability: str | None = brief(None)
@@ -88,7 +89,8 @@ def quantile(samples: Sequence[float], part: float) -> float:
     ordered = sorted(samples)
     place = part * (len(ordered) - 1)
     below = floor(place)
-    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    low = ordered[below]
+    high = ordered[min(below + 1, len(ordered) - 1)]
     return low + (high - low) * (place - below)
 
 
@@ -130,7 +132,8 @@ class MeasuredKernel(_Sampled):
         If a sample is no finite time, or there is none.
     """
 
-    SUBJECT, ERROR = "kernel {0.name!r}", CostError
+    SUBJECT = "kernel {0.name!r}"
+    ERROR = CostError
     name: Name
     samples: Times
     launch: Kernel | None = brief(None)
@@ -155,7 +158,8 @@ class MeasuredCopy(_Sampled):
         The stream it ran on.
     """
 
-    SUBJECT, ERROR = "copy {0.name!r}", CostError
+    SUBJECT = "copy {0.name!r}"
+    ERROR = CostError
     kind: Annotated[str, Among(("memcpy", "memset"))]
     name: Name
     samples: Times
@@ -179,7 +183,8 @@ class MeasuredOperator(_Sampled):
         Its copies and memory sets, in order.
     """
 
-    SUBJECT, ERROR = "operator {0.name!r}", CostError
+    SUBJECT = "operator {0.name!r}"
+    ERROR = CostError
     name: Name
     samples: Times
     kernels: tuple[MeasuredKernel, ...] = brief(())

@@ -47,7 +47,8 @@ class _Run(Checked):
         Backend, device, driver, versions, date, commit.
     """
 
-    SUBJECT, ERROR = "run {0.name!r}", CostError
+    SUBJECT = "run {0.name!r}"
+    ERROR = CostError
     name: Name = "replay"
     latency: Times
     launches: tuple[tuple[Amount, Amount], ...] = ()
@@ -97,7 +98,10 @@ class Replay(Checked, Document):
         If a latency is no finite time, or there is none.
     """
 
-    SUBJECT, ERROR, FORMAT, INDENT = "replay {0.name!r}", CostError, "simsched.replay", None
+    SUBJECT = "replay {0.name!r}"
+    ERROR = CostError
+    FORMAT = "simsched.replay"
+    INDENT = None
     FILE = _ReplayFile
     latency: Times
     trace: Trace
@@ -206,7 +210,8 @@ class Provenance(Checked):
         How many came before them and were left out.
     """
 
-    SUBJECT, ERROR = "provenance", CostError
+    SUBJECT = "provenance"
+    ERROR = CostError
     source: Name | None = brief(None)
     profiler: Name | None = brief(None)
     cuda_runtime: Name | None = brief(None)
@@ -284,7 +289,10 @@ class Profile(Checked, Document):
     11.0
     """
 
-    SUBJECT, ERROR, FORMAT, FILE = "profile", CostError, "simsched.profile", _ProfileFile
+    SUBJECT = "profile"
+    ERROR = CostError
+    FORMAT = "simsched.profile"
+    FILE = _ProfileFile
     operators: tuple[MeasuredOperator, ...]
     device: MeasuredDevice | None = None
     provenance: Provenance = Provenance()
@@ -417,7 +425,8 @@ class Profile(Checked, Document):
 
 def _with_shares(kernels: tuple[MeasuredKernel, ...]) -> tuple[Kernel, ...]:
     """Return the launches with their shares of the time, or nothing if one is not known."""
-    medians, launches = [kernel.median for kernel in kernels], [kernel.launch for kernel in kernels if kernel.launch]
+    medians = [kernel.median for kernel in kernels]
+    launches = [kernel.launch for kernel in kernels if kernel.launch]
     longest = max(medians, default=0.0) or 1.0
     parts = [max(median / longest, _SMALLEST_SHARE) for median in medians]  # of the longest: no sum overflows
     total = fsum(parts)

@@ -89,7 +89,8 @@ class Load(Checked):
         SMs with at least one resident block.
     """
 
-    SUBJECT, ERROR = "the load of a device", SimulationError
+    SUBJECT = "the load of a device"
+    ERROR = SimulationError
     time: Floats
     sm: Floats
     dram: Floats
@@ -193,14 +194,17 @@ class Timeline(Columnar):
         return Rows(len(self.kind), self._span)
 
     def _span(self, i: int) -> Span:
-        kind, stream = KINDS[self.kind[i]], int(self.stream[i])
+        kind = KINDS[self.kind[i]]
+        stream = int(self.stream[i])
         op = self.graph.names[self.op[i]] if kind == "kernel" else None
-        device, times = self.program.devices[self.device[i]], (self.start[i], self.end[i], self.ready[i])
+        device = self.program.devices[self.device[i]]
+        times = (self.start[i], self.end[i], self.ready[i])
         return Span(kind, self.name(i), op, device, stream if stream >= 0 else None, *map(float, times))
 
     def name(self, i: int) -> str:
         """Return the name of span number `i`."""
-        kind, item = int(self.kind[i]), int(self.item[i])
+        kind = int(self.kind[i])
+        item = int(self.item[i])
         subject = self.graph.names[self.op[i]] if self.op[i] >= 0 else ""
         if kind == KERNEL:
             return subject
@@ -226,7 +230,8 @@ class Timeline(Columnar):
 
     def _bounds(self) -> tuple[Floats, Floats]:
         """Return start and end of every operator; infinity and 0 where it has no kernel here."""
-        start, end = np.full(len(self.graph), np.inf), np.zeros(len(self.graph))
+        start = np.full(len(self.graph), np.inf)
+        end = np.zeros(len(self.graph))
         kernels = self.kind == KERNEL
         np.minimum.at(start, self.op[kernels], self.start[kernels])
         np.maximum.at(end, self.op[kernels], self.end[kernels])
@@ -263,11 +268,13 @@ def union_length(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
     >>> union_length([0.0, 5.0, 2.0], [3.0, 6.0, 4.0])
     5.0
     """
-    start, end = np.asarray(starts, np.float64), np.asarray(ends, np.float64)
+    start = np.asarray(starts, np.float64)
+    end = np.asarray(ends, np.float64)
     if not len(start):
         return 0.0
     order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
+    start = start[order]
+    reach = np.maximum.accumulate(end[order])
     first = np.flatnonzero(np.concatenate([[True], start[1:] > reach[:-1]]))  # of each connected piece
     last = np.concatenate([first[1:], [len(start)]]) - 1
     return float((reach[last] - start[first]).sum())
@@ -284,7 +291,8 @@ def lanes(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Ints:
     >>> lanes([0.0, 2.0, 4.0, 5.0], [5.0, 4.0, 6.0, 7.0]).tolist()
     [0, 1, 1, 0]
     """
-    start, end = np.asarray(starts), np.asarray(ends)
+    start = np.asarray(starts)
+    end = np.asarray(ends)
     lane = np.zeros(len(start), np.int64)
     free: list[int] = []
     busy: list[tuple[float, int]] = []

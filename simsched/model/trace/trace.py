@@ -158,7 +158,8 @@ class Trace(Timeline):
         several devices keeps its weights on each and its output on the device of its first kernel. Two copies of one
         tensor to one device both live to its last reader there. O((V + E) log(V + E)).
         """
-        n_devices, kernels = len(self.program.devices), np.flatnonzero(self.kind == KERNEL)
+        n_devices = len(self.program.devices)
+        kernels = np.flatnonzero(self.kind == KERNEL)
         placed = distinct(self.op[kernels] * n_devices + self.device[kernels])
         weights = np.bincount(placed % n_devices, self.graph.weight_nbytes[placed // n_devices], n_devices)
         device, born, dead, nbytes = (np.concatenate(pair) for pair in zip(*self._lifetimes(kernels), strict=True))
@@ -172,12 +173,14 @@ class Trace(Timeline):
 
     def _lifetimes(self, kernels: Ints) -> list[tuple[Ints, Floats, Floats, Floats]]:
         """Return device, birth, death and bytes of the operators' outputs, and of the copies at their destinations."""
-        graph, n_devices = self.graph, len(self.program.devices)
+        graph = self.graph
+        n_devices = len(self.program.devices)
         home = np.full(len(graph), -1, np.int64)
         home[self.op[kernels][::-1]] = self.device[kernels][::-1]  # the first kernel is written last
         start, end = self._bounds()
         both_ran = (home[graph.src] >= 0) & (home[graph.dst] >= 0)
-        u, v = graph.src[both_ran].astype(np.int64), graph.dst[both_ran]
+        u = graph.src[both_ran].astype(np.int64)
+        v = graph.dst[both_ran]
         key, row = np.unique(np.append(u * n_devices + home[v], len(graph) * n_devices), return_inverse=True)
         read = np.zeros(len(key))  # when the last reader of an operator's output on a device ended
         np.maximum.at(read, row[:-1], end[v])
@@ -187,7 +190,8 @@ class Trace(Timeline):
             return np.where(key[at] == op * n_devices + device, read[at], 0.0)
 
         copies = np.flatnonzero(self.kind == COPY)
-        copied, to = self.op[copies], self.program.copies.device[self.item[copies]].astype(np.int64)
+        copied = self.op[copies]
+        to = self.program.copies.device[self.item[copies]].astype(np.int64)
         gone = np.maximum(
             end, last_read(np.arange(len(graph)), home)
         )  # an output lives at least until its operator ends
@@ -227,8 +231,11 @@ class Trace(Timeline):
         i = int((self.end * work).argmax()) if work.any() else -1
         while i >= 0:
             spans.append(i)
-            name, kind = self.name(i), self.kind[i]
-            start, end, ready = float(self.start[i]), float(self.end[i]), float(self.ready[i])
+            name = self.name(i)
+            kind = self.kind[i]
+            start = float(self.start[i])
+            end = float(self.end[i])
+            ready = float(self.ready[i])
             if kind <= COPY:
                 alone = min(float(self.solo[i]), end - start)
                 middle = start + alone if alone < end - start else end
@@ -329,7 +336,8 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
     The cause of a span is the earlier span that ended last: on its stream, or a producer of its operator. Waits, host
     spans and loads are not measured, so such a trace has none.
     """
-    graph, spans = program.graph, list[SpanRow]()
+    graph = program.graph
+    spans = list[SpanRow]()
     for kind, action, what, times, ops in (
         (KERNEL, LAUNCH, "launches", launches, program.launches.op),
         (COPY, DO_COPY, "copies", copies, program.copies.op),
@@ -340,7 +348,8 @@ def measured_trace(program: Program, cluster: Cluster, launches: npt.ArrayLike, 
         good = (bounds_of[:, 0] >= 0) & (bounds_of[:, 0] <= bounds_of[:, 1]) & (bounds_of[:, 1] < inf)
         if not good.all():
             i = int(np.argmin(good))
-            name, (start, end) = graph.names[ops[i]], bounds_of[i]
+            name = graph.names[ops[i]]
+            (start, end) = bounds_of[i]
             raise BackendError(f"{graph.name}: {name!r} was measured from {start:g} to {end:g} us")
         place = np.empty(len(ops), np.int64)
         at = np.flatnonzero(program.action == action)

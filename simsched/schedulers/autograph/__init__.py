@@ -71,7 +71,9 @@ def _first_side(piece: Sequence[str], reads: Mapping[str, Sequence[str]], matche
     """Return the operators of a piece on the first side of its least cut."""
     import networkx as nx
 
-    margin, source, sink = max(1, len(piece) // _KEPT), -1, -2
+    margin = max(1, len(piece) // _KEPT)
+    source = -1
+    sink = -2
     enters: dict[str, int] = dict.fromkeys(piece[:margin], source) | dict.fromkeys(piece[-margin:], sink)
     leaves: dict[str, int] = {}
     for i, name in enumerate(piece):
@@ -316,7 +318,9 @@ def autograph(
     draft = Draft.from_graph(graph)
     best = Variant(draft, costs(draft))
     start_us, plan = assess(best, graph)
-    best_us, seen, done = start_us, {best.draft.signature()}, 0
+    best_us = start_us
+    seen = {best.draft.signature()}
+    done = 0
     with deadline:
         improved = bool(used)
         while improved and done < rounds and not deadline.over():
@@ -328,7 +332,10 @@ def autograph(
                 seen.add(variant.draft.signature())
                 us, streamed = assess(variant, variant.draft.to_graph())
                 if us < best_us:
-                    best, best_us, plan, improved = variant, us, streamed, True
+                    best = variant
+                    best_us = us
+                    plan = streamed
+                    improved = True
     return plan.like(
         scheduler="autograph",
         estimate=plan.estimate,

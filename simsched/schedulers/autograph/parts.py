@@ -32,7 +32,9 @@ class MixedCost:
     """
 
     def __init__(self, device: Device, cost: CostModel, alpha: float) -> None:
-        self._device, self._cost, self._alpha = device, cost, alpha
+        self._device = device
+        self._cost = cost
+        self._alpha = alpha
         self._times: dict[int, float] = {}
 
     def __call__(self, draft: Draft) -> Cost:
@@ -208,7 +210,8 @@ class Backtracking:
         """
         by_rule = {}
         for name, rule in self.rules.items():
-            least, improved = start, True
+            least = start
+            improved = True
             while improved and not self.deadline.over():
                 improved = False
                 for match in tuple(rule.matches(least.draft)):
@@ -219,7 +222,8 @@ class Backtracking:
                     self.candidates += 1
                     after = rule.apply(least.draft, match)
                     if after is not None and (cost := self.costs(after)).mixed < least.cost.mixed:
-                        least, improved = Variant(after, cost, (*least.steps, Step(name, match))), True
+                        least = Variant(after, cost, (*least.steps, Step(name, match)))
+                        improved = True
             by_rule[name] = least
         return by_rule
 
@@ -245,9 +249,11 @@ class Backtracking:
 
     def _explore(self, start: Variant, end: int) -> list[Variant]:
         """Return a graph and the graphs derived from it that do not cost too much."""
-        variants, best = [start], start.cost.mixed
+        variants = [start]
+        best = start.cost.mixed
         waiting = [(best, 0)]
-        seen, tried = {start.draft.signature()}, {frozenset(start.steps)}
+        seen = {start.draft.signature()}
+        tried = {frozenset(start.steps)}
         largest = _LARGEST_GROWTH * len(start.draft.rows)
         while waiting and waiting[0][0] <= self.beta * best and self.candidates < end and not self.deadline.over():
             variant = variants[heappop(waiting)[1]]

@@ -34,8 +34,10 @@ class Ranked(Instance):
 
     def mapping(self, *, released: bool = False, **numbers: int) -> Mapping:
         """Return a table of operators that are not mapped yet, and of `numbers`."""
-        n, number = len(self.graph), place_of(self.order).astype(np.int32)
-        src, dst = number[self.graph.src], number[self.graph.dst]
+        n = len(self.graph)
+        number = place_of(self.order).astype(np.int32)
+        src = number[self.graph.src]
+        dst = number[self.graph.dst]
         (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
         ops = np.zeros(n, kernels.Operator.dtype)
         ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
@@ -73,12 +75,18 @@ class Stages:
     def __init__(
         self, instance: Ranked, found: Mapping, costs: Callable[[int], Callable[[Groups], float]] | None = None
     ) -> None:
-        n, graph, by_priority = found.n_ops, instance.graph, found["ops"]["device"]
+        n = found.n_ops
+        graph = instance.graph
+        by_priority = found["ops"]["device"]
         count = np.arange(n, dtype=np.int32)
         by_device = np.argsort(by_priority, kind="stable")
-        self._instance, self._op, self._device = instance, instance.order[by_device], by_priority[by_device]
-        place, number = place_of(self._op), place_of(by_device).astype(np.int32)
-        src, dst = place[graph.src], place[graph.dst]
+        self._instance = instance
+        self._op = instance.order[by_device]
+        self._device = by_priority[by_device]
+        place = place_of(self._op)
+        number = place_of(by_device).astype(np.int32)
+        src = place[graph.src]
+        dst = place[graph.dst]
         us = instance.moving(slice(None), self._device[src], self._device[dst])
         ptr, edges = edges_by_end(dst, n)
         self._stages = stages = np.zeros(n, Stage.dtype)
@@ -87,7 +95,8 @@ class Stages:
             rows = zip(self._device.tolist(), self._op.tolist(), strict=True)
             stages["time"] = [costs(position)(((graph.names[op],),)) for position, op in rows]
         stages["size"] = 1
-        stages["first"], stages["place"][number] = count, count
+        stages["first"] = count
+        stages["place"][number] = count
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
         self._windows = kernels.Windows(
@@ -113,8 +122,11 @@ class Stages:
 
         `costs` has the latency of stages by device, as numbered in the instance.
         """
-        windows, questions, names = self._windows, 0, tuple(self._instance.graph.names)
-        groups, on = [(names[i],) for i in self._op.tolist()], self._device.data
+        windows = self._windows
+        questions = 0
+        names = tuple(self._instance.graph.names)
+        groups = [(names[i],) for i in self._op.tolist()]
+        on = self._device.data
         windows.width = min(w, len(groups))
         kernels.next_stage(windows)
         while windows.turn < windows.n_ops:
@@ -126,7 +138,9 @@ class Stages:
 
     def schedule(self, scheduler: str, search: dict[str, Any]) -> Schedule:
         """Return the stages as a schedule, their operators launched stage by stage in a topological order."""
-        instance, on, order = self._instance, self._device, self._windows["order"]
+        instance = self._instance
+        on = self._device
+        order = self._windows["order"]
         is_first = self._stages["first"] == np.arange(len(on))
         heads = order[is_first[order]]  # only the first operator of a stage need follow it in the order
         sizes = self._stages["size"][heads]

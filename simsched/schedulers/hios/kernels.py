@@ -83,7 +83,11 @@ def makespan(t: Mapping, limit: float) -> float:
 
 def path_from(t: Mapping, i: int) -> float:
     """Find the longest valid path from an operator on; return its length with the edge that leads there."""
-    head, tail, length, then = -1.0, -1.0, -1.0, NONE  # the longest edges from and to the mapped part
+    # the longest edges from and to the mapped part
+    head = -1.0
+    tail = -1.0
+    length = -1.0
+    then = NONE
     for e in range(t.in_ptr[i], t.in_ptr[i + 1]):
         edge = t.inputs[e]
         if t.ops[edge.op].device >= 0:
@@ -96,10 +100,12 @@ def path_from(t: Mapping, i: int) -> float:
             continue
         through = step.mean_us + edge.mean_us + t.ops[edge.op].onward
         if through > length or (through == length and edge.op < then):
-            length, then = through, edge.op
+            length = through
+            then = edge.op
     alone = step.mean_us + max(tail, 0.0)
     if length < alone:
-        length, then = alone, NONE
+        length = alone
+        then = NONE
     step.following = then
     step.goes_on = head < 0.0 and tail < 0.0  # only the first and the last may be next to the mapped part
     step.onward = length if step.goes_on else alone
@@ -108,12 +114,14 @@ def path_from(t: Mapping, i: int) -> float:
 
 def find_path(t: Mapping) -> None:
     """Write the longest valid path of the operators not mapped yet."""
-    longest, first = -1.0, NONE
+    longest = -1.0
+    first = NONE
     for i in range(t.n_ops - 1, -1, -1):
         if t.ops[i].device < 0:
             whole = path_from(t, i)
             if whole >= longest:
-                longest, first = whole, i
+                longest = whole
+                first = i
     t.n_path = 0
     i = first
     while i >= 0:
@@ -128,18 +136,24 @@ def find_released_path(t: Mapping) -> None:
 
     The time of a path's first operator does not count.
     """
-    first, longest = NONE, -1.0
+    first = NONE
+    longest = -1.0
     for i in range(t.n_ops - 1, -1, -1):
         step = t.ops[i]
-        step.onward, step.following = 0.0, NONE
+        step.onward = 0.0
+        step.following = NONE
         for e in range(t.out_ptr[i], t.out_ptr[i + 1]):
             edge = t.outputs[e]
             through = edge.mean_us + t.ops[edge.op].mean_us + t.ops[edge.op].onward
             if edge.mean_us >= 0.0 and (step.following < 0 or through > step.onward):
-                step.onward, step.following = through, e
+                step.onward = through
+                step.following = e
         if step.following >= 0 and step.n_inputs == 0 and step.onward >= longest:
-            first, longest = i, step.onward
-    t.n_path, i, e = 0, first, 0
+            first = i
+            longest = step.onward
+    t.n_path = 0
+    i = first
+    e = 0
     while e >= 0:
         if t.ops[i].device < 0:
             t.path[t.n_path] = i
@@ -147,7 +161,8 @@ def find_released_path(t: Mapping) -> None:
         e = t.ops[i].following
         if e >= 0:
             edge = t.outputs[e]
-            i, edge.mean_us = edge.op, -1.0
+            i = edge.op
+            edge.mean_us = -1.0
             t.ops[i].n_inputs -= 1
             t.n_open -= 1
 
@@ -161,19 +176,23 @@ def put_path(t: Mapping, d: int) -> None:
 @piece("HIOS schedulers")
 def map_paths(t: Mapping) -> None:
     """Map path after path, each to the device of least makespan, for a while."""
-    work, before = 0, -1.0
+    work = 0
+    before = -1.0
     while t.n_open > 0 and work < BUDGET:
         if t.released:
             find_released_path(t)
         else:
             find_path(t)
-        best, on, tried = inf, 0, NONE
+        best = inf
+        on = 0
+        tried = NONE
         for d in range(t.n_devices if t.n_paths > 0 or t.released else 1):
             tried = d
             put_path(t, d)
             latest = makespan(t, inf if t.released else best)
             if latest < best or (t.released and latest == best):
-                best, on = latest, d
+                best = latest
+                on = d
                 if best == before and not t.released:
                     break  # after this operator, more operators end nothing sooner
         if tried != on:
@@ -186,10 +205,14 @@ def map_paths(t: Mapping) -> None:
 
 def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
     """Record the next operator's earliest end on device `j`; return the earlier mapping that it extends."""
-    i, best, parent = t.at, inf, 0
-    last, took = t.in_ptr[i + 1], t.time[j * t.n_ops + i]
+    i = t.at
+    best = inf
+    parent = 0
+    last = t.in_ptr[i + 1]
+    took = t.time[j * t.n_ops + i]
     if t.released:  # only the first producer counts, and the first operator takes no time
-        last, took = min(t.in_ptr[i] + 1, last), took if i > 0 else 0.0
+        last = min(t.in_ptr[i] + 1, last)
+        took = took if i > 0 else 0.0
     for k in range(t.n_states):
         start = free[k * t.n_devices + j]
         for e in range(t.in_ptr[i], last):
@@ -198,7 +221,8 @@ def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
             there = t.recorded[edge.op * t.n_devices + on]  # whatever path leads through that state
             start = max(start, there + transfer(edge, on, j, t.n_devices, t.latency, t.bandwidth))
         if start + took < best:
-            best, parent = start + took, k
+            best = start + took
+            parent = k
     t.recorded[i * t.n_devices + j] = best
     return parent
 
@@ -206,11 +230,17 @@ def extend(t: Mapping, j: int, mapped: Column[i4], free: Column[f8]) -> int:
 @piece("HIOS schedulers")
 def record(t: Mapping) -> None:
     """Record operator after operator, for a while."""
-    n, n_devices, work = t.n_ops, t.n_devices, 0
+    n = t.n_ops
+    n_devices = t.n_devices
+    work = 0
     while t.at < n and work < BUDGET:
-        i, now, after = t.at, t.at % 2, (t.at + 1) % 2
-        before, mapped = t.mapped[now * n * n_devices :], t.mapped[after * n * n_devices :]
-        free_before, free = t.free[now * n_devices * n_devices :], t.free[after * n_devices * n_devices :]
+        i = t.at
+        now = t.at % 2
+        after = (t.at + 1) % 2
+        before = t.mapped[now * n * n_devices :]
+        mapped = t.mapped[after * n * n_devices :]
+        free_before = t.free[now * n_devices * n_devices :]
+        free = t.free[after * n_devices * n_devices :]
         n_states = n_devices if t.released and i > 0 else min(n_devices, i + 1)
         for j in range(n_states):
             parent = extend(t, j, before, free_before)
@@ -271,7 +301,8 @@ def stage_of(t: Windows, i: int) -> Stage:
 
 def end_of(t: Windows, s: int) -> float:
     """Return a stage's end: it starts when the stage before it on its device and all inputs are done."""
-    stage, start = t.stages[s], 0.0
+    stage = t.stages[s]
+    start = 0.0
     if stage.previous >= 0:
         start = stage_of(t, stage.previous).end
     for e in range(t.ptr[s], t.ptr[s + stage.size]):
@@ -308,7 +339,8 @@ def can_merge(t: Windows, taken: int) -> bool:
     Successors by data, by another device's order, or by both in turn: an in-order execution would wait for ever if
     operators of one stage waited for each other.
     """
-    first, after = t.first, t.first + taken
+    first = t.first
+    after = t.first + taken
     t.stamp += 1
     t.stages[first].mark = t.stamp
     for at in range(t.stages[first].place + 1, t.stages[after - 1].place + 1):
@@ -316,7 +348,8 @@ def can_merge(t: Windows, taken: int) -> bool:
         stage = t.stages[s]
         if stage.first != s:
             continue
-        follows, inside = reads_marked(t, s), first < s and s < after
+        follows = reads_marked(t, s)
+        inside = first < s and s < after
         if follows and inside:
             return False
         if follows or inside or (stage.previous >= 0 and stage_of(t, stage.previous).mark == t.stamp):
@@ -329,13 +362,16 @@ def set_stage(t: Windows, size: int, us: float) -> None:
     for k in range(t.taken):
         t.stages[t.first + k].first = t.first if k < size else t.first + k
     stage = t.stages[t.first]
-    stage.size, stage.time = size, us
+    stage.size = size
+    stage.time = us
 
 
 def rearrange(t: Windows, taken: int) -> None:
     """Put the joined stage into the order: after the stages that do not follow it, before its successors."""
-    begin, end = t.stages[t.first].place, t.stages[t.first + taken - 1].place
-    at, n_followers = begin, 0
+    begin = t.stages[t.first].place
+    end = t.stages[t.first + taken - 1].place
+    at = begin
+    n_followers = 0
     for place in range(begin, end + 1):
         stage = t.stages[t.order[place]]
         if stage.mark != t.stamp:
@@ -382,16 +418,22 @@ def run_alone(t: Windows) -> None:
 def next_stage(t: Windows) -> None:
     """Continue to the next stage whose latency is needed, or to the end of the turns."""
     if t.taken > 0:  # the answer is known: the best stage of the window is the one of the least makespan so far
-        alone, begin = t.stages[t.first].time, t.stages[t.first].place
+        alone = t.stages[t.first].time
+        begin = t.stages[t.first].place
         set_stage(t, t.taken, t.answer)
         makespan = evaluate(t, begin)
         set_stage(t, 1, alone)
         evaluate(t, begin)
         if makespan < t.best:
-            t.best, t.best_time, t.best_taken = makespan, t.answer, t.taken
+            t.best = makespan
+            t.best_time = t.answer
+            t.best_taken = t.taken
     while t.turn < t.n_ops:
         if t.taken == 0:
-            t.first, t.taken, t.best_taken, t.best = t.turns[t.turn], 1, 1, t.latency
+            t.first = t.turns[t.turn]
+            t.taken = 1
+            t.best_taken = 1
+            t.best = t.latency
         if can_widen(t):
             if can_merge(t, t.taken + 1):
                 t.taken += 1

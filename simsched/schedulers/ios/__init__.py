@@ -84,7 +84,8 @@ class Problem:
         deadline: Deadline,
     ) -> None:
         device = cluster.devices[0]
-        self.graph, self.deadline = graph, deadline
+        self.graph = graph
+        self.deadline = deadline
         self.formula = formula = option if isinstance(option, StageFormula) else None
         convolutions = strategy != "parallel" and "conv" in graph.labels("kind")[1]
         self._draft = draft = Draft.from_graph(graph) if convolutions else Draft([])  # else there is nothing to look at
@@ -219,9 +220,12 @@ class Part:
         max_transitions: int,
         max_stages: int,
     ) -> None:
-        self._problem, self._max_transitions, self._max_stages = problem, max_transitions, max_stages
+        self._problem = problem
+        self._max_transitions = max_transitions
+        self._max_stages = max_stages
         problem.check_time()
-        n, self._names = len(ops), [problem.graph.names[i] for i in ops]
+        n = len(ops)
+        self._names = [problem.graph.names[i] for i in ops]
         place, (ptr, edges), dst = {i: k for k, i in enumerate(ops)}, problem.graph.outgoing, problem.graph.dst
         within = ((place[i], place[j]) for i in ops for j in dst[edges[ptr[i] : ptr[i + 1]]].tolist() if j in place)
         self._readers = reduce_edges(n, within)[0]  # without edges that follow from others
@@ -297,8 +301,12 @@ class Part:
 
     def _search(self, mode: int) -> None:
         """Go through all endings."""
-        run, left = self._run, self._max_transitions
-        run.mode, run.state, run.depth, run.n_endings = mode, run.n_states - 2, -1, 0
+        run = self._run
+        left = self._max_transitions
+        run.mode = mode
+        run.state = run.n_states - 2
+        run.depth = -1
+        run.n_endings = 0
         while run.state >= 0:
             if left == 0:
                 raise TooLargeError("max_transitions")
@@ -320,7 +328,8 @@ class Part:
         StoppedError
             If the deadline is over.
         """
-        run, formula = self._run, self._problem.formula
+        run = self._run
+        formula = self._problem.formula
         if formula is None:
             run.n_nodes = kernels.FIRST_NODE
             self._search(kernels.COLLECT)
@@ -332,7 +341,8 @@ class Part:
             run["factor"] = 1.0 + formula.slowdown * (np.arange(run.n_ops + 1) - 1.0)
             run["factor"][0] = formula.constant
             self._search(kernels.FORMULA)
-        whole, masks = run.values[0], run["masks"].reshape(-1, run.n_words)
+        whole = run.values[0]
+        masks = run["masks"].reshape(-1, run.n_words)
         require_finite("ios", whole.cost)
         stages: list[tuple[Groups, bool]] = []
         state = 0
@@ -421,7 +431,8 @@ def blocks_of(graph: OpGraph, blocks: str) -> list[list[int]]:
         number = np.empty(len(graph), np.int64)
         for k, ops in enumerate(members.values()):
             number[ops] = k
-        src, dst = number[graph.src], number[graph.dst]
+        src = number[graph.src]
+        dst = number[graph.dst]
         order, circle = topological_order(len(members), src[src != dst], dst[src != dst])
         block_of = {i: circle[0] if k in circle else k for i, k in enumerate(number.tolist())}
     labelled = list(members.values())
@@ -556,7 +567,8 @@ def ios(
             except StoppedError:
                 return [Solution(tuple((((graph.names[i],),), False) for i in ops), reason=reason)]
             except TooLargeError as error:
-                n, reason = 2, str(error)
+                n = 2
+                reason = str(error)
         pieces = pairwise(len(ops) * k // n for k in range(n + 1))
         return [solution for begin, end in pieces for solution in solve(ops[begin:end], n * share, reason)]
 

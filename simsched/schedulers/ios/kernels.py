@@ -158,8 +158,12 @@ def _take_off(s: PartTable, p: int) -> None:
 
     These are the same but for the operator, and the sources that nothing else reads any more.
     """
-    v, at, words = s.n_states, s.n_cells, s.n_words
-    state, new, x = s.states[s.state], s.states[v], s.cells[p].operator
+    v = s.n_states
+    at = s.n_cells
+    words = s.n_words
+    state = s.states[s.state]
+    new = s.states[v]
+    x = s.cells[p].operator
     for w in range(words):
         s.masks[v * words + w] = s.masks[s.state * words + w]
     w = v * words + (x >> 6)
@@ -178,13 +182,17 @@ def _take_off(s: PartTable, p: int) -> None:
             s.cells[i].operator = s.sources[k]
             at += 1
     new.end = at
-    s.n_states, s.n_cells = v + 1, at
+    s.n_states = v + 1
+    s.n_cells = at
 
 
 def _point(s: PartTable, p: int, offset: int, v: int) -> None:
     """Write down which state a cell leads to; `offset` is the cell's own place in its state."""
-    cell, rest = s.cells[p], s.states[v]
-    cell.rest, cell.start, cell.end = v, rest.start + offset, rest.end
+    cell = s.cells[p]
+    rest = s.states[v]
+    cell.rest = v
+    cell.start = rest.start + offset
+    cell.end = rest.end
 
 
 @piece("search of IOS")
@@ -205,7 +213,8 @@ def build_states(s: PartTable) -> None:
             s.cell += 1
         s.state += 1
     for v in range(1, s.n_states):
-        state, origin = s.states[v], s.states[s.states[v].origin]
+        state = s.states[v]
+        origin = s.states[s.states[v].origin]
         x = s.cells[origin.start + state.offset].operator
         for i in range(state.offset):
             q = s.cells[origin.start + i].start
@@ -231,7 +240,8 @@ def extend(s: PartTable, node: int, symbol: int) -> int:
     i = _slot(s, key)
     if s.slots[i] == 0:
         new = s.nodes[s.n_nodes]
-        new.key, new.asked = key, 0
+        new.key = key
+        new.asked = 0
         s.slots[i] = s.n_nodes
         s.n_nodes += 1
     return s.slots[i]
@@ -270,7 +280,8 @@ def ask_for(s: PartTable, node: int) -> None:
     That is the classes of its operators in order, group by group: groups by their classes, equal ones by
     their first operators. The first stage of a look is written down to be asked for.
     """
-    at, n_groups = 0, 0
+    at = 0
+    n_groups = 0
     for d in range(s.depth, 0, -1):  # rising
         first = s.frames[d].operator
         if s.groups[first].parent == first:
@@ -288,7 +299,8 @@ def ask_for(s: PartTable, node: int) -> None:
             s.group_at[j] = s.group_at[j - 1]
             j -= 1
         s.group_at[j] = moved
-    look, at = LOOKS, s.n_written
+    look = LOOKS
+    at = s.n_written
     for i in range(n_groups):
         a = s.group_at[i] - 1
         more = 1
@@ -308,23 +320,30 @@ def ask_for(s: PartTable, node: int) -> None:
 
 def _add(s: PartTable, us: float, rest: int, merge: int) -> None:
     """Try a stage that takes so long and leaves a state; it merges the operators of that number, -1: none."""
-    value, then = s.values[s.state], s.values[rest]
+    value = s.values[s.state]
+    then = s.values[rest]
     value.count += then.count
     value.count_modulo = wrapped(value.count_modulo + then.count_modulo)
     us += then.cost
     if us < value.cost:
-        value.cost, value.next, value.merge = us, rest, merge
+        value.cost = us
+        value.next = rest
+        value.merge = merge
 
 
 def _merge(s: PartTable) -> None:
     """Try the stages that merge operators which nothing in the state reads."""
     for m in range(s.n_merges):
-        rest, at, end = s.state, s.states[s.state].start, s.states[s.state].end
+        rest = s.state
+        at = s.states[s.state].start
+        end = s.states[s.state].end
         k = s.merge_ptr[m]
         while k < s.merge_ptr[m + 1] and at < end:
             cell = s.cells[at]
             if cell.operator == s.merged[k]:
-                rest, at, end = cell.rest, cell.start, cell.end
+                rest = cell.rest
+                at = cell.start
+                end = cell.end
                 k += 1
             else:
                 at += 1
@@ -336,8 +355,11 @@ def _merge(s: PartTable) -> None:
 def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
     """Take an operator off: it joins the groups of its readers."""
     x = cell.operator
-    us, size = s.time[x], 1
-    n_groups, n_roots, trail = frame.n_groups + 1, frame.n_roots + 1, frame.trail
+    us = s.time[x]
+    size = 1
+    n_groups = frame.n_groups + 1
+    n_roots = frame.n_roots + 1
+    trail = frame.trail
     s.groups[x].parent = x
     for e in range(s.reader_ptr[x], s.reader_ptr[x + 1]):
         reader = s.groups[s.readers[e]]
@@ -356,10 +378,15 @@ def _take(s: PartTable, frame: Frame, after: Frame, cell: Cell) -> None:
             us += group.time
             size += group.size
     own_group = s.groups[x]
-    own_group.time, own_group.size = us, size
+    own_group.time = us
+    own_group.size = size
     after.longest = max(us, frame.longest)
-    after.cell, after.end, after.operator = cell.start, cell.end, x
-    after.n_groups, after.n_roots, after.trail = n_groups, n_roots, trail
+    after.cell = cell.start
+    after.end = cell.end
+    after.operator = x
+    after.n_groups = n_groups
+    after.n_roots = n_roots
+    after.trail = trail
 
 
 def _put_back(s: PartTable) -> None:
@@ -427,9 +454,16 @@ def search_endings(s: PartTable) -> None:
     """
     while s.state >= 0:
         if s.depth < 0:
-            state, value, frame = s.states[s.state], s.values[s.state], s.frames[0]
-            frame.cell, frame.end, frame.node = state.start, state.end, STAGES
-            value.cost, value.count, value.count_modulo, s.depth = inf, 0.0, 0, 0
+            state = s.states[s.state]
+            value = s.values[s.state]
+            frame = s.frames[0]
+            frame.cell = state.start
+            frame.end = state.end
+            frame.node = STAGES
+            value.cost = inf
+            value.count = 0.0
+            value.count_modulo = 0
+            s.depth = 0
         if not _search_state(s):
             return
         if s.mode != COLLECT:

@@ -77,7 +77,8 @@ class Candidate:
     def put(self, op: int, to: int) -> None:
         """Move an operator to another place in the launch order; the others close up."""
         at = int(self.place[op])
-        first, end = min(at, to), max(at, to) + 1
+        first = min(at, to)
+        end = max(at, to) + 1
         moved = self.order[first:end]
         moved[:] = np.roll(moved, 1 if to < at else -1)
         self.place[moved] = np.arange(first, end)
@@ -89,7 +90,8 @@ def launch_order(plan: Schedule) -> Ints:
     It is the schedule's own where that is topological; else the operator that the schedule launches first, of those
     that may come next, is next.
     """
-    graph, place = plan.graph, place_of(plan.op)
+    graph = plan.graph
+    place = place_of(plan.op)
     if not (place[graph.src] > place[graph.dst]).any():
         return plan.op.astype(np.int64)
     import networkx as nx
@@ -144,7 +146,8 @@ def regroup(c: Candidate, op: int, rng: Generator) -> None:
 
 def merge(c: Candidate, op: int, _rng: Generator) -> None:
     """Merge the operator's stage with the next of its device; operators that depend on each other share a group."""
-    device, stage = int(c.device[op]), int(c.stage[op])
+    device = int(c.device[op])
+    stage = int(c.stage[op])
     later = (c.device == device) & (c.stage > stage)
     if not later.any():
         return
@@ -238,14 +241,19 @@ class Arm:
     def __init__(
         self, start: Start, cluster: Cluster, cost: CostModel, tools: Tools, rng: Generator, deadline: Deadline
     ) -> None:
-        self.name, self._rng, self._deadline, plan = start.name, rng, deadline, start.plan
+        self.name = start.name
+        self._rng = rng
+        self._deadline = deadline
+        plan = start.plan
         n_streams = np.bincount(np.unique(plan.device * np.int64(2**31) + plan.stream) >> 31)  # on each device
         self.candidate = candidate = Candidate(plan, cluster, max(_STREAMS, int(n_streams.max())))
-        self._evaluator, self._walk = tools.evaluator(plan, cluster, cost), None
+        self._evaluator = tools.evaluator(plan, cluster, cost)
+        self._walk = None
         if not candidate.staged:
             captured = plan.execution == "graph"
             self._walk = Walk(candidate.rows[:4], candidate.streams, plan.graph, cluster, cost, captured=captured)
-        self.accepted, self.idle = 0, False
+        self.accepted = 0
+        self.idle = False
         self._now, self._kept = candidate.rows.copy(), candidate.rows.copy()
         self.makespan = self.best = self._evaluate()
 
@@ -272,7 +280,12 @@ class Arm:
         int
             The evaluations it took.
         """
-        rows, rng, spent, look, still, accepted = self.candidate.rows, self._rng, 0, 0, 0, 0
+        rows = self.candidate.rows
+        rng = self._rng
+        spent = 0
+        look = 0
+        still = 0
+        accepted = 0
         path = np.zeros(0, np.int64)
         rows[:] = self._now[:] = self._kept
         self.makespan = self.best
@@ -281,7 +294,9 @@ class Arm:
                 report(spent, self.best)
                 if look and self._walk is not None:
                     self._walk.adapt((self.accepted - accepted) / _LOOK)
-                look, accepted, path = spent + _LOOK, self.accepted, self._critical_path()
+                look = spent + _LOOK
+                accepted = self.accepted
+                path = self._critical_path()
                 spent += 1
                 continue
             temperature = self.best * hot * (cold / hot) ** (spent / evaluations)
@@ -292,15 +307,18 @@ class Arm:
             if np.array_equal(rows, self._now):
                 still += 1
                 continue
-            still, spent = 0, spent + 1
+            still = 0
+            spent = spent + 1
             makespan = self._evaluate()
             if makespan <= self.makespan or (
                 makespan < inf and rng.random() < exp((self.makespan - makespan) / temperature)
             ):
-                self.makespan, self._now[:] = makespan, rows
+                self.makespan = makespan
+                self._now[:] = rows
                 self.accepted += 1
                 if makespan < self.best:
-                    self.best, self._kept[:] = makespan, rows
+                    self.best = makespan
+                    self._kept[:] = rows
             else:
                 rows[:] = self._now
         self.idle = still >= _STILL or self.best == 0.0
@@ -421,18 +439,22 @@ def search(
     >>> plan.search["start_makespan"], plan.estimate
     (40.0, 20.0)
     """
-    entries, more = require_starts("starts", starts), require_starts("also", also)
-    rng, began = default_rng(rng), running_time()
+    entries = require_starts("starts", starts)
+    more = require_starts("also", also)
+    rng = default_rng(rng)
+    began = running_time()
     with Deadline("search", time_limit) as deadline:
         candidates: list[Start] = []
         for one in (*(entries or FAST), *more):  # given schedules are simulated in any case
             if isinstance(one, Schedule):
-                name, plan = one.scheduler, account_for(one, graph, one.scheduler).check(cluster)
+                name = one.scheduler
+                plan = account_for(one, graph, one.scheduler).check(cluster)
             elif candidates and deadline.over():
                 continue
             else:
                 try:
-                    name, plan = one, tools.schedule(graph, cluster, one, cost)
+                    name = one
+                    plan = tools.schedule(graph, cluster, one, cost)
                 except CostError:
                     raise  # all others would refuse too
                 except SimschedError:

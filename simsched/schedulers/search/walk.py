@@ -103,7 +103,8 @@ class Walked(Table):
 def makespan_of(s: Walked) -> float:
     """Return the makespan in us of the candidate by the model; inf where a copy has no way."""
     _line_up(s)
-    s.now, s.n_running = 0.0, 0
+    s.now = 0.0
+    s.n_running = 0
     while s.n_waiting > 0 or s.n_running > 0:
         then = inf  # when next an operator starts or ends
         for k in range(s.n_waiting):
@@ -129,7 +130,8 @@ def _line_up(s: Walked) -> None:
         s.last[lane] = -1
     for k in range(s.n_ops):
         v = s.order[k]
-        op, device = s.ops[v], s.devices[s.device[v]]
+        op = s.ops[v]
+        device = s.devices[s.device[v]]
         device.issued += s.costs[s.device[v] * s.n_ops + v].issue
         op.ready = 0.0
         op.missing = 1 + s.ops[v + 1].first_input - op.first_input
@@ -146,10 +148,12 @@ def _run_until(s: Walked, then: float, later: float) -> None:
     """Run until a time; release operators whose waits end then, or a rounding error later."""
     n = s.n_running
     for k in range(n):
-        op, slower = s.ops[s.running[k]], max(1.0, s.devices[s.device[s.running[k]]].loaded)
+        op = s.ops[s.running[k]]
+        slower = max(1.0, s.devices[s.device[s.running[k]]].loaded)
         is_over = s.now + op.left * slower <= later
         op.left = -1.0 if is_over else op.left - (then - s.now) / slower
-    s.now, s.n_running = then, 0
+    s.now = then
+    s.n_running = 0
     for k in range(n):
         u = s.running[k]
         if s.ops[u].left < 0.0:
@@ -166,7 +170,8 @@ def _end(s: Walked, u: int) -> None:
     device.loaded -= s.costs[here * s.n_ops + u].load
     for k in range(s.ops[u].first_reader, s.ops[u + 1].first_reader):
         edge = s.readers[k]
-        there, arrival = s.device[edge.op], s.now
+        there = s.device[edge.op]
+        arrival = s.now
         if there != here or s.stream[edge.op] != s.stream[u]:
             copy = transfer(edge, here, there, s.n_devices, s.latency, s.bandwidth)
             arrival += s.devices[there].hop + copy
@@ -190,7 +195,8 @@ def _start_ready(s: Walked, later: float) -> None:
     k = 0
     while k < s.n_waiting:
         v = s.waiting[k]
-        op, device = s.ops[v], s.devices[s.device[v]]
+        op = s.ops[v]
+        device = s.devices[s.device[v]]
         if op.ready > later:
             k += 1
             continue
@@ -219,13 +225,15 @@ def walk(s: Walked) -> None:
     now = makespan_of(s)
     _copy(s.candidate, s.kept, 4 * s.n_ops)
     for step in range(s.n_steps):
-        draw, m = s.draws[step], 0
+        draw = s.draws[step]
+        m = 0
         guided = s.n_path > 0 and draw.guided < GUIDED
         op = s.path[int(draw.op * s.n_path)] if guided else int(draw.op * s.n_ops)
         while draw.move >= s.moves[m].below:
             m += 1
         _change(s, m, op, draw)
-        makespan, move = makespan_of(s), s.moves[m]
+        makespan = makespan_of(s)
+        move = s.moves[m]
         move.tries += 1
         if makespan < now:
             move.wins += 1
@@ -244,9 +252,11 @@ def _copy(source: Column[i8], target: Column[i8], n: int) -> None:
 
 def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
     """Make one move around an operator."""
-    device, stream = int(draw.a * s.n_devices), int(draw.b * s.n_streams)
+    device = int(draw.a * s.n_devices)
+    stream = int(draw.b * s.n_streams)
     if move == _RELOCATE:
-        s.device[op], s.stream[op] = device, stream
+        s.device[op] = device
+        s.stream[op] = stream
     if move in (_RELOCATE, _REORDER):
         _reorder(s, op, draw.c)
     elif move == _EXCHANGE:
@@ -274,12 +284,14 @@ def _change(s: Walked, move: int, op: int, draw: Draw) -> None:
 
 def _reorder(s: Walked, op: int, draw: float) -> None:
     """Launch an operator at another place that its producers and consumers leave."""
-    first, last = 0, s.n_ops - 1
+    first = 0
+    last = s.n_ops - 1
     for k in range(s.ops[op].first_input, s.ops[op + 1].first_input):
         first = max(first, s.place[s.inputs[k]] + 1)
     for k in range(s.ops[op].first_reader, s.ops[op + 1].first_reader):
         last = min(last, s.place[s.readers[k].op] - 1)
-    at, to = s.place[op], first + int(draw * (last - first + 1))
+    at = s.place[op]
+    to = first + int(draw * (last - first + 1))
     step = 1 if to > at else -1
     while at != to:
         s.order[at] = s.order[at + step]
@@ -291,8 +303,10 @@ def _reorder(s: Walked, op: int, draw: float) -> None:
 
 def _follow(s: Walked, op: int, draw: Draw) -> None:
     """Put an operator where one that it reads from, or that reads from it, is."""
-    first_input, first_reader = s.ops[op].first_input, s.ops[op].first_reader
-    n_in, n_out = s.ops[op + 1].first_input - first_input, s.ops[op + 1].first_reader - first_reader
+    first_input = s.ops[op].first_input
+    first_reader = s.ops[op].first_reader
+    n_in = s.ops[op + 1].first_input - first_input
+    n_out = s.ops[op + 1].first_reader - first_reader
     if n_in + n_out == 0:
         return
     k = int(draw.c * (n_in + n_out))
@@ -317,16 +331,22 @@ def _chain(s: Walked, op: int, draw: Draw) -> None:
 
 def _cross(s: Walked, op: int, other: int, draw: Draw) -> None:
     """Let the lanes of two operators exchange their launches from the first on, for a while or to the end."""
-    device, stream, to_device, to_stream = s.device[op], s.stream[op], s.device[other], s.stream[other]
-    start, end = s.place[op], s.n_ops
+    device = s.device[op]
+    stream = s.stream[op]
+    to_device = s.device[other]
+    to_stream = s.stream[other]
+    start = s.place[op]
+    end = s.n_ops
     if draw.b < 0.5:
         end = min(end, start + 2 + int(draw.c * (_SPAN - 2)))
     for k in range(start, end):
         v = s.order[k]
         if s.device[v] == device and s.stream[v] == stream:
-            s.device[v], s.stream[v] = to_device, to_stream
+            s.device[v] = to_device
+            s.stream[v] = to_stream
         elif s.device[v] == to_device and s.stream[v] == to_stream:
-            s.device[v], s.stream[v] = device, stream
+            s.device[v] = device
+            s.stream[v] = stream
 
 
 _LEAST: Final = 0.05  # least probability of a move, whatever it has been worth
@@ -363,8 +383,11 @@ class Walk:
     def __init__(
         self, rows: Ints, streams: int, graph: OpGraph, cluster: Cluster, cost: CostModel, *, captured: bool
     ) -> None:
-        n, n_devices, times = len(graph), len(cluster), times_by_device(graph, cluster, cost)
-        costs, devices = np.zeros((n_devices, n), Cost.dtype), np.zeros(n_devices, Place.dtype)
+        n = len(graph)
+        n_devices = len(cluster)
+        times = times_by_device(graph, cluster, cost)
+        costs = np.zeros((n_devices, n), Cost.dtype)
+        devices = np.zeros(n_devices, Place.dtype)
         for row, place, device, alone in zip(costs, devices, cluster.devices, times, strict=True):
             loads = _loads(graph, device)
             launches = np.diff(kernels_on(graph, device).ptr)
@@ -394,7 +417,8 @@ class Walk:
             latency=latency,
             bandwidth=bandwidth,
         )
-        table["ops"]["first_input"], table["ops"]["first_reader"] = in_ptr, out_ptr
+        table["ops"]["first_input"] = in_ptr
+        table["ops"]["first_reader"] = out_ptr
         self._moves = table["moves"]
         self._moves["below"] = np.linspace(0.0, 1.0, len(self._moves) + 1)[1:]
         self._most = float(min(_MOST_STEPS, max(1, _MOST_WORK // n)))
@@ -411,11 +435,14 @@ class Walk:
             Temperature in us: a candidate that the model calls worse by d is taken with probability exp(-d /
             temperature).
         """
-        table, steps = self._table, int(self._steps)
+        table = self._table
+        steps = int(self._steps)
         draws = rng.random((steps, Draw.dtype.itemsize // 8))
         draws[:, -1] = rng.standard_exponential(steps)
         table["path"], table["draws"] = path, draws.view(Draw.dtype)
-        table.n_path, table.n_steps, table.temperature = len(path), steps, temperature
+        table.n_path = len(path)
+        table.n_steps = steps
+        table.temperature = temperature
         walk(table)
         return table.makespan
 

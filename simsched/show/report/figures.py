@@ -21,7 +21,9 @@ _MARKS: Final = (
     "triangle-left",
     "triangle-right",
 )
-_BAR, _ROOM = 26, 100  # pixels of a bar, and around bars
+# pixels of a bar, and around bars
+_BAR = 26
+_ROOM = 100
 _LINE: Final = 22  # characters on a line of a name
 _TOOLS: Final = 44  # pixels at the right for the toolbar, beside the legend
 
@@ -72,7 +74,8 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))
     what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
     values = np.concatenate([row for cells in chart.series.values() for row in cells.values()])
-    low, high = number(float(values.min())), number(float(values.max()))
+    low = number(float(values.min()))
+    high = number(float(values.max()))
     summary = f"{title}: {chart.kind} chart of {what}, values from {low} to {high}"
     return title, summary, height, {"data": traces, "layout": layout}
 
@@ -170,7 +173,8 @@ def _boxes(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
         for x, values in chart.series[name].items():
             low, middle, high = np.percentile(values, (25, 50, 75)).tolist()
             within = np.abs(values - (low + high) / 2) <= 2 * (high - low)
-            inside, beyond = values[within], np.sort(values[~within])
+            inside = values[within]
+            beyond = np.sort(values[~within])
             label, at = _names([name, name if x is None else x])
             traces.append(
                 {
@@ -205,7 +209,8 @@ def _map(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     colours: Any = "Cividis"
     if chart.reference is not None:
         values = [[None if value is None else float(np.log(value)) for value in row] for row in values]
-        ticks, colours = np.log(ticks).tolist(), [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]]
+        ticks = np.log(ticks).tolist()
+        colours = [[0, "#7B5AA6"], [0.5, "#F4F4F4"], [1, "#C96A12"]]
     bar = {"thickness": 14, "outlinewidth": 0, "tickvals": ticks, "ticktext": [f"{tick:.3g}" for tick in chart.colours]}
     trace = {
         "type": "heatmap",

@@ -175,7 +175,8 @@ def table(shown: Table, mark: str = "best") -> str:
         best = i == shown.best
         body += f"<tr{' class=best' * best}>"
         for c, (cell, look) in enumerate(zip(row, looks, strict=True)):
-            key, marked = sort_key(cell), "" if c or not best else _piece("mark", text=mark)
+            key = sort_key(cell)
+            marked = "" if c or not best else _piece("mark", text=mark)
             sorts = "" if key is None else f' data-v="{key}"'
             body += _piece("cell" if c else "name", look_=look, sorts_=sorts, text=cell, mark_=marked)
         body += "</tr>\n"
@@ -207,7 +208,8 @@ def gantt(title: str, trace: Trace, measured: Trace | None = None) -> str:
     Each row of a measured trace of the same program is below the simulated one.
     """
     data = gantt_data([trace] if measured is None else [trace, measured])
-    n, used = len(data["bars"]["row"]), set(data["bars"]["kind"])
+    n = len(data["bars"]["row"])
+    used = set(data["bars"]["kind"])
     legend = [(kind["name"], kind["colour"]) for k, kind in enumerate(data["kinds"]) if k in used]
     legend += [("SM load", "var(--accent)"), ("DRAM load", "var(--warn)")] if data["loads"] else []
     return _piece(
@@ -266,7 +268,8 @@ def sections_of(result: Any) -> Sequence[Section]:
         return _MAKERS.get(result.view, _finding)(result)
     if isinstance(result, Trace):
         name = f"{result.graph.name} on {result.cluster.name}"
-        blames, about = _blames({"critical path": result}), _parameters(result.graph, result.cluster)
+        blames = _blames({"critical path": result})
+        about = _parameters(result.graph, result.cluster)
         return (Section(name, _run(result), gantt(f"What runs when: {name}", result), blames, about),)
     if isinstance(result, Replay):
         return replay_sections(result)
@@ -281,9 +284,11 @@ def _parameters(graph: OpGraph, cluster: Cluster) -> str:
 
 def _finding(found: Any) -> Sequence[Section]:
     """Return a finding's sentences, its chart and its table."""
-    shown, blocks = found.table(), []
+    shown = found.table()
+    blocks = []
     if found.view == "explanation":
-        blocks, shown = [text(sentence) for sentence in found.sentences], shown._replace(note="")
+        blocks = [text(sentence) for sentence in found.sentences]
+        shown = shown._replace(note="")
     try:
         blocks.append(figure(chart_of(found)))
     except SimschedError as error:
@@ -296,7 +301,8 @@ def _comparison(found: "comparison.Comparison") -> Sequence[Section]:
     """Return which schedule to run, and how all compare."""
     from simsched.experiments.whatif.explain import explain
 
-    title, best = f"{found.graph.name} on {found.cluster.name}", found.best()
+    title = f"{found.graph.name} on {found.cluster.name}"
+    best = found.best()
     about = Section("Parameters", _parameters(found.graph, found.cluster))
     if best is None:
         none = text("No scheduler found a schedule; the table says why.", "warning")
@@ -366,7 +372,8 @@ def _runs(traces: Mapping[str, Trace], label: str) -> Section:
 
 def _duel(found: "duel.Duel") -> Sequence[Section]:
     """Return the reasons why one schedule loses to another: time by cause, traces, and bottlenecks of both."""
-    traces, shown = found.traces, found.table()
+    traces = found.traces
+    shown = found.table()
     reasons = [text(sentence, "lead" if i == 0 else "") for i, sentence in enumerate(found.reasons)]
     first = Section(shown.title, *reasons, table(shown._replace(note="")), _blames(traces))
     return first, _runs(traces, "Schedulers"), Section("Parameters", _parameters(found.graph, found.cluster))
@@ -394,7 +401,10 @@ def _run(trace: Trace) -> str:
 
 def replay_sections(replay: Replay, simulated: Trace | None = None) -> Sequence[Section]:
     """Return measurements, beside a prediction if there is one."""
-    summary, trace, lead, chart = replay.summary, replay.trace, "", gantt("What ran when", replay.trace)
+    summary = replay.summary
+    trace = replay.trace
+    lead = ""
+    chart = gantt("What ran when", replay.trace)
     if simulated is not None:
         off = f": {100 * (simulated.makespan / summary.median - 1):+.1f} %" if summary.median else ""
         lead = f"Simulated {format_time(simulated.makespan)}, measured {format_time(summary.median)}{off}."
@@ -427,7 +437,8 @@ def _study(results: "study.Results") -> Sequence[Section]:
     }
     facts["time of all rows"] = format_time(sum(row.get("wall.row_s") or 0.0 for row in results.rows) * 1e6)
     facts |= {"folder": str(results.folder)} if results.folder is not None else {}
-    about, status = Section("Parameters", pairs("The study", facts.items())), table(results.status())
+    about = Section("Parameters", pairs("The study", facts.items()))
+    status = table(results.status())
     if not done:
         return (Section(results.study.name, text(lead, "warning"), status), about)
     speedups = grouped((row["scheduler"], row["speedup"]) for row in done if row.get("speedup") is not None)
@@ -456,7 +467,8 @@ def _accuracy(found: "accuracy.Accuracy") -> Sequence[Section]:
     """Return how well predictions met measurements, with the charts of the simulator's first choices."""
     from simsched.experiments.accuracy import percent
 
-    last, n = found.rounds[-1], len(found.rounds)
+    last = found.rounds[-1]
+    n = len(found.rounds)
     lead = (
         f"After {n} round{'' if n == 1 else 's'} predictions of schedules that no fit has seen are off by "
         f"{percent(last.mean_error)} on average; {percent(last.uncalibrated_error)} before calibration."

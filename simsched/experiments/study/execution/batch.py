@@ -57,7 +57,9 @@ class Pool(Protocol):
 
 def outcome_of(function: Function, items: Sequence[Any]) -> Outcome:
     """Return the outcomes of the first item, and of those after it that are begun within a quarter of a second."""
-    results, process, end = list[Rows](), os.getpid(), monotonic() + AIM
+    results = list[Rows]()
+    process = os.getpid()
+    end = monotonic() + AIM
     try:
         for item in items:
             try:
@@ -105,10 +107,12 @@ def pack(function: Function, items: Sequence[Any]) -> bytes:
 
 def outcome_in(data: bytes) -> bytes:
     """Return the outcomes of some items in another process; an outcome that cannot be sent back becomes an error."""
-    name, outcome = "the function", None
+    name = "the function"
+    outcome = None
     try:
         function, items = pickle.loads(data)
-        name, outcome = name_of(function), outcome_of(function, items)
+        name = name_of(function)
+        outcome = outcome_of(function, items)
         if isinstance(outcome, BaseException):
             outcome.add_note("".join(traceback.format_exception(outcome)))
             pickle.loads(pickle.dumps(outcome))  # errors are often written, and seldom to be read again
@@ -244,5 +248,7 @@ class Batches:
     def _flush(self) -> None:
         """Have the rows kept that came."""
         with interrupt_later():
-            rows, self._rows = self._rows, []  # once only, even if it fails
+            # once only, even if it fails
+            rows = self._rows
+            self._rows = []
             self.keep(rows, self._done)

@@ -364,7 +364,8 @@ class Processes:
 
     def __init__(self, workers: int, processes: Workers) -> None:
         self.workers = workers + 1  # the next batch is there when one is done
-        self._threads, self._processes = ThreadPoolExecutor(workers), processes
+        self._threads = ThreadPoolExecutor(workers)
+        self._processes = processes
 
     def submit(self, function: Function, items: Sequence[Any]) -> Future[Outcome]:
         """Begin some items; see `Pool`."""
@@ -447,7 +448,9 @@ class _Dask:
     """The workers of a Dask scheduler; a thread waits for each batch."""
 
     def __init__(self, client: Any, name: str, how: tuple[Any, ...]) -> None:
-        self._client, self._name, self._how = client, name, how
+        self._client = client
+        self._name = name
+        self._how = how
         self._threads = ThreadPoolExecutor(_MOST_AT_A_TIME)
         self._closed = False
         self._n_threads, self._count_at, self._seen = 1, 0.0, monotonic()
@@ -463,7 +466,8 @@ class _Dask:
                 threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=_ANSWER)
             except Exception as error:
                 raise self._pool_lost(error) from None
-            self._n_threads, self._count_at = max(1, sum(threads.values())), now + _COUNT_AGAIN
+            self._n_threads = max(1, sum(threads.values()))
+            self._count_at = now + _COUNT_AGAIN
             if threads:
                 self._seen = now
             elif now - self._seen > _GONE:
