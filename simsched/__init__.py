@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .experiments.advise import Advice, advise
     from .experiments.comparison import Comparison, compare
     from .experiments.duel import Duel, duel
+    from .experiments.overlap import Overlaps, overlap
     from .experiments.study import Results, Study, run_study
     from .experiments.whatif import WhatIf, absolute, breakeven, explain, robust, sensitivity, throughput, what_if
     from .model import Cluster, Device, Edge, Kernel, Link, Operator, OpGraph, Placement, Program, Schedule
@@ -43,6 +44,7 @@ _HOME = {
     "experiments.advise": ("Advice", "advise"),
     "experiments.comparison": ("Comparison", "compare"),
     "experiments.duel": ("Duel", "duel"),
+    "experiments.overlap": ("Overlaps", "overlap"),
     "experiments.study": ("Results", "Study", "run_study"),
     "experiments.whatif": (
         "WhatIf",
@@ -56,6 +58,7 @@ _HOME = {
     ),
     "model": (
         "Cluster",
+        "Collective",
         "CostModel",
         "Device",
         "Edge",
@@ -63,6 +66,7 @@ _HOME = {
         "Link",
         "OpGraph",
         "Operator",
+        "Partition",
         "Placement",
         "Program",
         "Schedule",
@@ -85,6 +89,7 @@ __all__ = [
     "Advice",
     "Calibration",
     "Cluster",
+    "Collective",
     "Comparison",
     "CostModel",
     "Device",
@@ -97,6 +102,8 @@ __all__ = [
     "OpGraph",
     "Operator",
     "Optimum",
+    "Overlaps",
+    "Partition",
     "Placement",
     "Profile",
     "Program",
@@ -120,6 +127,7 @@ __all__ = [
     "explain",
     "lower_bound",
     "optimal",
+    "overlap",
     "recalibrate",
     "robust",
     "roofline",

@@ -179,6 +179,7 @@ THINGS = {  # that have a format, by its name
     "explanation": lambda: ss.explain(plan(), CLUSTER),
     "robustness": lambda: ss.robust([plan(), plan("stages")], CLUSTER, jitter=0.1, samples=3, rng=0),
     "advice": lambda: ss.advise(plan().graph, CLUSTER, ["lios"]),
+    "overlap": lambda: ss.overlap(GRAPH, CLUSTER),
     "duel": lambda: ss.duel(GRAPH, CLUSTER, "round-robin", "lios", evaluations=2),
     "throughput": lambda: ss.throughput(plan(), CLUSTER, in_flight=2),
 }

@@ -11,6 +11,7 @@ from hand_made import DEVICE
 from hypothesis import strategies as st
 
 import simsched as ss
+from simsched.model.graph import ALGORITHMS
 
 FIELDS = {
     "interleave": (0.0, 0.3, 0.5, 1.0),
@@ -123,3 +124,59 @@ def program(rng, least=1, most=14):
 
 chooser = st.randoms(use_true_random=False)
 plans = st.builds(plan, chooser)
+
+
+def exchanging(rng, least=2, most=14):
+    """A cluster, a program with collectives that runs on it, and a jitter: symmetric ones, and ranks on devices."""
+    made, schedule, options = plan(rng, least, most)
+    free = list(range(len(schedule.graph)))
+    for number in range(rng.randint(1, 5)):
+        ops, chosen = list(schedule.graph.operators), ranks_among(rng, schedule, free)
+        collective = some_collective(rng, len(made), len(chosen), f"g{number}")
+        if collective is None:
+            continue
+        for i in chosen:
+            kernels = (ss.Kernel(rng.choice((1, 4, 100)), threads=256),) if rng.random() < 0.5 else ()
+            time = rng.choice((None, None, *TICKS))
+            ops[i] = ss.Operator(ops[i].name, time=time, kernels=kernels, collective=collective)
+        further = ss.Schedule(ss.OpGraph(ops, schedule.graph.edges), schedule.placements, schedule.execution)
+        try:
+            further.lower(made, **options)
+        except ss.SimschedError:  # ranks would wait for each other for ever
+            continue
+        schedule, free = further, [i for i in free if i not in chosen]
+    return made, bound(rng, made, schedule).lower(made, **options), rng.choice((None, None, 0.05, 0.5))
+
+
+def bound(rng, made, schedule):
+    """The schedule with some of its streams bound to SMs."""
+    partitions = []
+    for device in made.devices:
+        streams = sorted({row.stream for row in schedule.placements if row.device == device.name})
+        left = device.sms
+        for stream in rng.sample(streams, rng.choice((0, 0, 1, len(streams)))) if streams else ():
+            if left:
+                partitions.append(ss.Partition(device.name, stream, rng.randint(1, left)))
+                left -= partitions[-1].sms
+    return schedule.like(partitions=partitions)
+
+
+def ranks_among(rng, schedule, free):
+    """Some of the operators that are free, on devices of their own."""
+    homes = {schedule.graph.index[row.op]: row.device for row in schedule.placements}
+    shared = sorted({homes[i] for i in free})
+    if not shared:
+        return []
+    shared = rng.sample(shared, rng.randint(1, len(shared)))
+    return [rng.choice([i for i in free if homes[i] == home]) for home in shared]
+
+
+def some_collective(rng, n_devices, n_ranks, group):
+    """A collective of so many operators; None if there could be none."""
+    if n_ranks == 0:
+        return None
+    ranks = n_ranks if n_ranks > 1 else rng.randint(2, n_devices if n_devices > 1 else 8)
+    operation = rng.choice([name for name in ALGORITHMS if name != "send_recv" or ranks == 2])
+    algorithm = rng.choice((None, *(name for name in ALGORITHMS[operation] if name != "nvls")))
+    nbytes = rng.choice((1.0, 100.0, 1e3, 5e4, 1e6))
+    return ss.Collective(operation, nbytes, ranks, rng.choice((None, group)) if n_ranks == 1 else group, algorithm)

@@ -115,6 +115,7 @@ _WORDS: Final = {
     "baseline": "eager lios",
     "values": "1,2 1:4",
     "values2": "1,2",
+    "over": "batch=1:2 seed=1 x=1:3",
     "parameter": "link.bandwidth gpus overhead.launch",
     "parameter2": "gpus",
     "changes": "link.bandwidth*=2 gpus=2 overhead.launch=5us execution=graph operators.speed*=2 fuse=a,b",
@@ -306,7 +307,9 @@ def fill(folder: Path) -> None:
     (folder / "specs").mkdir()
     for name, function in WORKLOADS.items():
         usual = {key: one.default for key, one in signature(function).parameters.items() if key != "rng"}
-        texts = [f"{key}={min(value, 8) if key in _SIZES else value}" for key, value in usual.items()]
+        texts = [
+            f"{key}={min(value, 8) if key in _SIZES and value is not None else value}" for key, value in usual.items()
+        ]
         spec = re.sub(r"\((\S+), (\S+)\)", r"\1:\2", ",".join([name, *texts]))
         (folder / "specs" / name.replace(":", "-")).write_text(spec.replace("None", "none"))
 

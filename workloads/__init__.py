@@ -2,7 +2,7 @@
 
 >>> from workloads import from_spec, load, names
 >>> names()[:3], len(names())
-(['inception_v3', 'squeezenet', 'squeezenet1_1'], 34)
+(['inception_v3', 'squeezenet', 'squeezenet1_1'], 35)
 >>> len(load("inception_v3", batch=4))
 119
 >>> from_spec("random:layered,n_ops=50,n_layers=6,seed=3")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SEED = "seed"
+_STEPS = "llm"
 _MOST_SHOWN = 40
 
 _MODELS: Final = {
@@ -57,6 +58,7 @@ _FAMILIES: Final = (
 
 WORKLOADS: Final[Mapping[str, Workload]] = Imported(
     {name: f"workloads.models.{module}:{name}" for module, names in _MODELS.items() for name in names}
+    | {_STEPS: f"workloads.llm:{_STEPS}"}
     | {f"random:{family}": f"workloads.random_dags:random_{family.replace('-', '_')}" for family in _FAMILIES}
 )
 """Name -> function that makes the graph; a function that draws takes `rng`, which specs call `seed`."""
@@ -137,11 +139,20 @@ def check_kind(kind: str, **parameters: Any) -> None:
     _of_kind(kind, parameters)
 
 
+def takes(kind: str, parameter: str) -> bool:
+    """Say whether a workload, which is no file, has a parameter.
+
+    >>> takes("llm:llama-2-7b", "microbatches"), takes("inception_v3", "microbatches"), takes("a.onnx", "batch")
+    (True, False, False)
+    """
+    return split_path(kind)[0] is None and parameter in _parameters(_function(_split_name(kind)[0]))
+
+
 def _of_kind(kind: str, parameters: Mapping[str, Any]) -> tuple[Workload, dict[str, Any]]:
     """Return what makes the graph of a kind, and its arguments."""
     path, settings = split_path(kind)
     if path is None:
-        name, *settings = (part.strip() for part in kind.split(","))
+        name, settings = _split_name(kind)
         name = f"random:{name}" if f"random:{name}" in WORKLOADS else name
         make, known = partial(load, name), _parameters(_function(name))
     else:
@@ -190,7 +201,7 @@ def from_spec(spec: str, *, shapes: Mapping[str, Sequence[int]] | None = None, *
         return read_graph(path, shapes=shapes, **_read_settings(spec, path, settings, _parameters(reader_of(path))))
     if shapes:
         raise GraphError(f"workload {shown(spec)}: shapes are for files; a workload has parameters")
-    name, *settings = (part.strip() for part in spec.split(","))
+    name, settings = _split_name(spec)
     known = _parameters(_function(name))
     given = _read_settings(spec, name, settings, known)
     return load(name, **{key: value for key, value in defaults.items() if key in known} | given)
@@ -229,7 +240,7 @@ def split_path(spec: str) -> tuple[str | None, list[str]]:
     ``-`` is stdin; of a pipe or a device the name may be any.
     """
     parts = [part.strip() for part in spec.split(",")]
-    if parts[0] in WORKLOADS:
+    if parts[0] in WORKLOADS or parts[0].startswith(f"{_STEPS}:"):
         return None, []
     whole = spec.strip().split(",")
     for n in range(len(parts), 0, -1):  # the longest, since a comma may be part of a path
@@ -238,6 +249,21 @@ def split_path(spec: str) -> tuple[str | None, list[str]]:
             return path, parts[n:]
     first = "/dev/stdin" if parts[0] == "-" else parts[0]
     return (first, parts[1:]) if is_stream(first) else (None, [])
+
+
+def _split_name(spec: str) -> tuple[str, list[str]]:
+    """Return the workload that a spec names, and its settings; ``llm:CONFIG`` is ``llm,config=CONFIG``.
+
+    >>> _split_name("llm:llama-2-7b,batch=4")
+    ('llm', ['config=llama-2-7b', 'batch=4'])
+    """
+    parts = [part.strip() for part in spec.split(",")]
+    if not parts[0].startswith(f"{_STEPS}:"):
+        return parts[0], parts[1:]
+    whole = spec.strip().removeprefix(f"{_STEPS}:").split(",")
+    ends = [n for n in range(len(whole), 0, -1) if whole[n - 1].strip().lower().endswith(".json")]
+    n = next((n for n in ends if all("=" not in part for part in whole[:n])), 1)  # a comma may be part of a path
+    return _STEPS, [f"config={','.join(whole[:n]).strip()}", *parts[n:]]
 
 
 def _read_settings(spec: str, name: str, settings: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:

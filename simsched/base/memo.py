@@ -1,4 +1,4 @@
-"""`remembered`: results of a function that are kept as long as its argument lives."""
+"""`memo`: results of a function that are kept as long as its argument lives."""
 
 import weakref
 from collections.abc import Callable
@@ -9,13 +9,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def remembered(compute: Callable[[K], V]) -> Callable[[K], V]:
+def memo(compute: Callable[[K], V]) -> Callable[[K], V]:
     """Return a function that computes its result once for each object, which must not change.
 
     Objects are distinguished by identity, not by equality; a result is dropped with its object.
 
     >>> class Graph: pass
-    >>> @remembered
+    >>> @memo
     ... def size(graph):
     ...     print("counted")
     ...     return 3

@@ -182,7 +182,7 @@ class Calibration(Checked, Document):
 
     def _apply(self, graph: OpGraph) -> OpGraph | None:
         """Return the graph with measurements, None if it has them already."""
-        operators = [self._measured(op, self.cluster.devices[0]) for op in graph.operators]
+        operators = [self._measured_operator(op, self.cluster.devices[0]) for op in graph.operators]
         if all(new is old for new, old in zip(operators, graph.operators, strict=True)):
             return None
         own_edges = {} if self.graph is None else {(edge.src, edge.dst): edge for edge in self.graph.edges}
@@ -196,7 +196,7 @@ class Calibration(Checked, Document):
         _cached_for(self._applied, applied, lambda: None)
         return applied
 
-    def _measured(self, op: Operator, device: Device) -> Operator:
+    def _measured_operator(self, op: Operator, device: Device) -> Operator:
         time = self(op, device)
         if not self.is_measured(op):
             return replace(op, time=time) if op.time != time else op

@@ -203,7 +203,7 @@ class ParameterRow(NamedTuple):
     prior: float
     low: float
     high: float
-    identified: bool
+    identified_values: bool
     note: str = ""
 
     @property

@@ -106,6 +106,17 @@ def _workloads() -> Any:
     return table_of("workloads", headings, rows, left=(0, 6))
 
 
+def _models() -> Any:
+    """Return the language models that are known by name, with their parameters and sources."""
+    from workloads.llm import PUBLISHED, llm
+
+    rows = []
+    for name, model in PUBLISHED.items():
+        nbytes = float(llm(name, dtype="fp16", context=1).weight_nbytes.sum())
+        rows.append((f"llm:{name}", f"{nbytes / 2e9:.1f}", model.source))
+    return table_of("language models", ("name", "parameters\nbillions", "source"), rows, left=(0, 2))
+
+
 def _setting(parameter: Parameter) -> str:
     """Return a parameter and its default as one types them."""
     if parameter.name == "rng":
@@ -168,7 +179,7 @@ def _backends() -> Any:
 
 
 _TABLES: Final[Mapping[str, tuple[Callable[[], Any], ...]]] = {
-    "workloads": (_workloads,),
+    "workloads": (_workloads, _models),
     "gpus": (_gpus, _links),
     "formats": (_formats,),
     "backends": (_backends,),

@@ -306,8 +306,10 @@ class Graph:
         from workloads.registry import split_path
 
         path, _ = split_path(self.graph)
-        is_file = path is not None and Path(path).is_file()  # of a pipe nothing would be left for the graph
-        data = read_json(path) if is_file and format_of(path) == "simsched" else None
+        data = None
+        # reading a pipe would leave nothing for the graph
+        if path is not None and Path(path).is_file() and format_of(path) == "simsched":
+            data = read_json(path)
         is_duel = isinstance(data, dict) and data.get("format") == "simsched.duel"
         return ss.Duel.from_dict(data, path).cluster if is_duel else None
 
@@ -373,21 +375,21 @@ class Plan(Scheduled):
     execution: Execution = "own"
 
     @cached_property
-    def _held(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
+    def _subject(self) -> "ss.OpGraph | ss.Schedule | ss.Program":
         """What a name or a file stands for; a pipe is read once."""
         return read_plan(self.spec, self.shape) if self.traced is None else self.traced.graph
 
     @cached_property
     def made_for(self) -> "ss.Cluster | None":
         """The cluster that a file with a schedule or a duel holds; None of anything else."""
-        return self._held.cluster if isinstance(self._held, ss.Schedule) else super().made_for
+        return self._subject.cluster if isinstance(self._subject, ss.Schedule) else super().made_for
 
     def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
 
         `anew`, if it can be given, asks for a new schedule.
         """
-        subject = self._held
+        subject = self._subject
         if (self.scheduler or self.option) and not isinstance(subject, ss.OpGraph) and not anew:
             apply = "do not apply" if anew is None else "are for --reschedule"
             raise SchedulerError(f"{self.graph} is scheduled already: --scheduler and --option {apply}")

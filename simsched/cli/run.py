@@ -43,6 +43,7 @@ _HOME: Final = {
     "graph": ("show", "convert", "list"),
     "study": ("study",),
     "duel": ("duel",),
+    "overlap": ("overlap",),
 }
 _DONE = 0
 _INCOMPLETE = 1

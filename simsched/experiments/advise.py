@@ -229,7 +229,8 @@ def advise(
     is faster, and never recommended. Operators of unknown kinds have only their bytes; where they take more than a
     tenth of the time, there is no advice, and `best` is the captured stream. "One GPU" is the first. Replicas have the
     best schedule of one GPU: with k requests in flight on n GPUs each has k / n, in whole requests. Ranges are computed
-    as in `compare`, in worlds common to all rows, and throughputs as in `simsched.throughput`.
+    as in `compare`, in worlds common to all rows, and throughputs as in `simsched.throughput`. A graph with symmetric
+    collectives is what each of several GPUs runs: it is neither split further nor copied.
 
     >>> import simsched as ss
     >>> ops = [ss.Operator(name, time=100.0, utilization=0.3) for name in "abc"]
@@ -238,7 +239,7 @@ def advise(
     ('streams captured', 3)
     """
     graph, whole = upon(cluster, graph)
-    n = len(whole)
+    n = 1 if _ranks(graph) else len(whole)
     if comparison is None:
         comparison = compare(graph, cluster, schedulers, cost)
     first = with_cluster(cluster, resize(whole, 1))
@@ -430,6 +431,11 @@ def _on_several(rows: Mapping[str, Deployment], best: Deployment, n: int, surely
     return text[0].upper() + text[1:]
 
 
+def _ranks(graph: OpGraph) -> int:
+    """Return the GPUs that run a graph with symmetric collectives, each the same; 0 of any other graph."""
+    return max((meeting.collective.ranks for meeting in graph.meetings if meeting.is_symmetric), default=0)
+
+
 def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
     codes, texts = graph.labels("dtype")
     yield "number format", " and ".join(sorted({texts[code] or "fp32" for code in set(codes.tolist())}) or ["fp32"])
@@ -437,5 +443,7 @@ def _assumptions(graph: OpGraph, cluster: Target) -> Iterator[tuple[str, str]]:
     yield "shapes", "not known" if shapes is None else f"as read: {shapes[0]} makes {' x '.join(map(str, shapes[1]))}"
     device = bare(cluster).devices[0]
     yield "device", f"{device.model}, {device.sms} SMs"
+    if ranks := _ranks(graph):
+        yield "ranks", f"{ranks} GPUs do the same, one of them is simulated"
     date = getattr(cluster, "provenance", {}).get("date", "")[:10] if cluster is not bare(cluster) else None
     yield "calibration", "uncalibrated: priors and data sheets" if date is None else f"calibrated {date}".strip()

@@ -26,6 +26,7 @@ DOCUMENTS: Final = Imported[type[Document]](
         "simsched.explanation": "simsched.experiments.whatif:Explanation",
         "simsched.robustness": "simsched.experiments.whatif:Robustness",
         "simsched.advice": "simsched.experiments.advise:Advice",
+        "simsched.overlap": "simsched.experiments.overlap:Overlaps",
         "simsched.duel": "simsched.experiments.duel:Duel",
         "simsched.throughput": "simsched.experiments.whatif:Throughput",
     }

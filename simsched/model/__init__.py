@@ -2,8 +2,9 @@
 
 from simsched.model.cluster import WARP, Cluster, Device, Link, footprint, occupancy
 from simsched.model.costmodel import CostModel, Target, default_cost, operator_times, roofline, times_by_device, upon
-from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, OpGraph, Work
+from simsched.model.graph import DTYPE_NBYTES, INTENSITIES, Collective, Edge, Kernel, Meeting, Operator, OpGraph, Work
 from simsched.model.graph.columns import Floats, Indices, Ints
+from simsched.model.partition import Partition
 from simsched.model.program import BARRIER, COPY, EXECUTIONS, LAUNCH, RECORD, SYNC, WAIT, Program
 from simsched.model.rewriting import Rewriting, RewrittenPart, Step
 from simsched.model.schedule import Placement, Schedule
@@ -20,6 +21,7 @@ __all__ = [
     "WAIT",
     "WARP",
     "Cluster",
+    "Collective",
     "CostModel",
     "Device",
     "Edge",
@@ -28,8 +30,10 @@ __all__ = [
     "Ints",
     "Kernel",
     "Link",
+    "Meeting",
     "OpGraph",
     "Operator",
+    "Partition",
     "Placement",
     "Program",
     "Rewriting",

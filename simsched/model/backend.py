@@ -91,10 +91,14 @@ def prepare(backend: Backend, schedule: Schedule | Program, repeats: int = 1, wa
     Raises
     ------
     BackendError
-        If it is made for devices that the backend does not have, or `repeats` or `warmup` is not in its range.
+        If it is made for devices that the backend does not have, has collectives or streams that are bound to SMs, or
+        `repeats` or `warmup` is not in its range.
     """
     require_counts(1, repeats=repeats)
     require_counts(0, warmup=warmup)
+    if schedule.graph.meetings or schedule.partitions:
+        part = "collectives" if schedule.graph.meetings else "streams that are bound to SMs"
+        raise BackendError(f"backend {backend.name!r} runs no {part}: simulate the schedule instead")
     names = [device.name for device in backend.cluster.devices]
     used = schedule.devices if isinstance(schedule, Program) else schedule.devices_used
     owned = f"backend {backend.name!r} has {len(names)} device{'s' if len(names) > 1 else ''}: {', '.join(names)}"

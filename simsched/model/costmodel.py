@@ -8,6 +8,7 @@ import numpy as np
 from simsched.base.errors import CostError
 from simsched.base.numeric import sum_in_order
 from simsched.model.cluster import Cluster, Device
+from simsched.model.exchange import exchange, exchange_on
 from simsched.model.graph import Operator, OpGraph
 from simsched.model.graph.columns import Floats, Indices
 from simsched.model.launches import kernels_on, launches_of, terms_on
@@ -46,13 +47,16 @@ def roofline(op: Operator, device: Device) -> float:
     Each kernel takes ``start + max(chain, compute, memory) + tail``: the time to start and end it; the longest of the
     sequence of its blocks one after the other, its whole tiles and whole blocks on each SM at the peak rate, and its
     bytes at the rate of DRAM or of the L2 cache; and the time to fill each wave of blocks. Kernels that were measured
-    or given are used; for works the libraries of the device choose kernels. Parameters are found in the L2 cache if
-    those of the whole model take at most 0.6 of it. `simsched.model.libraries` has the rules.
+    or given are used; for works the libraries of the device choose kernels. Parameters are found in the L2 cache if the
+    whole model's take at most 0.6 of it. `simsched.model.libraries` has the rules. A collective takes the time that the
+    links of the device's cluster give it (`exchange_on`), as if it were symmetric.
 
     >>> op = Operator("copy", nbytes=1.2e9)
     >>> round(roofline(op, Cluster.preset("h200").devices[0]), 1)
     335.4
     """
+    if op.collective is not None:
+        return exchange_on(op.collective, device).time
     return sum_in_order(launch.time for launch in launches_of(op, device))
 
 
@@ -67,6 +71,11 @@ def rooflines(graph: OpGraph, ops: Indices, device: Device, rates: Rates = USUAL
         )
         times = terms.start * rates.start_factor + longest + terms.tail
         sums: Floats = np.asarray(np.bincount(op, times, len(graph)), np.float64)
+    if graph.meetings:
+        codes, collectives = graph.labels("collective")
+        for code, collective in enumerate(collectives):
+            if collective is not None and (codes[ops] == code).any():
+                sums[codes == code] = exchange_on(collective, device).time
     return sums[ops]
 
 
@@ -127,7 +136,31 @@ def placed_times(
     for d, rows in zip(used.tolist(), np.split(order, first[1:]), strict=True):
         distinct_ops, back = np.unique(ops[rows], return_inverse=True)
         times[rows] = operator_times(graph, cluster.devices[d], cost, distinct_ops)[back]
+    if cost is None or cost is default_cost:
+        home = np.zeros(len(graph), np.int64)
+        home[ops] = device
+        groups = group_times(graph, cluster, home)[ops]
+        times = np.where(np.isnan(groups), times, groups)
     return times
+
+
+def group_times(graph: OpGraph, cluster: Cluster, home: Indices) -> Floats:
+    """Return the times in us of collectives between the devices of their ranks, shape (n_ops,).
+
+    NaN where an operator has a `time`, or is no rank among several.
+
+    Parameters
+    ----------
+    home
+        Position of the device of each operator, shape (n_ops,).
+    """
+    times_of_groups = np.full(len(graph), np.nan)
+    for meeting in graph.meetings:
+        if not meeting.is_symmetric:
+            members = list(meeting.members)
+            times_of_groups[members] = exchange(meeting.collective, cluster.topology, home[members].tolist()).time
+    times_of_groups[~np.isnan(graph.time)] = np.nan
+    return times_of_groups
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from simsched.model.cluster import Cluster, Device
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.graph import Kernel, Operator, OpGraph, Work
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints
-from simsched.model.libraries import Launch, choose, given_terms, unshaped_terms
+from simsched.model.libraries import Launch, choose, exchanging, given_terms, unshaped_terms
 
 WEIGHTS_CACHED: Final = 0.6
 """Part of the L2 cache up to which the parameters of a model stay in it from one run to the next."""
@@ -129,6 +129,8 @@ def launches_of(op: Operator, device: Device) -> tuple[Launch, ...]:
     """Return the launches of one operator alone on a device, as `kernels_on` does for all of a graph."""
     if op.kernels:
         return tuple(given_terms(k, k.share * op.flops, k.share * op.nbytes, op.dtype, device) for k in op.kernels)
+    if op.collective is not None:
+        return (exchanging(op.collective, device),)
     if not op.works:
         return (unshaped_terms(op.flops, op.nbytes, op.dtype, device),)
     return _library_launches(op.name, op.works, op.dtype, device)
@@ -212,7 +214,7 @@ def launches_beside(launches: Launches, copies: int, further: int) -> Launches:
     Parameters
     ----------
     launches
-        Launches of the graph; see `simsched.model.graph.opgraph.side_by_side`.
+        Launches of the graph; see `simsched.model.graph.beside.side_by_side`.
     """
     alone = given_launches(OpGraph([Operator("further")]))
     sizes = np.append(np.tile(np.diff(launches.ptr), copies), np.ones(further, np.int64))
@@ -223,9 +225,11 @@ def launches_beside(launches: Launches, copies: int, further: int) -> Launches:
 def choices_of(graph: OpGraph) -> npt.NDArray[np.bool_]:
     """Return for which operators of a graph libraries choose kernels, shape (n_ops,)."""
     codes, works = graph.labels("works")
-    if not any(works):
+    if not any(works) and not graph.meetings:
         return np.zeros(len(graph), np.bool_)
-    chosen: npt.NDArray[np.bool_] = np.array([bool(work) for work in works])[codes] & (np.diff(graph.kernel_ptr) == 0)
+    exchanging, collectives = graph.labels("collective")
+    has_works, exchanges = (np.array([bool(value) for value in values]) for values in (works, collectives))
+    chosen: npt.NDArray[np.bool_] = (has_works[codes] | exchanges[exchanging]) & (np.diff(graph.kernel_ptr) == 0)
     return chosen
 
 
@@ -252,8 +256,8 @@ def with_kernels(graph: OpGraph, device: Device) -> OpGraph:
         return graph
     launches = kernels_on(graph, device)
     operators = [
-        replace(op, kernels=launches.kernels(i), works=()) if op.works and not op.kernels else op
-        for i, op in enumerate(graph.operators)
+        replace(op, kernels=launches.kernels(i), works=()) if is_chosen else op
+        for i, (op, is_chosen) in enumerate(zip(graph.operators, choices_of(graph).tolist(), strict=True))
     ]
     return OpGraph(operators, graph.edges, graph.name)
 
@@ -268,7 +272,14 @@ _REMEMBERED: Final = 64
 def basis_of(device: Device) -> Device:
     """Return a device that differs in nothing that a choice of kernels or a time alone depends on."""
     same: dict[str, Any] = dict.fromkeys(_IRRELEVANT, 1.0) | {"interleave": 0.0, "copy_rate": np.inf}
-    same |= {"name": "device", "model": "device", "resident_kernels": 128, "connections": 32, "copy_engines": 1}
+    same |= {
+        "name": "device",
+        "model": "device",
+        "topology": None,
+        "resident_kernels": 128,
+        "connections": 32,
+        "copy_engines": 1,
+    }
     return replace(device, interference=((0.0, 0.0), (0.0, 0.0)), block_spread=0.0, contention=True, **same)
 
 
@@ -298,22 +309,23 @@ class _Choice:
         self._device = device
         self._formats, self._dtypes = graph.labels("dtype")
         codes, _ = graph.labels("works")
+        exchanging, _ = graph.labels("collective")
         n_given = np.diff(graph.kernel_ptr)
-        groups: dict[tuple[int, int], tuple[int, int]] = {}  # first row and rows by works and number format
+        # first row and rows by works, number format and collective
+        groups: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._library_launches: list[Launch] = []
         shares: list[float] = []
         size = np.maximum(1, n_given)
         start = np.zeros(len(graph), np.int64)
         choices = np.flatnonzero(choices_of(graph)).tolist()
-        pairs = [(int(codes[i]), int(self._formats[i])) for i in choices]
+        pairs = [(int(codes[i]), int(self._formats[i]), int(exchanging[i])) for i in choices]
         for i, pair in zip(choices, pairs, strict=True):
             if pair not in groups:
-                dtype = graph.label("dtype", i)
-                launches = _library_launches(graph.names[i], graph.label("works", i), dtype, device)
+                launches = launches_of(graph.operator(i), device)
                 groups[pair] = len(self._library_launches), len(launches)
                 self._library_launches += launches
                 total = sum_in_order(launch.time for launch in launches)
-                shares += [launch.time / total for launch in launches]
+                shares += [launch.time / total if total else 1.0 for launch in launches]
         n_chosen = len(self._library_launches)
         start[:] = n_chosen
         start[n_given > 0] = n_chosen + 1 + graph.kernel_ptr[:-1][n_given > 0]

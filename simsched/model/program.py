@@ -17,7 +17,9 @@ from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Floats, Indices, Ints, optional
 from simsched.model.graph.columns import column as column_of
+from simsched.model.graph.groups import together_on
 from simsched.model.launches import Launches, choices_of, given_launches, has_choices, launches_on, relaunch
+from simsched.model.partition import Partition
 
 Small = npt.NDArray[np.int32]
 EXECUTIONS: Final = ("stages", "events", "graph")
@@ -125,6 +127,8 @@ class Issued(Document):
         How many events there are; they are numbered from 0.
     threads
         Instructions of each host thread.
+    partitions
+        Streams that are bound to some SMs.
     """
 
     FORMAT = "simsched.program"
@@ -132,18 +136,19 @@ class Issued(Document):
     devices: tuple[str, ...]
     events: Count
     threads: Sequence[Sequence[Instruction]]
+    partitions: tuple[Partition, ...] = brief(())
 
     @classmethod
     def of(cls, program: "Program") -> "Issued":
         """Return a program without its graph."""
-        return cls(program.execution, program.devices, program.n_events, program.threads)
+        return cls(program.execution, program.devices, program.n_events, program.threads, program.partitions)
 
     def made(self, graph: OpGraph) -> "Program":
         """Return the program of a graph, checked."""
         return Program.from_file(graph, **vars(self))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _File(Issued):
     """The instructions that hosts issue, and the graph that they run.
 
@@ -190,6 +195,8 @@ class Program(Columnar, Document):
     open
         Whether the kernels that libraries choose are not chosen yet, as in a program that was read from a file:
         `launches` then has their number alone, and `on` chooses them.
+    partitions
+        Streams that are bound to some SMs of their device; the others run on all.
 
     Raises
     ------
@@ -226,6 +233,7 @@ class Program(Columnar, Document):
         checked: bool = False,
         launches: Launches | None = None,
         open: bool | None = None,
+        partitions: Sequence[Partition] = (),
     ) -> None:
         self.graph, self.devices, self.execution, self.n_events = graph, tuple(devices), execution, n_events
         self.thread_ptr = np.array(thread_ptr, np.int64)
@@ -239,6 +247,7 @@ class Program(Columnar, Document):
         self.lead = None if lead is None else np.array(lead, np.float64)
         self.own = None if own is None else np.array(own, np.float64)
         self.checked = checked
+        self.partitions = tuple(partitions)
         self.launches = given_launches(graph) if launches is None else launches
         self.open = (launches is None and has_choices(graph)) if open is None else open
         self._freeze()
@@ -293,6 +302,10 @@ class Program(Columnar, Document):
         homes[self.launches.op[self.argument[rows]]] = self.device[rows]
         return frozen(homes)
 
+    def bound_to(self, partitions: Sequence[Partition]) -> "Program":
+        """Return the program with streams that are bound to some SMs."""
+        return Program(**self._parts | {"partitions": partitions})
+
     def timed(self, lead: npt.ArrayLike | None, own: npt.ArrayLike | None) -> "Program":
         """Return the program with other host times of its instructions, see the parameters of `Program`."""
         return Program(**self._parts | {"lead": lead, "own": own, "checked": False}).check()
@@ -312,7 +325,7 @@ class Program(Columnar, Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program):
             return NotImplemented
-        ours, theirs = ((x.execution, x.devices, x.n_events) for x in (self, other))
+        ours, theirs = ((x.execution, x.devices, x.n_events, x.partitions) for x in (self, other))
         columns = ("thread_ptr", "action", "device", "stream", "argument", "priority", "lead", "own")
         alike = ours == theirs and self.graph == other.graph and same_columns(self, other, columns)
         alike = alike and np.array_equal(self.launches.ptr, other.launches.ptr)
@@ -393,6 +406,10 @@ class Program(Columnar, Document):
         early = waits[(records > waits) & (threads[0] == threads[1])]
         if len(early):
             raise ProgramError(f"event {self.argument[early[0]]} is waited for before the same thread records it")
+        for meeting in self.graph.meetings:
+            rank = together_on(meeting, self.home)
+            if rank is not None:
+                raise ProgramError(f"{self.graph.names[rank]!r}: another rank of its collective is on its device")
         self.checked = True
         return self
 
@@ -494,6 +511,7 @@ class Program(Columnar, Document):
             own=column_of(row.own for row in every) if any(row.own is not None for row in every) else None,
             launches=launches,
             open=has_choices(graph),
+            partitions=issued.partitions,
         ).check()
 
 

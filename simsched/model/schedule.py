@@ -16,6 +16,8 @@ from simsched.model.cluster import Cluster
 from simsched.model.costmodel import Target, bare
 from simsched.model.graph import OpGraph, Rows
 from simsched.model.graph.columns import Columnar, Indices, describe_cycle, distinct, topological_order
+from simsched.model.graph.groups import together_on
+from simsched.model.partition import Partition, require_partitions
 from simsched.model.program import EVENT_PLANS, EXECUTIONS, Program, barrier_before
 from simsched.model.rewriting import Rewriting
 
@@ -71,6 +73,8 @@ class _Said(Checked):
         that one.
     cluster
         The cluster that it was made for; absent if unknown.
+    partitions
+        Streams that are bound to some SMs.
     """
 
     SUBJECT = "schedule"
@@ -82,6 +86,7 @@ class _Said(Checked):
     search: Mapping[str, Any] = field(default_factory=dict)
     rewriting: tuple[Rewriting, ...] = brief(())
     cluster: Cluster | None = brief(None)
+    partitions: tuple[Partition, ...] = brief(())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +131,8 @@ class Schedule(Columnar, Document):
         and refuses the schedule of a graph that is another one. ``()`` if nothing was rewritten.
     cluster
         The cluster that it was made for, without a part in equality; None if unknown. `simsched.schedule` says it.
+    partitions
+        Streams that are bound to some SMs of their device; the others run on all.
 
     Raises
     ------
@@ -152,6 +159,7 @@ class Schedule(Columnar, Document):
     search: Mapping[str, Any]
     rewriting: tuple[Rewriting, ...]
     cluster: Cluster | None
+    partitions: tuple[Partition, ...]
     devices: tuple[str, ...]
     op: Indices
     device: Indices
@@ -173,6 +181,7 @@ class Schedule(Columnar, Document):
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
         cluster: Cluster | None = None,
+        partitions: Sequence[Partition] = (),
     ) -> None:
         rows = tuple(placements)
         unknown = next((row for row in rows if row.op not in graph.index), None)
@@ -193,6 +202,7 @@ class Schedule(Columnar, Document):
             search=search,
             rewriting=rewriting,
             cluster=cluster,
+            partitions=tuple(partitions),
         )
         self.__dict__.update(stored.__dict__)
 
@@ -215,10 +225,11 @@ class Schedule(Columnar, Document):
         search: Mapping[str, Any] = MappingProxyType({}),
         rewriting: Sequence[Rewriting] = (),
         cluster: Cluster | None = None,
+        partitions: Sequence[Partition] = (),
     ) -> "Schedule":
         """Make a schedule from columns in launch order (see Notes of the class); scalars are spread.
 
-        `execution`, `estimate`, `scheduler`, `events`, `search`, `rewriting` and `cluster` are as in the class.
+        The other parameters are as in the class.
         """
         columns = {"op": op, "device": device, "stream": stream, "stage": stage, "group": group, "priority": priority}
         details = _Said(
@@ -229,6 +240,7 @@ class Schedule(Columnar, Document):
             search=search,
             rewriting=tuple(rewriting),
             cluster=cluster,
+            partitions=tuple(partitions),
         )
         n = len(graph)
         if len(set(devices)) != len(devices):
@@ -273,7 +285,7 @@ class Schedule(Columnar, Document):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
-        ours, theirs = ((s.execution, s.events, s.estimate, s.scheduler) for s in (self, other))
+        ours, theirs = ((s.execution, s.events, s.estimate, s.scheduler, s.partitions) for s in (self, other))
         return ours == theirs and self.graph == other.graph and self.placements == other.placements
 
     @property
@@ -304,8 +316,19 @@ class Schedule(Columnar, Document):
         """
         chosen = ... if rows is None else rows
         columns = {key: getattr(self, key)[chosen] for key in ("op", "device", *_NUMBERS)}
-        same = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster")
+        same = ("graph", "devices", "execution", "scheduler", "events", "search", "rewriting", "cluster", "partitions")
         return self.from_columns(**columns | {key: getattr(self, key) for key in same} | others)
+
+    def with_partitions(self, sms: Mapping[int, int]) -> "Schedule":
+        """Return the schedule with streams bound to SMs, on every device that it uses.
+
+        Parameters
+        ----------
+        sms
+            How many SMs a stream has, by its number.
+        """
+        partitions = [Partition(device, stream, n) for device in self.devices_used for stream, n in sms.items()]
+        return self.like(partitions=partitions, estimate=self.estimate)
 
     def made_for(self, cluster: Cluster) -> "Schedule":
         """Return the schedule as one that was made for a cluster, which its file then holds."""
@@ -410,6 +433,8 @@ class Schedule(Columnar, Document):
         device = np.array([on.index.get(name, -1) for name in self.devices], np.int32)[self.device]
         lowering = Lowering(self.graph, on, self.execution, **options)
         program = lowering.program(self.op, device, self.stream, self.stage, self.priority)
+        if self.partitions:
+            program = program.bound_to(self.partitions)
         program.__dict__["scheduler"] = self.scheduler
         self.__dict__["_lowered"] = (on, options, program)
         return program
@@ -471,13 +496,22 @@ def _prove(schedule: Schedule, cluster: Cluster | None, *, one_thread: bool = Fa
         if cluster is not None and name not in cluster.index:
             at = int(np.argmax(schedule.device == schedule.devices.index(name)))
             _refuse(schedule, schedule.op[at], str(UnknownNameError("device", name, list(cluster.index))))
+    if cluster is not None:
+        require_partitions(schedule.partitions, cluster)
     if schedule.execution == "stages":
         _check_stages(schedule)
     graph = schedule.graph
     position = schedule.position
     backwards = position[graph.src] > position[graph.dst]
-    if not backwards.any():
+    meets = [meeting for meeting in graph.meetings if not meeting.is_symmetric]
+    if not backwards.any() and not meets:
         return
+    for meeting in meets:
+        rank = together_on(meeting, _by_operator(schedule.op, schedule.device))
+        if rank is not None:
+            _refuse(
+                schedule, rank, f"another rank of {meeting.collective.group!r} is on its device: place it elsewhere"
+            )
     device = _by_operator(schedule.op, schedule.device)
     late = backwards & ((device[graph.src] == device[graph.dst]) | one_thread | (schedule.execution == "graph"))
     if late.any():
@@ -538,12 +572,15 @@ def _check_waits(schedule: Schedule, device: Indices) -> None:
         same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
         ops = schedule.op[order] + offset
         pairs.append((ops[:-1][same], ops[1:][same]))
+    top = 2 * n
     if schedule.execution == "stages":
         pairs.append(_barrier_pairs(schedule, n))
+        top = int(max(end.max(initial=0) for end in pairs[-1])) + 1
+    pairs = _meeting_pairs(schedule, pairs, n, max(top, 2 * n))
     src, dst = (np.concatenate(column) for column in zip(*pairs, strict=True))
     _, cycle = topological_order(int(max(src.max(), dst.max())) + 1, src, dst)
     if cycle:
-        texts = [_event_text(schedule, vertex, n, device) for vertex in cycle]
+        texts = [_event_text(schedule, vertex, n, max(top, 2 * n), device) for vertex in cycle]
         raise ScheduleError(f"schedule of {graph.name!r} can never finish: {describe_cycle([*texts, texts[0]])}")
 
 
@@ -560,7 +597,23 @@ def _barrier_pairs(schedule: Schedule, n: int) -> tuple[Indices, Indices]:
     return src, dst
 
 
-def _event_text(schedule: Schedule, vertex: int, n: int, device: Indices) -> str:
+def _meeting_pairs(
+    schedule: Schedule, pairs: list[tuple[Indices, Indices]], n: int, first: int
+) -> list[tuple[Indices, Indices]]:
+    """Return pairs in which collectives begin once all ranks can; that of number k is vertex ``first + k``."""
+    begin = np.arange(first)
+    more: list[tuple[Indices, Indices]] = []
+    for k, meeting in enumerate(schedule.graph.meetings):
+        if not meeting.is_symmetric:
+            ends = np.array(meeting.members) + n
+            begin[ends] = first + k
+            more.append((np.full(len(ends), first + k), ends))
+    return [(src, begin[dst]) for src, dst in pairs] + more
+
+
+def _event_text(schedule: Schedule, vertex: int, n: int, first: int, device: Indices) -> str:
+    if vertex >= first:
+        return f"ranks of {schedule.graph.meetings[vertex - first].collective.group!r}"
     if vertex >= 2 * n:
         return "stage barrier"
     name = schedule.graph.names[vertex % n]

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, Final, NamedTuple, TypeVar
 
 from simsched.base.errors import GraphError
-from simsched.base.memo import remembered
+from simsched.base.memo import memo
 from simsched.base.numeric import grouped, is_count
 from simsched.model.graph import Edge, Operator, OpGraph
 
@@ -319,7 +319,7 @@ def _order(draft: Draft) -> tuple[str, ...]:
     return tuple(ready)
 
 
-@remembered
+@memo
 def _of_graph(graph: OpGraph) -> Draft:
     edges = grouped((edge.dst, edge) for edge in graph.edges)
     rows = []

@@ -281,7 +281,8 @@ def _direct_reads(draft: Draft, name: str, reader: str) -> tuple[dict[int, Sourc
     row = draft.rows[reader]
     axis = splitting.axis_of_concat(concat.operator)
     pieces = dict[Slice | None, Source]()
-    if axis is not None and splitting.only_copies(draft, concat):
+    has_all = len(concat.reads) == len(concat.operator.input_shapes)  # else some pieces are inputs of the graph
+    if axis is not None and has_all and splitting.only_copies(draft, concat):
         sizes = [shape[axis] for shape in concat.operator.input_shapes]
         for read, size, end in zip(concat.reads, sizes, accumulate(sizes), strict=True):
             pieces[axis, end - size, end] = read.source

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from simsched.base.errors import ScheduleError, SchedulerError, UnknownNameError, shown
 from simsched.base.shown import Imported
 from simsched.model import Cluster, CostModel, OpGraph, Schedule, Target, default_cost, upon
+from simsched.model.cluster import resize
 from simsched.rewriting.accounting import account_for, refuse_changes
 from simsched.rewriting.rule import Rule
 from simsched.schedulers.protocol import Scheduler, Tools, take_options
@@ -133,7 +134,7 @@ def schedule(
     ----------
     graph, cluster
         The graph to run, and the cluster or calibration that runs it; with a calibration the schedule has the measured
-        graph.
+        graph. Where a collective is symmetric, the graph is one rank's, and the first device alone is scheduled.
     scheduler
         A name in `SCHEDULERS`, ``package.module:function``, or a function.
     cost
@@ -170,10 +171,16 @@ def schedule(
         cost = default_cost if isinstance(cluster, Cluster) else cluster  # operators that it makes cost as measured
     graph, cluster = upon(cluster, graph)
     with refuse_changes(graph, name):
-        plan = function(graph, cluster, cost, **options)
+        plan = function(graph, _scheduled_on(graph, cluster), cost, **options)
     if not isinstance(plan, Schedule):
         raise ScheduleError(f"scheduler {name!r} returned {type(plan).__name__}, not a Schedule")
     return account_for(plan, graph, name, _own_rules(options)).check(cluster).made_for(cluster)
+
+
+def _scheduled_on(graph: OpGraph, cluster: Cluster) -> Cluster:
+    """Return the devices among which a scheduler chooses: where collectives are symmetric the first, for all ranks."""
+    is_symmetric = any(meeting.is_symmetric for meeting in graph.meetings)
+    return resize(cluster, 1) if is_symmetric else cluster
 
 
 def _own_rules(options: Mapping[str, Any]) -> list[Rule]:

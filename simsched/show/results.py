@@ -14,7 +14,7 @@ from simsched.show.paper import draw
 from simsched.simulator import Makespans
 
 if TYPE_CHECKING:
-    from simsched.experiments import accuracy, advise, comparison, duel, whatif
+    from simsched.experiments import accuracy, advise, comparison, duel, overlap, whatif
 
 _BARS: Final = 15  # of a tornado
 
@@ -86,6 +86,21 @@ def _advice(found: "advise.Advice") -> Chart:
     speedups = {row.name: row.speedup for row in found.rows if row.speedup is not None}
     title = f"{found.graph} on {found.cluster}"
     return Chart("bar", by_name(speedups), y=Axis("speedup over one stream captured"), title=title, reference=1.0)
+
+
+def _overlaps(found: "overlap.Overlaps") -> Chart:
+    """Return gains in per cent over the parameter, or of each overlap where none was varied."""
+    title = f"{found.graph} on {found.cluster}"
+    gain = Axis("gain in %")
+    if not found.points:
+        bars = by_name({row.name: 100 * row.gain for row in found.rows} or {"nothing": 0.0})
+        return Chart("bar", bars, y=gain, title=title, reference=0.0)
+    names = dict.fromkeys(name for point in found.points for name in point.gain)
+    series = {
+        name: {point.value: 100 * point.gain[name] for point in found.points if name in point.gain} for name in names
+    }
+    note = "\n".join(found.sentences()[: len(found.turns)])
+    return Chart("line", series, Axis(str(found.parameter), True), gain, title, note, 0.0)
 
 
 def _sweep(found: "whatif.Sweep") -> Chart:
@@ -166,4 +181,5 @@ _CHARTS: Final[Mapping[str, Callable[[Any], Chart]]] = {
     "answer": _outcome,
     "advice": _advice,
     "duel": _duel,
+    "overlaps": _overlaps,
 }

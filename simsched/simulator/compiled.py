@@ -15,13 +15,25 @@ from typing import Final
 from simsched.base.jit import piece
 from simsched.model import BARRIER, COPY, LAUNCH, RECORD, SYNC, WAIT
 from simsched.model.trace import timeline as kinds
-from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
+from simsched.simulator.clock import (
+    COMPLETE,
+    DISPATCH,
+    HOST,
+    RELEASE,
+    SHARE,
+    go_on,
+    join,
+    open_instant,
+    push,
+    set_timer,
+    wake,
+)
+from simsched.simulator.contention import begin_kernel, is_later
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, join_others, refill, run_alone, set_up
-from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
+from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
+from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
 from simsched.simulator.state import PHASES, Event, Host, Item, Lane, Span, State
 
-COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(PHASES)
-"""Phases of an instant, as in `reference`."""
 NEW, RUNNING, OVER, STUCK, FULL = range(5)
 """How a run stands: to begin; it goes on; nothing is left to happen, all is done or not; points are full."""
 TURN, BEGINNING, PAYING = range(3)
@@ -36,109 +48,6 @@ MOST_POINTS: Final = 64
 """Of a load curve that an event may add: a kernel by itself has been on the device for some waves."""
 SHORT: Final = 100.0
 """Of blocks, in instants: shorter ones may end together though they are due apart, so none of them is passed over."""
-
-
-# The clock
-
-
-def push(s: State, time: float, phase: int, who: int) -> None:
-    """Let one go on at a time in us, in a phase of that instant."""
-    if time <= s.limit:
-        go_on(s, phase, who)
-        return
-    s.count += 1
-    i = s.n_later
-    s.n_later += 1
-    while i > 0 and s.later[(i - 1) >> 1].time > time:  # of equal times the earlier pushed is the first
-        i = _move(s, (i - 1) >> 1, i)
-    row = s.later[i]
-    row.time, row.key, row.who = time, s.count * 8 + phase, who
-
-
-def _move(s: State, start: int, end: int) -> int:
-    """Move a row of the heap; return where it was."""
-    a, b = s.later[start], s.later[end]
-    b.time, b.key, b.who = a.time, a.key, a.who
-    return start
-
-
-def go_on(s: State, phase: int, who: int) -> None:
-    """Let one go on in this instant, as the last of a phase so far."""
-    s.queues[phase] = join(s, s.queues[phase], who)
-
-
-def _is_earlier(s: State, i: int, k: int) -> bool:
-    a, b = s.later[i], s.later[k]
-    return a.time < b.time or (a.time == b.time and a.key < b.key)
-
-
-def open_instant(s: State) -> bool:
-    """Go to the earliest time at which anything happens; return whether there is one."""
-    now = s.timers[1]
-    if s.n_later > 0 and s.later[0].time < now:
-        now = s.later[0].time
-    if now == inf:
-        return False
-    s.now = now
-    s.limit = end_of_instant(now)
-    while s.n_later > 0 and s.later[0].time <= s.limit:
-        go_on(s, s.later[0].key & 7, s.later[0].who)
-        s.n_later -= 1
-        n, i, child = s.n_later, 0, 1
-        while child < n:
-            if child + 1 < n and _is_earlier(s, child + 1, child):
-                child += 1
-            if _is_earlier(s, n, child):
-                break
-            i = _move(s, child, i)
-            child = 2 * i + 1
-        _move(s, n, i)
-    while s.timers[1] <= s.limit:
-        i = 1
-        while i < s.n_timers:
-            i = 2 * i
-            if s.timers[i] > s.limit:
-                i += 1
-        set_timer(s, i - s.n_timers, inf)
-        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + i - s.n_timers)
-    return True
-
-
-def set_timer(s: State, d: int, time: float) -> None:
-    """Set the one timer of a device, or of the links, to a time in us; inf calls it off."""
-    if time <= s.limit:
-        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + d)
-        time = inf
-    i = s.n_timers + d
-    s.timers[i] = time
-    while i > 1:
-        i >>= 1
-        least = min(s.timers[2 * i], s.timers[2 * i + 1])
-        if s.timers[i] == least:
-            break
-        s.timers[i] = least
-
-
-def join(s: State, last: int, who: int) -> int:
-    """Put one behind the last of a list, -1 where it is empty; return the new last.
-
-    A list is closed to a ring: the last knows the first.
-    """
-    s.next[who] = who
-    return _joined(s, last, who)
-
-
-def _joined(s: State, a: int, b: int) -> int:
-    """Put the list that ends with b behind that which ends with a; return the last of both."""
-    if a >= 0 and b >= 0:
-        s.next[a], s.next[b] = s.next[b], s.next[a]
-    return b if b >= 0 else a
-
-
-def wake(s: State, last: int) -> int:
-    """Let all go on who wait in a list; return the empty list."""
-    s.queues[RELEASE] = _joined(s, s.queues[RELEASE], last)
-    return -1
 
 
 def add_span(s: State, kind: int, item: int, device: int, start: float, end: float) -> Span:
@@ -184,6 +93,34 @@ def dispatch(s: State, d: int) -> None:
                 return
         join_others(s, d)
     set_timer(s, d, max(refill(s, d), s.now))
+    for i in range(s.n_ready):
+        _arrive(s, s.over[i])
+
+
+def _arrive(s: State, lane: int) -> None:
+    """Let a rank of a collective be ready; if it is the last, all begin."""
+    meeting = arrive(s, lane)
+    if meeting >= 0:
+        exchange, who = s.exchanges[meeting], _first_exchange(s) + meeting
+        if exchange.stretch < LEAST_STRETCH:
+            push(s, s.now + s.work[lane].solo, COMPLETE, who)
+        else:
+            push(s, s.now + exchange.latency * exchange.stretch, RELEASE, who)
+
+
+def _first_exchange(s: State) -> int:
+    """Return the number of the first collective among all who wait."""
+    return s.n_lanes + s.n_hosts + 2 * s.n_devices + 2
+
+
+def _end_exchange(s: State, meeting: int) -> None:
+    """Let all ranks of a collective end."""
+    end_exchange(s, meeting)
+    exchange = s.exchanges[meeting]
+    for k in range(exchange.first_member, exchange.end_member):
+        lane = s.member_lane[k]
+        dispatch_later(s, s.lanes[lane].device)
+        go_on(s, RELEASE, lane)
 
 
 def end_cohorts(s: State, d: int) -> None:
@@ -354,6 +291,8 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     i, row, device = item.code >> 2, item.argument, s.devices[lane.device]
     if lane.state == LAUNCH_OVER:
         lane.ended = s.now
+        if s.recording and s.launches[row].meeting >= 0:
+            follow_last(s, number)
         _end_work(s, lane, number, KERNEL_SPAN, row)
         drained = s.events[2 * s.n_events + lane.device]
         # of kernels that end together the last in operator order
@@ -381,7 +320,14 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
     lane.state = LAUNCH_OVER
     set_up(s, row, number, lane.device, i)
     launch, work = s.launches[row], s.work[number]
-    if not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+    if launch.meeting >= 0:
+        if device.contention and launch.blocks > 0:
+            begin_kernel(work, min(launch.blocks, work.residency))
+            enter(s, lane.device, number)
+            dispatch_later(s, lane.device)
+        else:
+            _arrive(s, number)
+    elif not device.contention or (launch.blocks == 0 and launch.sm_share == 0.0):
         work.start = s.now
         push(s, s.now + work.solo, COMPLETE, number)
     elif work.unit < LEAST_UNIT:
@@ -389,7 +335,7 @@ def _launch(s: State, lane: Lane, number: int, item: Item) -> bool:
         _end_kernel(s, number)
     else:
         begin_kernel(work, launch.blocks)
-        is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0
+        is_alone = launch.blocks > 0 and device.alone < 0 and device.n_queue + device.n_running == 0 and lane.rooms < 0
         if is_alone and work.unit > SHORT * (s.limit - s.now):
             device.alone = number
         else:
@@ -533,11 +479,21 @@ def _process(s: State, phase: int) -> None:
         end_cohorts(s, who)
     elif who == s.n_devices:  # copies whose last byte has arrived
         for k in range(end_due_flows(s)):
-            go_on(s, RELEASE, s.over[k])
+            if s.over[k] < s.n_lanes:
+                go_on(s, RELEASE, s.over[k])
+            else:
+                _end_exchange(s, s.over[k] - s.n_lanes)
         share_links_later(s)
     elif who <= 2 * s.n_devices:
         dispatch(s, who - s.n_devices - 1)
-    else:  # the rates of all copies, and what they load at both ends
+    elif who > 2 * s.n_devices + 1:  # a collective
+        meeting = who - 2 * s.n_devices - 2
+        if phase == COMPLETE:
+            _end_exchange(s, meeting)
+        else:
+            begin_exchange(s, meeting)
+            share_links_later(s)
+    else:  # the rates of all flows, and what they load at their ends
         s.sharing = 0
         set_timer(s, s.n_devices, max(share_flows(s), s.now))
         for k in range(take_loads(s)):
@@ -597,6 +553,12 @@ def reset(s: State) -> None:
             point = s.points[device.point]
             point.device, point.time = d, 0.0
             point.sm = point.dram = point.warps = point.active = 0.0
+    for i in range(s.n_devices, s.n_devices + s.n_partitions):
+        room, free = s.room[i], s.free[i]
+        free.warps, free.blocks = room.warps, room.blocks
+        free.registers, free.shared_memory = room.registers, room.shared_memory
+    for i in range(s.n_exchanges):
+        s.exchanges[i].arrived = 0
     for t in range(s.n_hosts):
         host = s.hosts[t]
         host.time, host.at, host.state, host.cause = 0.0, s.thread_ptr[t], TURN, -1

@@ -31,10 +31,14 @@ SAME_PLACE: Final = 1e-3
 
 
 class Channel(Row):
-    """A direction of a link, or copy engines: what flows share; `left` and `users` (0 between calls) are for work."""
+    """A direction of a link, or copy engines: what flows share; `left`, `load` and `users` are for work.
+
+    Between calls nobody uses it.
+    """
 
     capacity: f8  # bytes per us
     left: f8
+    load: f8  # of its users, each for its rate
     users: i4
 
 
@@ -65,6 +69,8 @@ class Work(Row):
     start: f8
     unissued: i8
     resident: i8
+    residency: i8  # blocks that its SMs hold at once
+    sms: i8  # on which it may have blocks
     crowd: i8
     peak: i8
     top: i8  # of the resident blocks, those beyond what all SMs have alike: 1 to the number of SMs

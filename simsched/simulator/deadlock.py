@@ -1,6 +1,6 @@
 """What to say when a simulation stops before its program is over."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -25,18 +25,43 @@ def deadlock(
         For each event, whether its record has been issued.
     """
     texts = []
+    heads = {i for _, i in lanes}
     waiting = [(f"host thread {t}", i) for t, i in enumerate(host_at) if i != program.thread_ptr[t + 1]]
     for who, i in waiting + [(f"stream {stream}", i) for stream, i in lanes]:
         device = program.devices[program.device[i]]
         if program.action[i] == BARRIER:
             texts.append(f"{who} at a barrier of {device}")
         elif program.action[i] in (LAUNCH, COPY):
-            texts.append(f"{_next_launch(program, i, who)} on {device} behind others of its hardware queue")
+            absent = _absent_ranks(program, i, heads)
+            reason = f"for {absent}" if absent else "behind others of its hardware queue"
+            if not absent and program.graph.meetings:
+                reason += " or of the device"
+            texts.append(f"{_next_launch(program, i, who)} on {device} {reason}")
         else:
             event = _event(program, int(program.argument[i]), issued)
             texts.append(f"{_next_launch(program, i, who)} on {device} for {event}")
     more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return DeadlockError(f"deadlock in {program.graph.name!r}: waiting are {'; '.join(texts[:_SHOWN])}{more}")
+
+
+def _absent_ranks(program: Program, i: int, heads: Set[int]) -> str:
+    """Return in words for which ranks of its collective a launch waits, empty if it is no rank or all are there.
+
+    Parameters
+    ----------
+    heads
+        Instructions at which streams are held up.
+    """
+    if program.action[i] != LAUNCH:
+        return ""
+    op = int(program.launches.op[program.argument[i]])
+    meeting = next((each for each in program.graph.meetings if op in each.members), None)
+    if meeting is None or meeting.is_symmetric:
+        return ""
+    there = {int(program.launches.op[program.argument[k]]) for k in heads if program.action[k] == LAUNCH}
+    absent = [repr(program.graph.names[member]) for member in meeting.members if member not in there]
+    more = f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
+    return f"{', '.join(absent[:_SHOWN])}{more} of group {meeting.collective.group!r}" if absent else ""
 
 
 def _next_launch(program: Program, i: int, who: str) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from simsched.base.units import TIE
 from simsched.simulator.contention import (
     SATURATED,
+    Work,
     add_cohort,
     anchor_anew,
     begin_kernel,
@@ -27,6 +28,8 @@ from simsched.simulator.state import COHORTS, Launch, Room, State
 
 LEAST_UNIT: Final = float_info.min
 """Us below which blocks take no time, or so little that their rate overflows."""
+MOST_DRAWN: Final = 2.0
+"""Of its share of DRAM, how many times as much an SM can draw: half of the SMs fill it. Prior, 1.4 to 2.5."""
 
 
 def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
@@ -36,6 +39,7 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
     if s.jittered:  # it is drawn out or shortened as the sample says
         work.solo *= s.factors[s.sample * s.n_ops + s.launch_op[row]]
     work.latency = min(device.kernel_latency, work.solo) if launch.blocks else 0.0
+    work.sms, work.residency = s.lanes[lane].sms, launch.residency
     work.arrival, work.place, work.start = s.now, place, -1.0
     if s.jittered:
         work.unit = work.solo - work.latency
@@ -44,6 +48,22 @@ def set_up(s: State, row: int, lane: int, d: int, place: int) -> None:
             most = 1.0 / (most if launch.sm_share * most <= sms else sms / launch.sm_share)
             work.dram_share = min(most, launch.traffic / work.unit) if work.unit > 0.0 else 0.0
             work.unit /= launch.units
+    if s.lanes[lane].rooms >= 0 and launch.blocks:
+        _bind(work, launch, device.sms)
+
+
+def _bind(work: Work, launch: Launch, sms: int) -> None:
+    """Let a kernel run on the SMs of its partition alone, of so many that the device has.
+
+    One that DRAM binds has fewer blocks there, and each of them takes up to `MOST_DRAWN` times its share of DRAM, as
+    far as its issue slots let it.
+    """
+    work.residency = launch.residency // sms * work.sms
+    if launch.kind == 1:
+        part = float(min(launch.blocks, work.residency)) / float(min(launch.blocks, launch.residency))
+        quicker = max(part, launch.alpha, 1.0 / MOST_DRAWN)
+        work.unit *= quicker
+        work.dram_share /= quicker
 
 
 def busy_streams(s: State, d: int, since: float) -> int:
@@ -102,8 +122,12 @@ def start_running(s: State, d: int, lane: int) -> None:
 
 
 def refill(s: State, d: int) -> float:
-    """Issue blocks at the end of an instant and share the device; return when the next blocks end, inf if none run."""
+    """Issue blocks at the end of an instant and share the device; return when the next blocks end, inf if none run.
+
+    Collectives all of whose blocks have now been issued are `n_ready` lanes in `over`.
+    """
     device = s.devices[d]
+    s.n_ready = 0
     if device.n_queue:
         lane = device.skipping
         if lane >= 0:  # at most one kernel had waves passed over, and it is still in the queue
@@ -111,9 +135,10 @@ def refill(s: State, d: int) -> float:
             free_blocks(s, d, lane, undo_skip(s.work[lane], s.cohorts[COHORTS * lane :], s.now))
         _issue_blocks(s, d)
         # whole refills of the head of the queue are passed over: until the last ones nothing else can change
-        if device.n_queue == 1 or (device.n_queue and device.interleave <= 0.0):
-            lane = s.queued[d * s.width]
-            if skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
+        lane = s.queued[d * s.width] if device.n_queue else -1
+        if device.n_queue == 1 or (device.n_queue and device.interleave <= 0.0 and s.lanes[lane].rooms < 0):
+            is_exchange = s.launches[s.work[lane].row].meeting >= 0
+            if not is_exchange and skip_waves(s.work[lane], s.cohorts[COHORTS * lane :]):
                 device.skipping = lane
     device.freed = 0
     earliest = _share(s, d)
@@ -123,10 +148,13 @@ def refill(s: State, d: int) -> float:
 
 
 def _issue_blocks(s: State, d: int) -> None:
-    """Let the head of the queue issue what fits; while it has blocks left, nothing behind it is looked at."""
-    device = s.devices[d]
+    """Let the head of the queue issue what fits; while it has blocks left, nothing behind it is looked at.
+
+    One whose partition is full holds up nobody.
+    """
+    device, first = s.devices[d], 0
     while True:
-        i = _next_able(s, d, 0)
+        i = _next_able(s, d, first)
         if i == device.n_queue:
             return
         head = s.queued[d * s.width + i]
@@ -138,9 +166,12 @@ def _issue_blocks(s: State, d: int) -> None:
                 device.freed = 0
                 _interleave(s, d, head, k)
         _issue(s, d, head, s.work[head].unissued)
-        if s.work[head].unissued:
+        if s.work[head].unissued == 0:
+            _leave_queue(s, d, i)
+        elif s.lanes[head].rooms < 0:
             return
-        _leave_queue(s, d, i)
+        else:
+            first = i + 1
 
 
 def _next_able(s: State, d: int, i: int) -> int:
@@ -172,19 +203,26 @@ def _interleave(s: State, d: int, head: int, place: int) -> None:
 
 def _fits(s: State, d: int, lane: int) -> int:
     """Return how many more blocks of a kernel fit on the device."""
-    free, launch = s.free[d], s.launches[s.work[lane].row]
-    count = min(launch.residency - s.work[lane].resident, free.blocks)
+    work, launch = s.work[lane], s.launches[s.work[lane].row]
+    count = min(work.residency - work.resident, _holds(s.free[d], launch))
+    if s.lanes[lane].rooms >= 0:
+        count = min(count, _holds(s.free[s.lanes[lane].rooms], launch))
+    taken = _taken_sms(s, d, lane)
+    if taken:
+        count = min(count, max(0, work.sms - taken) * (work.residency // work.sms) - work.resident)
+    return max(0, count)
+
+
+def _holds(free: Room, launch: Launch) -> int:
+    """Return how many blocks of a launch some room holds."""
+    count = free.blocks
     if launch.warps:
         count = min(count, free.warps // launch.warps)
     if launch.registers:
         count = min(count, free.registers // launch.registers)
     if launch.shared_memory:
         count = min(count, free.shared_memory // launch.shared_memory)
-    taken = _taken_sms(s, d, lane)
-    if taken:
-        sms = s.devices[d].sms
-        count = min(count, max(0, sms - taken) * (launch.residency // sms) - s.work[lane].resident)
-    return max(0, count)
+    return count
 
 
 def _taken_sms(s: State, d: int, lane: int) -> int:
@@ -196,8 +234,18 @@ def _taken_sms(s: State, d: int, lane: int) -> int:
         beside = s.launches[other.row]
         is_beside = running[i] != lane and beside.blocks > 0 and other.resident > 0
         if is_beside and not _share_an_sm(launch, beside, room, device.sms):
-            taken += min(device.sms, other.resident)
+            taken += _met_sms(s, d, lane, running[i])
     return taken
+
+
+def _met_sms(s: State, d: int, lane: int, other: int) -> int:
+    """Return on how many of the SMs that a kernel may use blocks of another one are that lie spread."""
+    held = min(s.work[other].sms, s.work[other].resident)
+    if s.lanes[lane].rooms < 0:
+        return held
+    if s.lanes[other].rooms >= 0:  # partitions have SMs of their own
+        return 0
+    return -(-held * s.lanes[lane].sms // s.devices[d].sms)
 
 
 def _share_an_sm(launch: Launch, other: Launch, room: Room, sms: int) -> bool:
@@ -209,9 +257,15 @@ def _share_an_sm(launch: Launch, other: Launch, room: Room, sms: int) -> bool:
     )
 
 
-def take(s: State, d: int, launch: Launch, count: int) -> None:
-    """Take the room of some blocks of a launch; a negative number gives it back."""
-    free = s.free[d]
+def take(s: State, d: int, lane: int, count: int) -> None:
+    """Take the room of some blocks of a kernel; a negative number gives it back."""
+    launch = s.launches[s.work[lane].row]
+    _take_of(s.free[d], launch, count)
+    if s.lanes[lane].rooms >= 0:
+        _take_of(s.free[s.lanes[lane].rooms], launch, count)
+
+
+def _take_of(free: Room, launch: Launch, count: int) -> None:
     free.warps -= count * launch.warps
     free.blocks -= count
     free.registers -= count * launch.registers
@@ -229,15 +283,21 @@ def _issue(s: State, d: int, lane: int, most: int) -> None:
         if device.n_resident and not is_unslowed(s.launches[work.row]):  # caches and queues are not its own
             work.unit += device.crowd_latency / s.launches[work.row].units
         start_running(s, d, lane)
-    take(s, d, s.launches[work.row], count)
-    issue(work, s.cohorts[COHORTS * lane :], count, device.sms, device.block_spread, s.now)
+    take(s, d, lane, count)
+    if s.launches[work.row].meeting < 0:
+        issue(work, s.cohorts[COHORTS * lane :], count, work.sms, device.block_spread, s.now)
+        return
+    work.unissued -= count
+    work.resident += count
+    if work.unissued == 0:
+        s.over[s.n_ready] = lane
+        s.n_ready += 1
 
 
 def free_blocks(s: State, d: int, lane: int, count: int) -> None:
     """Give back the room of blocks that have ended."""
-    launch = s.launches[s.work[lane].row]
-    if count and launch.blocks:
-        take(s, d, launch, -count)
+    if count and s.launches[s.work[lane].row].blocks:
+        take(s, d, lane, -count)
         s.devices[d].freed = 1
 
 
@@ -259,6 +319,19 @@ def end_due(s: State, d: int) -> int:
             running[device.n_running] = lane
             device.n_running += 1
     return ended
+
+
+def leave(s: State, d: int, lane: int) -> None:
+    """Take a collective that is over off its device."""
+    device, base = s.devices[d], d * s.width
+    n, device.n_running = device.n_running, 0
+    for i in range(n):
+        other = s.running[base + i]
+        if other != lane:
+            s.running[base + device.n_running] = other
+            device.n_running += 1
+    device.n_resident -= 1
+    free_blocks(s, d, lane, s.work[lane].resident)
 
 
 def _share(s: State, d: int) -> float:
@@ -293,6 +366,8 @@ def _share(s: State, d: int) -> float:
         if launch.blocks and work.resident:
             load = crowded_load(crowd, work, launch.sm_share, launch.warps)
         work.slowed = max(1.0, launch.alpha * (load * pressed))
+        if s.lanes[running[i]].rooms >= 0:
+            work.slowed = max(1.0, launch.alpha * _load_on_partition(s, d, running[i]))
         issued += s.shares[i].load / work.slowed
     excess = issued if issued > SATURATED else 1.0  # the fullest SMs are estimates: together no more than there is
     dram_load = device.copy_load
@@ -311,8 +386,8 @@ def _share(s: State, d: int) -> float:
     for i in range(n):
         work = s.work[running[i]]
         launch = s.launches[work.row]
-        rate = 0.0  # every block ended and none fitted again: it stands still
-        if work.resident:
+        rate = 0.0  # a collective, or every block ended and none fitted again: it stands still
+        if work.resident and launch.meeting < 0:
             stretch = max(work.slowed, launch.beta * dram_pressure)
             if launch.kind >= 0:
                 stretch *= 1.0 + _penalty(s, d, launch.kind, compute, memory)
@@ -322,6 +397,33 @@ def _share(s: State, d: int) -> float:
     if s.recording:
         record_point(s, d, s.now, sm_load, dram_load, warps, min(float(device.sms), blocks + without_grid * device.sms))
     return earliest
+
+
+def _load_on_partition(s: State, d: int, lane: int) -> float:
+    """Return the load of the fullest SM of a partition: its kernel's, and what kernels without partitions add there.
+
+    Their blocks lie on SMs outside of partitions until these are as full, and then on all alike.
+    """
+    device, running, work = s.devices[d], s.running[d * s.width :], s.work[lane]
+    launch, outside, blocks = s.launches[work.row], device.sms, 0
+    spread = whole = 0.0
+    for i in range(device.n_running):
+        other = s.work[running[i]]
+        beside = s.launches[other.row]
+        if s.lanes[running[i]].rooms >= 0:
+            outside -= other.sms
+        elif beside.blocks:
+            blocks += other.resident
+            spread += beside.sm_share * other.resident
+        else:
+            whole += beside.sm_share
+    if launch.blocks == 0:
+        return launch.sm_share * float(device.sms) / float(work.sms) + whole + spread / device.sms
+    load = launch.sm_share * fullest(work, work.sms) + whole
+    outside *= -(-work.resident // work.sms)
+    if blocks > outside:
+        load += spread / device.sms * (1.0 - float(outside) / float(blocks))
+    return load
 
 
 def is_unslowed(launch: Launch) -> bool:
@@ -365,10 +467,10 @@ def run_alone(s: State, d: int, lane: int) -> None:
     while is_later(s.now, end):
         now = end
         end_blocks(work, cohorts, now)
-        end = go_on_alone(work, cohorts, now, launch.residency, device.sms, launch.sm_share, device.block_spread)
+        end = go_on_alone(work, cohorts, now, work.residency, work.sms, launch.sm_share, device.block_spread)
         if s.recording and s.n_points < s.point_room:
             resident = work.resident
-            slowed = max(1.0, launch.sm_share * fullest(work, device.sms))
+            slowed = max(1.0, launch.sm_share * fullest(work, work.sms))
             record_point(
                 s,
                 d,
@@ -383,14 +485,14 @@ def run_alone(s: State, d: int, lane: int) -> None:
 def join_others(s: State, d: int) -> None:
     """Let a kernel that has had the device to itself go on as one among others."""
     device, lane = s.devices[d], s.devices[d].alone
-    work, cohorts, launch = s.work[lane], s.cohorts[COHORTS * lane :], s.launches[s.work[lane].row]
+    work, cohorts = s.work[lane], s.cohorts[COHORTS * lane :]
     device.alone = -1
     if work.start < 0.0:  # it came just now
         enqueue(s, d, lane)
         return
     run_alone(s, d, lane)
     start_running(s, d, lane)
-    take(s, d, launch, work.resident)
+    take(s, d, lane, work.resident)
     if work.skipped:
         device.skipping = lane
     if work.unissued:

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from simsched.base.errors import ClusterError, ScheduleError, UnknownNameError
 from simsched.model import CostModel, Program, Schedule, Target, default_cost, operator_times, upon
+from simsched.model.costmodel import group_times
+from simsched.model.graph.groups import together_on
 from simsched.model.launches import kernels_on
 from simsched.model.lowering import Lowering
 from simsched.model.trace import Trace
@@ -28,7 +30,7 @@ class Evaluator:
     Parameters
     ----------
     schedule
-        Where it starts; its execution and its priorities stay as they are.
+        Where it starts; its execution, its priorities and its partitions stay as they are.
     cluster, cost
         As in `simulate`.
 
@@ -61,7 +63,7 @@ class Evaluator:
         schedule.check(cluster)
         self.graph, self.cluster, self.execution = schedule.graph, cluster, schedule.execution
         self._rewriting = schedule.rewriting
-        self._events = schedule.events
+        self._events, self._partitions = schedule.events, schedule.partitions
         self._lowering = Lowering(self.graph, cluster, self.execution, events=self._events)
         self._priority = schedule.priority[np.argsort(schedule.op)]
         self._cost = None if cost is default_cost else cost
@@ -163,6 +165,7 @@ class Evaluator:
             estimate=estimate,
             scheduler=scheduler,
             rewriting=self._rewriting,
+            partitions=self._partitions,
         )
 
     def trace(self) -> Trace:
@@ -196,7 +199,8 @@ class Evaluator:
     def _program(self, columns: Columns) -> Program:
         """Return the program of what columns say; what is no placement is refused."""
         op, device, stream, stage = columns
-        return self._lowering.program(op, device, stream, stage, self._priority[op])
+        program = self._lowering.program(op, device, stream, stage, self._priority[op])
+        return program.bound_to(self._partitions) if self._partitions else program
 
     def _runs(self, columns: Columns) -> bool:
         """Return whether what `Schedule.check` proves holds, but for cycles between devices: they show as deadlocks."""
@@ -205,6 +209,8 @@ class Evaluator:
         place, device, stream, stage = by_op
         late, together = place[src] > place[dst], device[src] == device[dst]
         if (late if self.execution == "graph" else late & together).any():
+            return False
+        if any(together_on(meeting, device) is not None for meeting in self.graph.meetings):
             return False
         if self.execution != "stages":
             return True
@@ -235,4 +241,10 @@ class Evaluator:
                 kernels_on(self.graph, self.cluster.devices[int(np.argmax(self._alike == n))]).ptr for n in numbers
             ]
             rows = np.concatenate(tables)[base[which] + np.stack(first)[which, op] + kernel]
+        if self._cost is None and self.graph.meetings:
+            home = np.empty(len(self.graph), np.int64)
+            home[columns[_OP]] = columns[_DEVICE]
+            times = group_times(self.graph, self.cluster, home)[program.launches.op]
+            rows = rows.copy()
+            rows["solo"] = np.where(np.isnan(times), rows["solo"], times)
         return rows if np.isfinite(rows["unit"]).all() else None

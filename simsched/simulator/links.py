@@ -1,9 +1,13 @@
 """Links and copy engines: flows that share them max-min fairly; one text for both engines."""
 
 from math import inf
+from typing import Final
 
 from simsched.simulator.contention import Crossing, anchor_anew, finish_time, is_later
 from simsched.simulator.state import State
+
+_BEHIND_COPIES: Final = 2**30
+"""Copies have lower numbers."""
 
 
 def begin_flow(s: State, lane: int, copy: int) -> None:
@@ -18,6 +22,17 @@ def begin_flow(s: State, lane: int, copy: int) -> None:
     s.n_flows += 1
 
 
+def begin_exchange(s: State, meeting: int) -> None:
+    """Begin to move the bytes of a collective: a flow behind the copies of its instant, of those by their numbers."""
+    begin_flow(s, s.n_lanes + meeting, _BEHIND_COPIES + meeting)
+
+
+def _nbytes(s: State, f: int) -> float:
+    """Return the bytes of a flow: of a collective those that each rank sends."""
+    who = s.flows[f]
+    return s.copy_nbytes[s.work[who].row] if who < s.n_lanes else s.exchanges[who - s.n_lanes].nbytes
+
+
 def _flow_rates(s: State) -> None:
     """Compute the max-min fair rate of each flow.
 
@@ -25,14 +40,19 @@ def _flow_rates(s: State) -> None:
     -----
     Progressive filling: the channel with the least capacity per flow fixes the rate of its flows (of equal ones the
     channel that was first used), then the rest is shared anew. A copy has one engine: a channel of its own bounds it by
-    that engine's rate. Of the copies of a device as many move as it has engines, those that began first. Time is
-    O(channels in use x crossings), whatever else there is.
+    that engine's rate. Of the copies of a device as many move as it has engines, those that began first. A collective
+    is one flow, which takes from each channel so many times its rate; a channel of its own bounds it by the rate that
+    it has alone. Time is O(channels in use x crossings), whatever else there is.
     """
     at = n_live = 0
     for d in range(s.n_devices):
         s.devices[d].n_moving = 0
     for f in range(s.n_flows):
         lane, flow = s.flows[f], s.crossings[f]
+        if lane >= s.n_lanes:
+            at = _cross_exchange(s, f, at)
+            n_live = _use(s, f, n_live)
+            continue
         source = s.devices[s.lanes[lane].device]
         source.n_moving += 1
         if source.n_moving > source.copy_engines:  # each copy has an engine to itself; the others wait in order
@@ -42,25 +62,19 @@ def _flow_rates(s: State) -> None:
         s.channels[s.n_channels + f].capacity = s.devices[d].copy_rate
         flow.rate, flow.first = inf, at  # which stays if all that it crosses is unlimited
         for k in range(route.first, route.end):
-            s.crossed[at] = s.route_channels[k]
+            s.crossed[at], s.weights[at] = s.route_channels[k], 1.0
             at += 1
         s.crossed[at], s.crossed[at + 1] = s.n_channels - s.n_devices + d, s.n_channels + f
+        s.weights[at] = s.weights[at + 1] = 1.0
         at += 2
         flow.end = at
-        for k in range(flow.first, flow.end):
-            channel = s.channels[s.crossed[k]]
-            if channel.capacity < inf:
-                if channel.users == 0:
-                    s.live[n_live] = s.crossed[k]
-                    channel.left = channel.capacity
-                    n_live += 1
-                channel.users += 1
+        n_live = _use(s, f, n_live)
     while True:
         tightest, share = -1, inf
         for i in range(n_live):
             channel = s.channels[s.live[i]]
-            if channel.users > 0 and channel.left / channel.users < share:
-                tightest, share = s.live[i], channel.left / channel.users
+            if channel.users > 0 and channel.left / channel.load < share:
+                tightest, share = s.live[i], channel.left / channel.load
         if tightest < 0:
             return
         for f in range(s.n_flows):
@@ -70,8 +84,38 @@ def _flow_rates(s: State) -> None:
                 for k in range(flow.first, flow.end):
                     channel = s.channels[s.crossed[k]]
                     if channel.capacity < inf:
-                        channel.left = max(0.0, channel.left - share)
+                        channel.left = max(0.0, channel.left - share * s.weights[k])
                         channel.users -= 1
+                        channel.load = channel.load - s.weights[k] if channel.users > 0 else 0.0
+
+
+def _cross_exchange(s: State, f: int, start: int) -> int:
+    """Note the channels of a collective from a place on; return the place behind them."""
+    flow, at = s.crossings[f], start
+    exchange = s.exchanges[s.flows[f] - s.n_lanes]
+    s.channels[s.n_channels + f].capacity = exchange.rate / exchange.stretch
+    flow.rate, flow.first = inf, start
+    for k in range(exchange.first, exchange.end):
+        s.crossed[at], s.weights[at] = s.exchange_channels[k], s.exchange_weights[k] * min(1.0, exchange.stretch)
+        at += 1
+    s.crossed[at], s.weights[at] = s.n_channels + f, 1.0
+    flow.end = at + 1
+    return at + 1
+
+
+def _use(s: State, f: int, in_use: int) -> int:
+    """Let a flow load its channels that are limited, of which so many are in use; return how many then are."""
+    flow, n = s.crossings[f], in_use
+    for k in range(flow.first, flow.end):
+        channel = s.channels[s.crossed[k]]
+        if channel.capacity < inf:
+            if channel.users == 0:
+                s.live[n] = s.crossed[k]
+                channel.left = channel.capacity
+                n += 1
+            channel.users += 1
+            channel.load += s.weights[k]
+    return n
 
 
 def _crosses(s: State, flow: Crossing, channel: int) -> bool:
@@ -82,7 +126,7 @@ def _crosses(s: State, flow: Crossing, channel: int) -> bool:
 
 
 def share_flows(s: State) -> float:
-    """Compute the rates of all copies and what they load at both ends; return when the next one ends, inf if none."""
+    """Compute the rates of all flows and what they load at their ends; return when the next one ends, inf if none."""
     _flow_rates(s)
     for k in range(s.n_loaded):
         s.devices[s.loaded[k]].new_load = 0.0
@@ -93,9 +137,14 @@ def share_flows(s: State) -> float:
         anchor_anew(flow, s.now, rate)
         if rate == 0.0:
             continue
-        earliest = min(earliest, finish_time(flow, s.copy_nbytes[flow.row]))
-        _load(s, s.lanes[lane].device, rate)
-        _load(s, s.copy_device[flow.row], rate)
+        earliest = min(earliest, finish_time(flow, _nbytes(s, f)))
+        if lane < s.n_lanes:
+            _load(s, s.lanes[lane].device, rate)
+            _load(s, s.copy_device[flow.row], rate)
+        else:  # each rank sends as much as it receives
+            exchange = s.exchanges[lane - s.n_lanes]
+            for k in range(exchange.first_member, exchange.end_member):
+                _load(s, s.lanes[s.member_lane[k]].device, 2.0 * rate * min(1.0, exchange.stretch))
     return earliest
 
 
@@ -127,11 +176,11 @@ def take_loads(s: State) -> int:
 
 
 def end_due_flows(s: State) -> int:
-    """Take off the copies whose last byte has arrived; return how many: lanes in `over`."""
+    """Take off the flows whose last byte has arrived; return how many: in `over` lanes, or behind these collectives."""
     n, s.n_flows, ended = s.n_flows, 0, 0
     for f in range(n):
         lane = s.flows[f]
-        if s.work[lane].rate == 0.0 or is_later(finish_time(s.work[lane], s.copy_nbytes[s.work[lane].row]), s.now):
+        if s.work[lane].rate == 0.0 or is_later(finish_time(s.work[lane], _nbytes(s, f)), s.now):
             s.flows[s.n_flows] = lane
             s.n_flows += 1
         else:

@@ -10,12 +10,14 @@ from simsched.base.errors import DeadlockError
 from simsched.base.jit import Column, Rows, Table, i1, i4, i8, length, piece
 from simsched.model import COPY, WARP, Cluster, CostModel, Floats, Ints, Program, default_cost
 from simsched.model.cluster.cluster import Routes
+from simsched.model.partition import Partition, require_partitions
 from simsched.model.program import BARRIER, LAUNCH, WAIT
 from simsched.model.trace import Load
 from simsched.simulator import state
 from simsched.simulator.compiled import FULL, MOST_POINTS, NEW, OVER, RUNNING, run_samples
 from simsched.simulator.contention import Channel, Crowd
 from simsched.simulator.deadlock import deadlock
+from simsched.simulator.meetings import rows_of, taken
 from simsched.simulator.state import Point, Span, State
 from simsched.simulator.workload import demand
 
@@ -135,10 +137,13 @@ class Platform:
 
     Attributes
     ----------
+    cluster
+        The cluster.
     columns
         Those of a `State` that are about devices and that it only reads.
     devices, crowds, channels
-        Rows with which those columns begin: of channels the directions of links, then the copy engines of each device.
+        Rows with which those columns begin: of channels the directions of links, then a port and the copy engines of
+        each device. All of a port is 1.
     lag
         Us until the device knows of a launch, and of a copy, shape (n_devices, 2).
     gap, hop, graph_node, graph_launch, graph_issue, graph_join
@@ -176,9 +181,10 @@ class Platform:
         self.crowds = np.zeros(len(devices), Crowd.dtype)
         self.crowds["sms"] = self.devices["sms"]
         self.crowds["most_warps"] = [min(device.threads_per_sm // WARP, _MOST) for device in devices]
-        self.channels = np.zeros(len(cluster.channels) + len(devices), Channel.dtype)
+        self.channels = np.zeros(len(cluster.channels) + 2 * len(devices), Channel.dtype)
         self.channels["capacity"] = [
             *(bandwidth for _, _, bandwidth in cluster.channels),
+            *(1.0 for _ in devices),
             *(device.copy_engines * device.copy_rate for device in devices),
         ]
         self.lag = np.array([(on.on_the_way(on.launch), on.on_the_way(on.copy)) for on in devices])
@@ -188,13 +194,13 @@ class Platform:
         self.graph_issue, self.graph_join = overheads.T[4:]
         queues = [min(int(device.connections), _MOST) if device.contention else _MOST for device in devices]
         self.queues = np.array(queues, np.int64)
-        self._cluster, self._routes = cluster, dict[bytes, Routes]()
+        self.cluster, self._routes = cluster, dict[bytes, Routes]()
 
     def routes(self, source: Ints, target: Ints) -> Routes:
         """Return the routes from some devices to others, found once."""
         key = source.tobytes() + target.tobytes()
         if key not in self._routes:
-            self._routes[key] = self._cluster.routes(source, target)
+            self._routes[key] = self.cluster.routes(source, target)
         return self._routes[key]
 
 
@@ -232,7 +238,11 @@ class Plan:
         self.launches: Array | None = None
         self.spare: list[State] = []
         copies, n_devices = program.copies, len(cluster.devices)
-        found, self._ways = self._find_streams(), self._find_ways()
+        found, self._ways, self._meet = self._find_streams(), self._find_ways(), bool(program.graph.meetings)
+        self._bound = self._find_bound()
+        self._uses_links = self._meet or self._ways is not None
+        if self._meet:
+            self._home = program.home
         self._joins = found["joins"].astype(np.bool_)
         self._begun, values = self._numbers(platform_of(cluster))
         self._values: dict[str, Any] = values | {
@@ -256,14 +266,20 @@ class Plan:
             "n_connections": len(self._begun["connections"]),
             "n_hosts": found.n_threads,
             "n_devices": n_devices,
+            "n_exchanges": len(program.graph.meetings),
+            "n_members": sum(len(meeting.members) for meeting in program.graph.meetings),
+            "n_partitions": len(self._bound),
             "n_timers": 1 << n_devices.bit_length(),
             "width": np.bincount(self._lanes["device"][self._uses[:, LAUNCH] > 0], minlength=1).max(),
         }
         if program.lead is not None or program.own is not None:
             self._values["lead"] = np.zeros(len(program)) if program.lead is None else program.lead
             self._values["own"] = np.full(len(program), np.nan) if program.own is None else program.own
-        if self._ways is not None:
-            longest, n_flows = int((values["routes"]["end"] - values["routes"]["first"]).max()), len(self._lanes)
+        if self._uses_links:
+            longest = len(cluster.channels) + n_devices if self._meet else 0
+            if self._ways is not None:
+                longest = max(longest, int((values["routes"]["end"] - values["routes"]["first"]).max()))
+            n_flows = len(self._lanes)
             self._values |= {
                 "n_channels": len(self._begun["channels"]) - n_flows,
                 "most_flows": n_flows,
@@ -294,6 +310,26 @@ class Plan:
             self._lanes["stream"] = streams[self._lanes["stream"]]
         return search
 
+    def _find_bound(self) -> list[tuple[int, Partition]]:
+        """Return the streams in use that have partitions, by their numbers."""
+        if not self.program.partitions:
+            return []
+        require_partitions(self.program.partitions, self.cluster)
+        places = zip(self._lanes["device"].tolist(), self._lanes["stream"].tolist(), strict=True)
+        lanes = {(self.program.devices[d], stream): lane for lane, (d, stream) in enumerate(places)}
+        keyed = (((each.device, each.stream), each) for each in self.program.partitions)
+        return [(lanes[key], partition) for key, partition in keyed if key in lanes]
+
+    def _rooms(self, platform: Platform) -> Array:
+        """Return the room of the SMs of each partition."""
+        rows = np.zeros(len(self._bound), state.Room.dtype)
+        whole = platform.columns["room"].reshape(-1)
+        for row, (lane, partition) in zip(rows, self._bound, strict=True):
+            d = self._lanes["device"][lane]
+            for name in whole.dtype.names:
+                row[name] = int(whole[name][d]) * partition.sms // platform.cluster.devices[d].sms
+        return rows
+
     def _find_ways(self) -> tuple[Ints, Ints] | None:
         """Return from where to where copies move whose times are not given, None if there are none."""
         program, copies, n = self.program, self.program.copies, len(self.cluster.devices)
@@ -316,12 +352,16 @@ class Plan:
         """Return what depends on the numbers of a cluster: rows with which columns begin, and columns."""
         begun = self._streams(platform) | {"devices": platform.devices, "crowds": platform.crowds}
         values = dict(platform.columns)
+        if self._bound:
+            values["room"] = np.concatenate([values["room"].reshape(-1), self._rooms(platform)])
         if self.program.execution == "graph":  # the one cost is that of launching it
             values["cost"] = np.zeros_like(values["cost"])
             values["cost"][0, 0] = platform.graph_launch[self.program.device[0]]
             values["join"] = np.where(self._joins, platform.graph_join[self.program.device], 0.0)
             begun["devices"] = platform.devices.copy()
             begun["devices"]["graph_issue"] = platform.graph_issue
+        if self._meet:
+            values |= rows_of(taken(self.program.graph, platform.cluster, self._home))
         if self._ways is not None:
             found = platform.routes(*self._ways)
             routes = np.zeros(len(found.latency), state.Route.dtype)
@@ -329,6 +369,7 @@ class Plan:
             routes["rate"] = np.minimum(found.bandwidth, platform.devices["copy_rate"][self._ways[0]])
             routes["first"], routes["end"] = found.channel_ptr[:-1], found.channel_ptr[1:]
             values |= {"routes": routes, "route_channels": np.ascontiguousarray(found.channel, np.int32)}
+        if self._uses_links:
             flows = np.zeros(len(self._lanes), Channel.dtype)  # one at a time for each stream
             begun["channels"] = np.concatenate([platform.channels, flows])
         return begun, values
@@ -394,7 +435,10 @@ class Plan:
         """Return rows of the streams, and of the hardware queues that several compute streams share."""
         lanes, captured = self._lanes.copy(), self.program.execution == "graph"
         device, connections = lanes["device"], np.zeros(0, state.Connection.dtype)
-        lanes["connection"] = -1
+        lanes["connection"] = lanes["rooms"] = -1
+        lanes["sms"] = platform.devices["sms"][device]
+        for k, (lane, partition) in enumerate(self._bound):
+            lanes["rooms"][lane], lanes["sms"][lane] = len(self.cluster.devices) + k, partition.sms
         if not captured:
             lanes["launch_lag"], lanes["copy_lag"] = platform.lag[device].T
         lanes["gap"] = (platform.graph_node if captured else platform.gap)[device]

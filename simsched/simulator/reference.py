@@ -23,7 +23,8 @@ from simsched.simulator.compiled import reset
 from simsched.simulator.contention import begin_kernel, end_of_instant, is_later
 from simsched.simulator.deadlock import deadlock
 from simsched.simulator.device import LEAST_UNIT, busy_streams, end_due, enter, refill, set_up
-from simsched.simulator.links import begin_flow, end_due_flows, share_flows, take_loads
+from simsched.simulator.exchanges import LEAST_STRETCH, arrive, end_exchange, follow_last
+from simsched.simulator.links import begin_exchange, begin_flow, end_due_flows, share_flows, take_loads
 from simsched.simulator.prepared import Array, Plan, begin, begin_curves, curves_of, enlarge
 from simsched.simulator.state import Lane, State
 
@@ -317,7 +318,15 @@ class Reference:
             yield At(env, env.now + float(s.join[i]))
         ready, lane.over = env.now, simpy.Event(env)
         set_up(s, row, lane.number, d, i)
-        if not s.devices[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
+        lane.row.span_cause, lane.row.ready = cause, ready
+        if launch.meeting >= 0:
+            if s.devices[d].contention and launch.blocks > 0:
+                begin_kernel(work, min(launch.blocks, work.residency))
+                enter(s, d, lane.number)
+                self._dispatchers[d].set_now()
+            else:
+                self._arrive(lane.number)
+        elif not s.devices[d].contention or (launch.blocks == 0 and launch.sm_share == 0.0):
             work.start = env.now
             At(env, env.now + work.solo, COMPLETE, lambda _: lane.over.succeed())
         elif work.unit < LEAST_UNIT:
@@ -328,6 +337,9 @@ class Reference:
             enter(s, d, lane.number)
             self._dispatchers[d].set_now()
         yield lane.over
+        if launch.meeting >= 0:
+            follow_last(s, lane.number)
+            cause, ready = lane.row.span_cause, lane.row.ready
         lane.row.ended = env.now
         span = self._end_work(lane, kinds.KERNEL, row, self._op_of[row], work.start, cause, ready, work.solo)
         self._last_kernel[d] = max(self._last_kernel[d], (env.now, row, span))
@@ -430,11 +442,39 @@ class Reference:
         if s.n_points == s.point_room:
             enlarge(s)
         self._timers[d].set(max(refill(s, d), s.now))
+        for lane in s["over"][: s.n_ready].tolist():
+            self._arrive(lane)
 
     def _end_blocks(self, d: int) -> None:
         for lane in self._s["over"][: end_due(self._s, d)].tolist():
             self._end_kernel(lane)
         self._dispatchers[d].set_now()
+
+    # Collectives ---------------------------------------------------------------------------------
+
+    def _arrive(self, lane: int) -> None:
+        """Let a rank be ready; if it is the last, all begin."""
+        s, env = self._s, self._env
+        meeting = arrive(s, lane)
+        if meeting >= 0:
+            exchange = s.exchanges[meeting]
+            if exchange.stretch < LEAST_STRETCH:
+                At(env, env.now + s.work[lane].solo, COMPLETE, lambda _: self._end_exchange(meeting))
+            else:
+                At(env, env.now + exchange.latency * exchange.stretch, RELEASE, lambda _: self._move(meeting))
+
+    def _move(self, meeting: int) -> None:
+        begin_exchange(self._s, meeting)
+        self._sharing.set_now()
+
+    def _end_exchange(self, meeting: int) -> None:
+        """Let all ranks end."""
+        s = self._s
+        end_exchange(s, meeting)
+        exchange = s.exchanges[meeting]
+        for lane in s["member_lane"][exchange.first_member : exchange.end_member].tolist():
+            self._dispatchers[s.lanes[lane].device].set_now()
+            self._lanes[lane].over.succeed()
 
     # Links: at the end of an instant in which a flow began or ended, rates and the loads at both ends are computed ---
 
@@ -445,6 +485,10 @@ class Reference:
             self._dispatchers[d].set_now()
 
     def _end_flows(self) -> None:
-        for lane in self._s["over"][: end_due_flows(self._s)].tolist():
-            self._lanes[lane].over.succeed()
+        n_lanes = self._s.n_lanes
+        for who in self._s["over"][: end_due_flows(self._s)].tolist():
+            if who < n_lanes:
+                self._lanes[who].over.succeed()
+            else:
+                self._end_exchange(who - n_lanes)
         self._sharing.set_now()

@@ -334,7 +334,8 @@ def simulate_worlds(programs: Sequence[Program], worlds: Sequence[tuple[Cluster,
     for j, (cluster, cost) in enumerate(worlds):
         asked: dict[tuple[int, bytes, bytes], Array] = {}
         for i, (program, device) in enumerate(zip(programs, devices, strict=True)):
-            key = id(program.graph), cluster.kind[device].tobytes(), program.priority.tobytes()
+            places = device if program.graph.meetings else cluster.kind[device]
+            key = id(program.graph), places.tobytes(), program.priority.tobytes()
             if key not in asked:
                 asked[key] = demand(program, cluster, cost)
             plans[i].move(cluster)

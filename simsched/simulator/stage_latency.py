@@ -3,14 +3,18 @@
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from simsched.base.errors import SimulationError, UnknownNameError
 from simsched.base.numeric import twice
 from simsched.model import LAUNCH, Cluster, CostModel, OpGraph, Target, operator_times, upon
+from simsched.model.exchange import exchange_on
 from simsched.model.launches import kernels_on
 from simsched.simulator.compiled import NEW
+from simsched.simulator.meetings import rows_of, taken_on
 from simsched.simulator.prepared import begin, finish, platform_of
 from simsched.simulator.state import Connection, Lane, State
 from simsched.simulator.workload import demand_on
@@ -60,6 +64,7 @@ class StageLatency:
         free = dict.fromkeys(("launch", "record", "wait", "copy", "barrier", "launch_latency"), 0.0)
         alone = Cluster((replace(cluster[name], **free),))  # type: ignore[arg-type]
         rows = demand_on(graph, alone, 0, operator_times(graph, alone.devices[0], cost))
+        links = self._links(graph, rows, alone)
         ptr = kernels_on(graph, alone.devices[0]).ptr.tolist()
         ranges = map(range, ptr[:-1], ptr[1:])
         self._launches_of = dict(zip(graph.names, ranges, strict=True))
@@ -83,13 +88,34 @@ class StageLatency:
             place=np.zeros(n, np.int32),
             argument=np.zeros(n, np.int32),
             lane_of=np.zeros(n, np.int32),
+            **links,
         )
+        state["lanes"]["rooms"], state["lanes"]["sms"] = -1, alone.devices[0].sms
         state["lanes"]["gap"], state["lanes"]["connection"] = platform.gap[0], -1
         state.n_lanes = state.n_connections = 0
         self._queues = int(platform.queues[0])
         self._argument, self._lane_of, self._end = (state[name].data for name in ("argument", "lane_of", "thread_ptr"))
         self._first, self._connection = state["lanes"]["first"].data, state["lanes"]["connection"]
         begin(state, rows)
+
+    @staticmethod
+    def _links(graph: OpGraph, rows: npt.NDArray[Any], alone: Cluster) -> dict[str, Any]:
+        """Return the columns of a run about its collectives, each of which is symmetric; number them in the rows."""
+        exchanging = np.flatnonzero(rows["meeting"] >= 0)
+        if not len(exchanging):
+            return {}
+        collectives = [graph.meetings[number].collective for number in rows["meeting"][exchanging].tolist()]
+        rows["meeting"][exchanging], rows["rank"] = np.arange(len(exchanging)), 0
+        device, n, channels = alone.devices[0], len(rows), platform_of(alone).channels
+        found = rows_of([taken_on(alone, 0, exchange_on(collective, device)) for collective in collectives])
+        return found | {
+            "channels": np.concatenate([channels, np.zeros(n, channels.dtype)]),
+            "n_channels": len(channels),
+            "n_exchanges": len(exchanging),
+            "n_members": len(exchanging),
+            "most_flows": n,
+            "most_crossings": n * (len(channels) + 2),
+        }
 
     def __call__(self, groups: Groups) -> float:
         """Return the latency in us of a stage.

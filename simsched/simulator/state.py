@@ -28,6 +28,8 @@ class Launch(Row):
     shared_memory: i8
     warps: i4
     priority: i4
+    meeting: i4  # its collective, -1 if it is none
+    rank: i4  # its place among the ranks
     kind: i1  # of interference: 0 compute, 1 memory, -1 none
     follows: i1  # it is of the same operator as the one before it
 
@@ -39,6 +41,23 @@ class Route(Row):
     rate: f8
     first: i4
     end: i4
+
+
+class Exchange(Row):
+    """A collective: what it takes of links, and how many of its ranks are there."""
+
+    latency: f8
+    nbytes: f8  # that each rank sends
+    rate: f8  # bytes per us that each rank sends at most
+    solo: f8  # us that links need
+    stretch: f8  # what it takes over that
+    ready: f8  # when the rank for which the others have waited could start
+    first: i4  # it crosses `exchange_channels[first:end]`
+    end: i4
+    first_member: i4  # its ranks are `member_lane[first_member:end_member]`
+    end_member: i4
+    arrived: i4
+    cause: i4  # what that rank has waited for last
 
 
 class Room(Row):
@@ -70,6 +89,8 @@ class Lane(Row):
     hop: f8
     launch_lag: f8
     copy_lag: f8
+    sms: i8  # on which its kernels may have blocks
+    rooms: i4  # the room of its partition, -1 if it has none
     head: i8
     tail: i8
     first: i8
@@ -203,8 +224,11 @@ class State(Table):
     copy_route: Column[i4]
     routes: Rows[Route]
     route_channels: Column[i4]
+    exchanges: Rows[Exchange]  # of each collective of the graph
+    exchange_channels: Column[i4]
+    exchange_weights: Column[f8]  # bytes on the channel for each byte of a rank
     interference: Column[f8]  # 4 per device
-    room: Rows[Room]  # of each device
+    room: Rows[Room]  # of each device, then of each partition
 
     # how much of it there is
     n_instructions: i8
@@ -214,8 +238,12 @@ class State(Table):
     n_devices: i8
     n_events: i8
     n_connections: i8
+    n_exchanges: i8
+    n_members: i8  # ranks of all collectives
+    n_partitions: i8
     n_timers: i8  # a power of 2 that has room for those of devices and links
-    n_channels: i8  # of links, then of the copy engines of each device; the engine of each flow comes behind these
+    # of links, then the port of each device, then its copy engines; the engine of each flow comes behind these
+    n_channels: i8
     most_flows: i8
     most_crossings: i8
     width: i8  # lanes that launch on a device
@@ -234,9 +262,10 @@ class State(Table):
     status: i8
     count: i8
     n_later: i8
-    later: Rows[Later] = length("n_lanes + n_hosts + 1")  # heap by time, then key
+    later: Rows[Later] = length("n_lanes + n_hosts + n_exchanges + 1")  # heap by time, then key
     queues: Column[i4] = length(f"{PHASES}")  # the last of those to go on in each phase of this instant, see `join`
-    next: Column[i4] = length("n_lanes + n_hosts + 2 * n_devices + 2")  # of each one in a list: who is behind
+    # of each one in a list: who is behind
+    next: Column[i4] = length("n_lanes + n_hosts + 2 * n_devices + 2 + n_exchanges")
     timers: Column[f8] = length("2 * n_timers")  # tree of minima over the timers of devices and links
 
     # hosts and streams
@@ -249,14 +278,17 @@ class State(Table):
 
     # devices
     devices: Rows[Device]
-    free: Rows[Room] = length("n_devices")
+    free: Rows[Room] = length("n_devices + n_partitions")
     queued: Column[i4] = length("n_devices * width")  # lanes whose kernels have blocks to issue, by order of dispatch
     running: Column[i4] = length("n_devices * width")  # lanes whose kernels are on the device, by launch
-    work: Rows[Work] = length("n_lanes")
+    work: Rows[Work] = length("n_lanes + n_exchanges")  # of a collective what its flow has moved
     cohorts: Rows[Cohort] = length(f"{COHORTS} * n_lanes")
     crowds: Rows[Crowd]  # of each device
     shares: Rows[Share] = length("n_lanes + 1")  # of the kernels on a device, and its copies, while it is shared
     over: Column[i4] = length("max(n_lanes, n_devices)")  # lanes whose kernels or copies end just now, or devices
+    n_ready: i8
+    member_lane: Column[i4] = length("n_members")  # of each rank that is there
+    member_time: Column[f8] = length("n_members")  # when it came
 
     # links
     sharing: i8
@@ -267,6 +299,7 @@ class State(Table):
     live: Column[i4] = length("n_channels + most_flows")
     crossings: Rows[Crossing] = length("most_flows")  # by flow
     crossed: Column[i4] = length("most_crossings")
+    weights: Column[f8] = length("most_crossings")  # bytes on a channel for each byte of the flow
     loaded: Column[i4] = length("n_devices")  # devices that copies load
 
     # what is recorded, if spans are wanted

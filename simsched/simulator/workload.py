@@ -21,6 +21,7 @@ from simsched.simulator.state import Launch
 
 Column = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
+Small = npt.NDArray[np.int32]
 Jitter = float | Mapping[str, float]
 _LINK: Final = INTENSITIES.index("link")
 _TURNS: Final = 8
@@ -34,9 +35,9 @@ def demand(program: Program, cluster: Cluster, cost: CostModel | None = None) ->
     rate that they achieve if that is more, and DRAM by the operator's bytes over its time. Blocks that mostly wait for
     their own chain of instructions load the SMs by what they achieve alone. Which of the two a roofline
     says is the bottleneck gives the class, unless the operator's `intensity` does, and the sensitivities: 1 to the
-    bottleneck, and to the other resource its part of the roofline time. The blocks of an operator whose `intensity` is
-    ``"link"`` load nothing and are slowed by nothing. An operator without kernels loads the SMs by its `utilization`
-    and is sensitive to nothing else; one without either loads nothing.
+    bottleneck, and to the other resource its part of the roofline time. The blocks of a collective, and of an operator
+    whose `intensity` is ``"link"``, load nothing and are slowed by nothing. An operator without kernels loads the SMs
+    by its `utilization` and is sensitive to nothing else; one without either loads nothing.
     """
     program = program.on(cluster) if program.open else program
     graph, device = program.graph, launch_devices(program)
@@ -82,7 +83,10 @@ def demand_of(
     asked["follows"][1:] = op[1:] == op[:-1]
     asked["priority"] = 0 if priority is None else priority[op]
     utilization = np.nan_to_num(graph.utilization)[op]
-    on_links = graph.intensity[op] == _LINK
+    meeting, rank = _ranks(graph)
+    asked["meeting"], asked["rank"] = meeting[op], rank[op]
+    exchanges = asked["meeting"] >= 0
+    on_links = (graph.intensity[op] == _LINK) | exchanges
     utilization = np.where(on_links, 0.0, utilization)
     asked["sm_share"], asked["alpha"] = utilization, utilization > 0
     asked["kind"] = np.where(on_links, -1, graph.intensity[op])  # of neither class that interferes
@@ -100,9 +104,20 @@ def demand_of(
     found["blocks"] = launches.blocks[rows]
     for name, column in shapes.items():
         found[name] = column[fits]
+    # a collective begins once all its blocks have their places
+    found["blocks"] = np.where(exchanges[rows], np.minimum(found["blocks"], found["residency"]), found["blocks"])
     _add_loads(found, graph, launches, cluster, rows, at, on_links[rows])
     asked[rows] = found
     return asked
+
+
+def _ranks(graph: OpGraph) -> tuple[Small, Small]:
+    """Return the collective of each operator, -1 if it is none, and its place among the ranks, shape (n_ops,) each."""
+    meeting, rank = np.full(len(graph), -1, np.int32), np.zeros(len(graph), np.int32)
+    for number, (_, members) in enumerate(graph.meetings):
+        meeting[list(members)] = number
+        rank[list(members)] = np.arange(len(members))
+    return meeting, rank
 
 
 def demand_on(graph: OpGraph, cluster: Cluster, d: int, times: Floats, **options: Any) -> Column:

@@ -33,6 +33,7 @@ COMMANDS = {
     "throughput": "",
     "robust": "--schedulers lios --samples 5",
     "advise": "--schedulers lios",
+    "overlap": "",
     "show": "",
 }
 
@@ -51,11 +52,12 @@ def sources(tmp_path, files):
         "dot": "graph.dot",
         "function": "my_model.py:make",
         "object": "my_model.py:GRAPH",
+        "step": "llm:llama-2-7b,layers=1",
     }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("kind", ["name", "family", "file", "dot", "function", "object"])
+@pytest.mark.parametrize("kind", ["name", "family", "file", "dot", "function", "object", "step"])
 def test_each_command_takes_each_kind(command, kind, sources, said):
     assert said(command, sources[kind], *COMMANDS[command].split())
 

@@ -1,5 +1,6 @@
 """What operators launch: kernels, grids, arguments and costs, as plain data."""
 
+from inspect import signature
 from math import prod
 
 import numpy as np
@@ -11,7 +12,7 @@ from simsched.base.errors import BackendError
 from simsched.model.graph import Kernel, Operator
 from workloads import WORKLOADS, load
 
-NETWORKS = [name for name in WORKLOADS if not name.startswith("random:")]
+NETWORKS = [name for name in WORKLOADS if "granularity" in signature(WORKLOADS[name]).parameters]
 CONV = {"kernel": [3, 3], "stride": [1, 1], "padding": [1, 1], "groups": 1}
 
 

@@ -3,6 +3,7 @@
 import pytest
 from rewritten import applied, of_text
 
+import simsched as ss
 from simsched.rewriting import RULES, Draft
 
 C = "c = conv(x, 4, 3, activation=None)"
@@ -553,3 +554,16 @@ def test_an_activation_is_not_taken_in_by_what_is_read_outside():
     kept = Draft(Draft.from_graph(of_text(f"{C}; r = activation(c)")).rows.values(), kept=["c"])
     assert list(RULES["R1"].matches(kept)) == []
     assert RULES["R1"].apply(kept, ("c", "r")) is None
+
+
+def test_a_concatenation_of_inputs_of_the_graph_alone_is_left_alone():
+    """No edge says where its pieces are from."""
+    small, whole = (1, 4, 8, 8), (1, 7, 8, 8)
+    operators = [
+        ss.Operator("c", "concat", attributes={"axis": 1}, input_shapes=[(1, 3, 8, 8), small], output_shape=whole),
+        ss.Operator(
+            "s", "slice", attributes={"axis": 1, "begin": 3, "end": 7}, input_shapes=[whole], output_shape=small
+        ),
+    ]
+    graph = ss.OpGraph(operators, [ss.Edge("c", "s", 1792)])
+    assert not RULES["R12"].matches(Draft.from_graph(graph))

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from drawn import COSTS, chooser, program
+from drawn import COSTS, chooser, exchanging, program
 from hand_made import hand_made, lower
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ def busy(seed):
 
 def edited(rng, seed):
     """A program of which rows were taken out or moved: it may be refused, run, or wait for ever."""
-    cluster, before, _ = rng.choice((lambda: program(rng), lambda: busy(seed)))()
+    cluster, before, _ = rng.choice((lambda: program(rng), lambda: busy(seed), lambda: exchanging(rng)))()
     data = before.to_dict()
     for _ in range(rng.randint(1, 3)):
         threads = [thread for thread in data["threads"] if thread]
@@ -45,11 +45,18 @@ def edited(rng, seed):
         return cluster, before, None
 
 
+def busy_exchanging(seed):
+    """A larger program with collectives."""
+    return exchanging(Random(seed), 10, 60)
+
+
 seeds = st.integers(0, 2**32)
 DRAWN = {
     "small": st.builds(program, chooser),
     "busy": st.builds(busy, seeds),
     "edited": st.builds(edited, chooser, seeds),
+    "exchanging": st.builds(exchanging, chooser),
+    "busy exchanging": st.builds(busy_exchanging, seeds),
 }
 
 
@@ -90,7 +97,9 @@ def try_many(drawn, count, **options):
     relaxed(given(plan=drawn)(assert_parity))()
 
 
-@pytest.mark.parametrize(("kind", "count"), [("small", 120), ("busy", 40), ("edited", 80)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("small", 120), ("busy", 40), ("edited", 80), ("exchanging", 120), ("busy exchanging", 40)]
+)
 def test_parity(kind, count):
     try_many(DRAWN[kind], count)
 

@@ -17,7 +17,7 @@ def test_names():
     assert WORKLOADS["random:layered"] is random_layered
     assert ("inception_v3" in WORKLOADS, "vgg" in WORKLOADS) == (True, False)
     assert not hasattr(workloads, "nonsense")
-    assert len(WORKLOADS) == len(set(names())) == 34
+    assert len(WORKLOADS) == len(set(names())) == 35
 
 
 def test_load():
@@ -64,7 +64,7 @@ def test_json_file(tmp_path):
 
 
 def test_unknown_workload():
-    message = "unknown workload 'inceptoin'; closest of 34 known: inception_v3, .*; or give a path that ends in .json, "
+    message = "unknown workload 'inceptoin'; closest of 35 known: inception_v3, .*; or give a path that ends in .json, "
     with pytest.raises(UnknownNameError, match=message):
         from_spec("inceptoin")
 

@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 _NUMBERS: Final = ("time", "flops", "nbytes", "weight_nbytes", "utilization", "host", "transfer")
 _TEXTS: Final = ("kind", "block", "intensity", "dtype")
-_STRUCTURES: Final = ("kernels", "works", "attributes", "input_shapes", "output_shape")
+_STRUCTURES: Final = ("kernels", "works", "collective", "attributes", "input_shapes", "output_shape")
 _KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_STRUCTURES))
 _OF_EDGES: Final = frozenset(("nbytes", "transfer"))
 _OF_NODES: Final = _KNOWN - {"transfer"}

@@ -248,7 +248,8 @@ def graph_digest(graph: OpGraph) -> str:
         wide = column.astype("<f8" if column.dtype.kind == "f" else "<i8")  # also one of equal rows, stored as one
         digest.update(f"{name}:{len(wide)}:".encode())
         digest.update(wide.tobytes())
-    for label in LABELS:
+    labels = LABELS if graph.meetings else [label for label in LABELS if label != "collective"]  # digests stay
+    for label in labels:
         codes, texts = graph.labels(label)
         used, first, back = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first)  # the texts that occur, by their first appearance

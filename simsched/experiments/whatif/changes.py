@@ -14,6 +14,7 @@ from simsched.base.units import GB_PER_S, MHZ, TFLOP_PER_S, US
 from simsched.model.cluster import DEVICES, Cluster, Device, Link, device_named
 from simsched.model.cluster.device import OVERHEADS
 from simsched.model.costmodel import Rates
+from simsched.model.graph.collective import MOST_RANKS
 from simsched.model.program import EXECUTIONS
 
 REBUILD: Final = "rebuild."
@@ -21,13 +22,15 @@ _EDITS: Final = ("fuse", "remove")
 _NAMES: Final = {"device": DEVICES, "execution": EXECUTIONS}
 _KINDS: Final[Mapping[str, Kind]] = {
     "gpus": Number(True, Range(1, MOST["gpus"])),
+    "ranks": Number(True, Range(2, MOST_RANKS)),
     "contention": Truth(),
     **dict.fromkeys(_EDITS, Many(Text(filled=True), filled=True)),
 }
-_AS_THEY_ARE: Final = ("gpus", *_NAMES, "contention", *_EDITS)
+_SMS: Final = Number(True, Range(1))
+_AS_THEY_ARE: Final = ("gpus", "ranks", *_NAMES, "contention", *_EDITS)
 RATES: Final = Rates._fields
 """Factors of the terms of estimated times; at first each is 1."""
-_PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER")
+_PATTERNS: Final = ("operators.KIND.speed", "operator.NAME.speed", "rebuild.PARAMETER", "stream.NUMBER.sms")
 _HINTS: Final = {part: get_type_hints(part) for part in (Device, Link)}
 _NO_UNIT: Final = ("", 1.0)
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
@@ -68,9 +71,7 @@ class Parameter:
     def changed(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
-            return replace(
-                cluster, links=tuple((a, b, self._changed_part(link, change)) for a, b, link in cluster.links)
-            )
+            return cluster.with_links(lambda link: self._changed_part(link, change))
         return replace(cluster, devices=tuple(self._changed_part(device, change) for device in cluster.devices))
 
     def _changed_part(self, part: Any, change: "Change") -> Any:
@@ -222,7 +223,8 @@ def make_change(parameter: str, value: Any) -> Change:
         elif names and plain not in names:
             raise UnknownNameError(parameter, str(plain), names)
         try:
-            checked = _KINDS.get(parameter, Kind()).take((plain,) if edits and isinstance(plain, str) else plain)
+            kind = _SMS if stream_of(parameter) is not None else _KINDS.get(parameter, Kind())
+            checked = kind.take((plain,) if edits and isinstance(plain, str) else plain)
         except Refused as refused:
             raise WhatIfError(refused.says(parameter)) from None
         return Change(parameter, tuple(dict.fromkeys(checked)) if edits else checked, True)
@@ -239,7 +241,18 @@ def make_change(parameter: str, value: Any) -> Change:
 
 def is_taken_as_is(parameter: str) -> bool:
     """Return whether a parameter takes plain values, never factors."""
-    return parameter in _AS_THEY_ARE or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+    is_named = parameter in _AS_THEY_ARE or stream_of(parameter) is not None
+    return is_named or (parameter.startswith(REBUILD) and len(parameter) > len(REBUILD))
+
+
+def stream_of(parameter: str) -> int | None:
+    """Return the stream whose SMs a parameter is, None if it is another one.
+
+    >>> stream_of("stream.1.sms"), stream_of("device.sms")
+    (1, None)
+    """
+    match = re.fullmatch(r"stream\.([0-9]{1,9})\.sms", parameter)
+    return None if match is None else int(match[1])
 
 
 def _takes_factors(parameter: str) -> bool:

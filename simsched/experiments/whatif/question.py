@@ -13,7 +13,7 @@ from simsched.base.codec import Checked, Document, aside
 from simsched.base.errors import ClusterError, ScheduleError, SimschedError, WhatIfError
 from simsched.base.units import MS
 from simsched.experiments.result import Result, table_of, unit_of
-from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change
+from simsched.experiments.whatif.changes import REBUILD, Absolute, Change, make_change, stream_of
 from simsched.experiments.whatif.world import ChangedCost, Ground, Revision, carry_over, changed_cluster, rates, revise
 from simsched.model import Cluster, CostModel, Device, OpGraph, Schedule, default_cost, upon
 from simsched.model.costmodel import USUAL
@@ -236,8 +236,9 @@ class Question(Outcome):
         Parameters
         ----------
         parameter
-            ``gpus``, ``device``, ``execution``, ``contention``, ``rebuild.PARAMETER``, ``fuse`` or ``remove``, which
-            take plain values; or ``link.bandwidth``, ``link.latency``, ``device.FIELD``, ``overhead``,
+            ``gpus``, ``ranks`` (of symmetric collectives), ``stream.NUMBER.sms`` (SMs that it is bound to), ``device``,
+            ``execution``, ``contention``, ``rebuild.PARAMETER``, ``fuse`` or ``remove``, which take plain values;
+            or ``link.bandwidth``, ``link.latency`` and other fields of `Link`, ``device.FIELD``, ``overhead``,
             ``overhead.launch`` and the like, ``interference``, ``operators.speed``, ``operators.KIND.speed`` or
             ``operator.NAME.speed``, which take factors, and `absolute` values.
         value
@@ -435,7 +436,9 @@ class Question(Outcome):
 
     def _with_execution(self, plan: Schedule) -> Schedule:
         how = next((c.value for c in reversed(self.changes) if c.parameter == "execution"), plan.execution)
-        return plan if plan.execution == how else plan.like(execution=how)
+        plan = plan if plan.execution == how else plan.like(execution=how)
+        streams = {stream: c.value for c in self.changes if (stream := stream_of(c.parameter)) is not None}
+        return plan.with_partitions(streams) if streams else plan
 
     @cached_property
     def before(self) -> Trace:  # type: ignore[override]

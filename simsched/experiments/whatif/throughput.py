@@ -12,7 +12,7 @@ from simsched.base.limits import require_count
 from simsched.base.units import SECOND, format_time
 from simsched.experiments.result import Finding, table_of
 from simsched.model import Cluster, CostModel, Floats, Ints, Schedule, Target, upon
-from simsched.model.graph.opgraph import side_by_side
+from simsched.model.graph.beside import side_by_side
 from simsched.model.launches import launches_beside
 from simsched.model.program import ACTIONS, COPY, LAUNCH, RECORD, WAIT, Copies, Program
 from simsched.model.trace import Trace
@@ -206,6 +206,8 @@ def _in_flight(
     if _FEWEST * in_flight * len(program) > _MOST:
         fit = _MOST // (_FEWEST * len(program))
         raise WhatIfError(f"{in_flight} requests of {len(program)} instructions at a time are too many: {fit} would do")
+    if program.partitions and in_flight > 1:
+        raise WhatIfError("streams that are bound to SMs serve one request at a time: ask for in_flight=1")
     alone = simulate(program, cluster, cost).makespan
     times = placed_operator_times(program, cluster, cost)
     starts = np.arange(in_flight) * alone / in_flight
@@ -340,6 +342,7 @@ def repeat(
         _host_times(program.lead, table["row"], 0.0),
         _host_times(program.own, table["row"], np.nan),
         launches=launches_beside(program.launches, requests, len(behind_all)),
+        partitions=program.partitions,
     )
 
 

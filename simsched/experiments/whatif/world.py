@@ -329,7 +329,11 @@ class Revision:
 def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
     """Return the graph after changes: rebuilt, then rewired and made quicker in the order of these."""
     rebuilt = {c.parameter.removeprefix(REBUILD): c.value for c in changes if c.parameter.startswith(REBUILD)}
-    base = graph = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
+    base = _rebuilt(ground, rebuilt) if rebuilt else ground.graph
+    for change in changes:
+        if change.parameter == "ranks":
+            base = with_ranks(base, change.value)
+    graph = base
     speeds = np.ones(len(graph))
     device = ground.cluster.devices[0]
     faster: list[Change] = []
@@ -360,6 +364,24 @@ def revise(ground: Ground, changes: Sequence[Change]) -> Revision:
                 raise WhatIfError(f"{change.parameter} changes estimated times, and no operator has one: all are given")
             rates = rates._replace(**{change.parameter: change.of(getattr(rates, change.parameter))})
     return Revision(base, graph, speeds, tuple(faster), tuple(rewirings), rates)
+
+
+def with_ranks(graph: OpGraph, ranks: int) -> OpGraph:
+    """Return a graph whose symmetric collectives have another number of ranks; each rank's computation stays.
+
+    Raises
+    ------
+    WhatIfError
+        If it has no symmetric collective.
+    """
+    symmetric = {meeting.members[0] for meeting in graph.meetings if meeting.is_symmetric}
+    if not symmetric:
+        raise WhatIfError(f"ranks: graph {graph.name!r} has no symmetric collective whose ranks could be others")
+    operators = [
+        replace(op, collective=replace(op.collective, ranks=ranks)) if i in symmetric and op.collective else op
+        for i, op in enumerate(graph.operators)
+    ]
+    return OpGraph(operators, graph.edges, graph.name)
 
 
 def _rebuilt(ground: Ground, parameters: Mapping[str, Any]) -> OpGraph:
@@ -431,10 +453,10 @@ class ChangedCost:
     def operator_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         """Return the times in us of operators of a graph, given by index, on a device, shape of `ops`."""
         before = self.before.get(device.name, device)
-        times = self._given(graph, device, ops)
+        times = self._given_times(graph, device, ops)
         is_load = (graph.flops[ops] > 0) | (graph.nbytes[ops] > 0)
         if rates(before) != rates(device):
-            as_before = np.flatnonzero((times == self._given(graph, before, ops)) & is_load)
+            as_before = np.flatnonzero((times == self._given_times(graph, before, ops)) & is_load)
             rows = ops[as_before]
             times[as_before] *= rooflines(graph, rows, device) / rooflines(graph, rows, before)
         if self.revision.rates != USUAL:
@@ -443,7 +465,7 @@ class ChangedCost:
             times[estimated] *= rooflines(graph, rows, device, self.revision.rates) / rooflines(graph, rows, device)
         return times / self.revision.speeds_over(graph)[ops]
 
-    def _given(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
+    def _given_times(self, graph: OpGraph, device: Device, ops: Indices) -> Floats:
         indices = np.array([graph.index[name] for name in self.revision.made if name in graph.index], np.int64)
         if self.given is default_cost or not len(indices):
             return operator_times(graph, device, self.given, ops)
@@ -472,4 +494,5 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
         elif change.parameter == "contention":
             cluster = cluster.replace_devices(contention=change.value)
     same = cluster.devices == original.devices and cluster.links == original.links
+    same &= [device.topology for device in cluster.devices] == [device.topology for device in original.devices]
     return original if same else cluster

@@ -1,9 +1,11 @@
 """The hardware as data: devices, links, clusters, their presets, and CUDA occupancy."""
 
 from simsched.model.cluster.cluster import Cluster, resize
-from simsched.model.cluster.device import WARP, Device, Footprint, Link, Occupancy, footprint, occupancy
+from simsched.model.cluster.device import WARP, Device, Footprint, Occupancy, footprint, occupancy
+from simsched.model.cluster.link import Link
 from simsched.model.cluster.presets import DEVICES, LINKS, PRIORS
 from simsched.model.cluster.sheet import GpuSheet, device_named
+from simsched.model.cluster.topology import Topology
 
 __all__ = [
     "DEVICES",
@@ -16,6 +18,7 @@ __all__ = [
     "GpuSheet",
     "Link",
     "Occupancy",
+    "Topology",
     "device_named",
     "footprint",
     "occupancy",

@@ -1,10 +1,8 @@
 """`Cluster`: devices and the topology of links between them, and which ways copies take."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
@@ -12,37 +10,21 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simsched.base.codec import Amount, Checked, Document, Rate, retirement_of
+from simsched.base.codec import Amount, Checked, Document, Rate, Share, brief, retirement_of
 from simsched.base.errors import ClusterError, UnknownNameError
 from simsched.base.limits import require_count
 from simsched.base.numeric import frozen, twice, whole_numbers
 from simsched.base.shown import as_html
-from simsched.model.cluster.device import OVERHEADS, Device, Link
+from simsched.model.cluster.device import OVERHEADS, Device
+from simsched.model.cluster.link import Link
 from simsched.model.cluster.presets import BRIDGED_BUS, DEFAULT_LINK, DEVICES, LINKS, known_gpu, make_device
+from simsched.model.cluster.topology import Route, Topology, Wire
 from simsched.model.graph.columns import Floats, Ints
 
 Part = TypeVar("Part", Device, Link)
-Wire = tuple[str, str, Link]
-
-_PER_LINK: Final = 1e-6  # us: makes the shorter of two ways of equal latency the cheaper one
 
 
-class Route(NamedTuple):
-    """Path of a copy from one device to another.
-
-    Parameters
-    ----------
-    channels
-        Link directions it occupies, as indices into `Cluster.channels`.
-    latency
-        Sum of the latencies on the way, in us.
-    bandwidth
-        Least bandwidth on the way, in bytes per us.
-    """
-
-    channels: tuple[int, ...]
-    latency: float
-    bandwidth: float
+_OF_LINK: Final = tuple(field.name for field in fields(Link))
 
 
 class Routes(NamedTuple):
@@ -66,7 +48,8 @@ class Routes(NamedTuple):
     known: npt.NDArray[np.bool_]
 
 
-class _Wired(NamedTuple):
+@dataclass(frozen=True)
+class _Wired:
     """A link and its ends.
 
     Parameters
@@ -79,12 +62,18 @@ class _Wired(NamedTuple):
         Time in us that a copy spends before its first byte moves.
     duplex
         Whether each direction has the bandwidth to itself.
+    start, step, efficiency, reduces
+        Costs of collectives over it, see `Link`.
     """
 
     ends: tuple[str, str]
     bandwidth: Rate
     latency: Amount = 0.0
     duplex: bool = True
+    start: Amount = brief(20.0)
+    step: Amount = brief(2.0)
+    efficiency: Share = brief(0.8)
+    reduces: bool = brief(False)
 
 
 @dataclass(kw_only=True)
@@ -148,6 +137,8 @@ class Cluster(Checked, Document):
         for a, b, _ in self.links:
             if a == b:
                 raise ClusterError(f"link {a} - {b} joins an end with itself")
+        if len(self.devices) > 1:  # one by itself keeps the neighbours that it had
+            object.__setattr__(self, "devices", tuple(device.within(self.topology) for device in self.devices))
 
     @classmethod
     def preset(cls, gpu: str, n_gpus: int = 1, *, link: str | None = None, gpus_per_node: int = 8) -> "Cluster":
@@ -186,16 +177,13 @@ class Cluster(Checked, Document):
         if link not in LINKS:
             raise UnknownNameError("link", link, list(LINKS))
         require_count(ClusterError, n_gpus=n_gpus, gpus_per_node=gpus_per_node)
+        if n_gpus == 1:  # it may stand for several ranks, which then share a node
+            peers = [f"gpu{i}" for i in range(gpus_per_node)]
+            topology = Topology(tuple(peers), _wires_between(peers, link, gpus_per_node))
+            return cls((replace(device, name=peers[0]).within(topology),), name=gpu)
         devices = tuple(replace(device, name=f"gpu{i}") for i in range(n_gpus))
-        wires: list[Wire] = []
-        n_nodes = -(-n_gpus // gpus_per_node)
-        for node in range(n_nodes):
-            members = [d.name for d in devices[node * gpus_per_node : (node + 1) * gpus_per_node]]
-            wires += _wire(members, link, suffix=f"@{node}" if n_nodes > 1 else "")
-            if n_nodes > 1:
-                wires += [(member, f"network@{node}", _half(LINKS["network"][1])) for member in members]
-                wires.append((f"network@{node}", "network", replace(LINKS["network"][1], latency=0.0)))
-        return cls(devices, tuple(wires), name=gpu if n_gpus == 1 else f"{n_gpus} x {gpu}")
+        wires = _wires_between([device.name for device in devices], link, gpus_per_node)
+        return cls(devices, wires, name=f"{n_gpus} x {gpu}")
 
     @cached_property
     def index(self) -> Mapping[str, int]:
@@ -212,14 +200,14 @@ class Cluster(Checked, Document):
         return self.devices[self.index[name]]
 
     @cached_property
+    def topology(self) -> Topology:
+        """Names of the devices, and the links between them."""
+        return Topology(tuple(device.name for device in self.devices), self.links)
+
+    @property
     def channels(self) -> tuple[tuple[str, str, float], ...]:
         """Every link direction as (from, to, bytes per us); a half-duplex link is one channel, from its a to its b."""
-        joined_by: list[tuple[str, str, float]] = []
-        for a, b, link in self.links:
-            joined_by.append((a, b, link.bandwidth))
-            if link.duplex:
-                joined_by.append((b, a, link.bandwidth))
-        return tuple(joined_by)
+        return self.topology.channels
 
     def route(self, src: str, dst: str) -> Route:
         """Return the way of least latency from one device to another.
@@ -234,7 +222,7 @@ class Cluster(Checked, Document):
         ClusterError
             If no links lead there.
         """
-        way = self._routes_from(self[src].name).get(self[dst].name)
+        way = self.topology.routes_from(self[src].name).get(self[dst].name)
         if way is None:
             raise ClusterError(f"no links lead from {src} to {dst}; add one, or give the edges an exact `transfer`")
         return way
@@ -256,48 +244,11 @@ class Cluster(Checked, Document):
         if a.shape != b.shape or a.ndim != 1:
             raise ClusterError(f"src and dst must have the same length, not {a.shape} and {b.shape}")
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        ways = [self._routes_from(names[u]).get(names[v], Route((), inf, 0.0)) for u, v in pairs]
+        ways = [self.topology.routes_from(names[u]).get(names[v], Route((), inf, 0.0)) for u, v in pairs]
         ptr = np.cumsum([0, *(len(route.channels) for route in ways)])
         channel = np.array([number for route in ways for number in route.channels], np.int64)
         latency, bandwidth = (np.array([route[i] for route in ways], np.float64) for i in (1, 2))
         return Routes(ptr, channel, latency, bandwidth, known=latency < inf)
-
-    @cached_property
-    def _hops(self) -> Mapping[str, Mapping[str, tuple[int, Link]]]:
-        """For each end the ends that links lead to from it, with the number of the channel and the link."""
-        hops: dict[str, dict[str, tuple[int, Link]]] = defaultdict(dict)
-        channel = 0
-        for a, b, link in self.links:
-            back = channel + link.duplex
-            for u, v, number in ((a, b, channel), (b, a, back)):
-                # of parallel links the one of least latency is used, on ties the first
-                if v not in hops[u] or link.latency < hops[u][v][1].latency:
-                    hops[u][v] = number, link
-            channel = back + 1
-        return hops
-
-    def _routes_from(self, source: str) -> Mapping[str, Route]:
-        """Return the ways from a device, by Dijkstra; of equal costs the one that was found first."""
-        cache: dict[str, Mapping[str, Route]] = self.__dict__.setdefault("_found", {})
-        if source not in cache:
-            routes = {source: Route((), 0.0, inf)}
-            costs = {source: 0.0}
-            fringe = [(0.0, 0, source)]
-            turn = 0
-            while fringe:
-                _, _, at = heappop(fringe)
-                way = routes[at]
-                for to, (channel, link) in self._hops.get(at, {}).items():
-                    cost = costs[at] + (link.latency + _PER_LINK)
-                    if cost < costs.get(to, inf):
-                        costs[to] = cost
-                        turn = turn + 1
-                        least = min(way.bandwidth, link.bandwidth)
-                        routes[to] = Route((*way.channels, channel), way.latency + link.latency, least)
-                        if to not in self.index:  # copies pass through switches alone
-                            heappush(fringe, (cost, turn, to))
-            cache[source] = routes
-        return cache[source]
 
     @cached_property
     def kind(self) -> Ints:
@@ -336,7 +287,19 @@ class Cluster(Checked, Document):
 
     def replace_links(self, **changes: Any) -> "Cluster":
         """Return a copy with the given `Link` fields changed on every link."""
-        return replace(self, links=tuple((a, b, _change_part(link, changes)) for a, b, link in self.links))
+        return self.with_links(lambda link: _change_part(link, changes))
+
+    def with_links(self, change: Callable[[Link], Link]) -> "Cluster":
+        """Return a copy with every link changed; for a device alone also the links to its neighbours."""
+
+        def changed(links: Sequence[Wire]) -> tuple[Wire, ...]:
+            return tuple((a, b, change(link)) for a, b, link in links)
+
+        copy = replace(self, links=changed(self.links))
+        topology = self.devices[0].topology
+        if len(self) > 1 or topology is None:
+            return copy
+        return replace(copy, devices=(self.devices[0].within(replace(topology, links=changed(topology.links))),))
 
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""
@@ -346,18 +309,18 @@ class Cluster(Checked, Document):
 
     def to_file(self) -> _File:
         """Return it as its file has it."""
-        links = tuple(_Wired((a, b), link.bandwidth, link.latency, link.duplex) for a, b, link in self.links)
+        links = tuple(_Wired((a, b), *(getattr(link, key) for key in _OF_LINK)) for a, b, link in self.links)
         return _File(name=self.name, devices=self.devices, links=links)
 
     @classmethod
     def from_file(cls, devices: tuple[Device, ...], links: Sequence[_Wired] = (), name: str = "cluster") -> "Cluster":
         """Make a cluster from the data of its file."""
-        wires = tuple((*ends, Link(rate, latency, duplex)) for ends, rate, latency, duplex in links)
+        wires = tuple((*wired.ends, Link(*(getattr(wired, key) for key in _OF_LINK))) for wired in links)
         return cls(devices, wires, name)
 
 
 def _change_part(part: Part, changes: Mapping[str, Any]) -> Part:
-    names = [field.name for field in fields(part)]
+    names = [field.name for field in fields(part) if "aside" not in field.metadata]
     unknown = [name for name in changes if name not in names]
     if unknown:
         if reason := retirement_of(type(part), unknown[0]):
@@ -369,6 +332,19 @@ def _change_part(part: Part, changes: Mapping[str, Any]) -> Part:
 def _half(link: Link) -> Link:
     """Return one of the two links of a way through a switch: each has half of the latency."""
     return replace(link, latency=link.latency / 2)
+
+
+def _wires_between(names: Sequence[str], link: str, gpus_per_node: int) -> tuple[Wire, ...]:
+    """Return the wires of a preset link between devices, so many of them in each node."""
+    wires: list[Wire] = []
+    n_nodes = -(-len(names) // gpus_per_node)
+    for node in range(n_nodes):
+        members = list(names[node * gpus_per_node : (node + 1) * gpus_per_node])
+        wires += _wire(members, link, suffix=f"@{node}" if n_nodes > 1 else "")
+        if n_nodes > 1:
+            wires += [(member, f"network@{node}", _half(LINKS["network"][1])) for member in members]
+            wires.append((f"network@{node}", "network", replace(LINKS["network"][1], latency=0.0)))
+    return tuple(wires)
 
 
 def _wire(members: list[str], name: str, suffix: str) -> list[Wire]:

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Annotated, Final, NamedTuple
 
-from simsched.base.codec import Amount, Bytes, Checked, Fraction, Name, Part, Range, Rate, Size
+from simsched.base.codec import Amount, Bytes, Checked, Fraction, Name, Part, Range, Rate, Size, aside
 from simsched.base.errors import ClusterError, shown
+from simsched.model.cluster.topology import Topology
 from simsched.model.graph import Kernel
 
 WARP: Final = 32
@@ -91,6 +92,8 @@ class Device(Checked):
     capability
         Compute capability, such as ``"9.0"``: it decides which kernels libraries have for the device. Empty if unknown;
         then the preset with the most similar limits gives it.
+    topology
+        The links of its cluster, which sets it: times of collectives depend on them. Files do not have it.
     """
 
     SUBJECT = "device {0.name!r}"
@@ -140,6 +143,7 @@ class Device(Checked):
     contention: bool = True
     max_registers_per_block: Size = field(default=65536)
     capability: str = ""
+    topology: Topology | None = aside()
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
@@ -147,6 +151,16 @@ class Device(Checked):
             raise self.refusal(f"capability must be major.minor, such as 9.0, not {shown(self.capability)}")
         if "fp32" not in self.peak:
             raise self.refusal(f"peak must name fp32, not {', '.join(self.peak) or 'nothing'}")
+
+    def within(self, topology: Topology) -> "Device":
+        """Return the device of a cluster with such links; all else is shared."""
+        if self.topology == topology:
+            return self
+        copy = object.__new__(Device)
+        for entry in fields(Device):
+            object.__setattr__(copy, entry.name, getattr(self, entry.name))
+        object.__setattr__(copy, "topology", topology)
+        return copy
 
     def peak_rate(self, dtype: str) -> float:
         """Return the FLOP per us for a dtype; a dtype without hardware support runs as fp32."""
@@ -174,27 +188,6 @@ OVERHEADS: Final = (
     "crowd_latency",
 )
 """The fields of a `Device` that are costs in us of issuing and ordering work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link(Checked):
-    """A connection between two devices, or between a device and a switch.
-
-    Parameters
-    ----------
-    bandwidth
-        Bytes per us, in each direction if duplex.
-    latency
-        Time in us that a copy spends before its first byte moves.
-    duplex
-        Whether each direction has the bandwidth to itself.
-    """
-
-    SUBJECT = "link"
-    ERROR = ClusterError
-    bandwidth: Rate
-    latency: Amount = 0.0
-    duplex: bool = True
 
 
 class Footprint(NamedTuple):

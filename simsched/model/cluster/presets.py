@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from simsched.base.errors import UnknownNameError
 from simsched.base.units import GB_PER_S, GIB, KIB, MIB, TFLOP_PER_S, US
-from simsched.model.cluster.device import WARP, Device, Link
+from simsched.model.cluster.device import WARP, Device
+from simsched.model.cluster.link import Link
 
 
 class Prior(NamedTuple):
@@ -421,21 +422,27 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 # How devices are wired: "pairs" bridges devices 2i and 2i+1 (the rest over the given bus), "mesh" links
-# every pair directly, "switch" links each device to a hub that never saturates.
+# every pair directly, "switch" links each device to a hub that never saturates. Start, step and efficiency of
+# collectives over nvlink3 and nvlink4 were fitted to all-reduces of A100 and H100 in Vidur's tables, whose ranks come
+# late at times (`validation/collectives.py`); those of others are priors.
 LINKS: Final[Mapping[str, tuple[str, Link]]] = {
     # A40 bridge, NVLink3 x4: 56.25 GB/s per direction (datasheet), about 52 reached (prior)
     "nvlink-bridge": ("pairs", Link(52 * GB_PER_S, 2 * US)),
     # V100 SXM2, two NVLink2 per pair: 47.9 GB/s measured on a Dell C4130
     "nvlink2": ("mesh", Link(47.9 * GB_PER_S, 2 * US)),
-    "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US)),  # A100, 12 links through NVSwitch: 300 peak; prior
-    "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US)),  # H100/H200, 18 links: 450 peak; prior
-    "nvlink5": ("switch", Link(800 * GB_PER_S, 2 * US)),  # B200, 18 links: 900 peak; prior
+    # A100, 12 links through NVSwitch: 300 peak; prior
+    "nvlink3": ("switch", Link(275 * GB_PER_S, 2 * US, start=41.2, step=2.08, efficiency=0.626)),
+    # H100/H200, 18 links: 450 peak; prior
+    "nvlink4": ("switch", Link(400 * GB_PER_S, 2 * US, start=24.9, step=0.63, efficiency=0.886, reduces=True)),
+    # B200, 18 links: 900 peak; prior
+    "nvlink5": ("switch", Link(800 * GB_PER_S, 2 * US, start=24.9, step=0.63, efficiency=0.886, reduces=True)),
     "infinity-fabric": ("mesh", Link(55 * GB_PER_S, 3 * US)),  # MI300X, a link to each of seven others: 64 peak; prior
     # x16: 15.75 and 31.5 peak, 11-13 of the former reached peer to peer; prior. Host memory is slower: `PRIORS`
-    "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US)),
-    "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US)),
-    "pcie5": ("switch", Link(54.3 * GB_PER_S, 4.1 * US)),  # x16: 63 peak; 54.3 and 4.1 us measured by p2pmark
-    "network": ("switch", Link(24 * GB_PER_S, 12 * US)),  # between nodes, 200 Gb/s InfiniBand: prior
+    "pcie3": ("switch", Link(PRIORS["pcie3"].value * GB_PER_S, 5 * US, step=5.0)),
+    "pcie4": ("switch", Link(PRIORS["pcie4"].value * GB_PER_S, 5 * US, step=5.0)),
+    "pcie5": ("switch", Link(54.3 * GB_PER_S, 4.1 * US, step=5.0)),  # x16: 63 peak; 54.3, 4.1 us measured by p2pmark
+    # between nodes, 200 Gb/s InfiniBand: prior
+    "network": ("switch", Link(24 * GB_PER_S, 12 * US, start=30.0, step=8.0)),
 }
 
 DEFAULT_LINK: Final[Mapping[str, str]] = {

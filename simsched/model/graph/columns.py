@@ -30,8 +30,8 @@ COSTS = tuple(_DEFAULTS)
 """Columns of numbers that an operator has."""
 KERNELS = tuple(f"kernel_{field.name}" for field in fields(Kernel))
 """Columns of numbers that a kernel has."""
-LABELS = ("kind", "dtype", "block", "works")
-"""Columns of values that many operators share: texts, and the works that they consist of."""
+LABELS = ("kind", "dtype", "block", "works", "collective")
+"""Columns of values that many operators share: texts, the works that they consist of, and their collective."""
 
 
 class Columnar:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 from simsched.base.codec import Among, Amount, Checked, Count, Name, Range, Share, Size, brief
 from simsched.base.errors import GraphError
 from simsched.base.numeric import sum_in_order
+from simsched.model.graph.collective import Collective
 
 INTENSITIES: Final = ("compute", "memory", "link")
 DTYPE_NBYTES: Final[Mapping[str, int]] = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
@@ -35,7 +36,8 @@ class Work(Checked):
     The meaning of `rule`, `batch`, `rows`, `columns`, `inner`, `window`, `elements` and `images` depends on the family:
 
     "product"
-        `batch` products of (rows, inner) by (inner, columns). `window` is 1.
+        `batch` products of (rows, inner) by (inner, columns). `window` is 1. `rule` is "engine" where the kernels are
+        those of inference engines for grouped products and quantised weights, which have smaller tiles.
     "convolution"
         `batch` groups of an implicit product: `rows` output pixels of all images by `columns` output channels of a
         group, `inner` input channels of a group times taps; `window` taps; `images` images, `elements` of all of them
@@ -54,7 +56,8 @@ class Work(Checked):
     "gather"
         `rows` rows of `columns` elements are read from a table, `window` of them are added up for each output.
     "attention"
-        `batch` heads of all sequences, `rows` queries, `columns` keys, `inner` features of a head.
+        `batch` heads of all sequences, `rows` queries, `columns` keys, `inner` features of a head. `rule` is "divided"
+        where keys may be divided among blocks, as engines do for few queries; then `batch` are heads of keys.
     "recurrence"
         `rows` steps one after the other of `batch` sequences, `columns` units, `inner` inputs, `window` gates.
 
@@ -173,11 +176,15 @@ class Operator(Checked):
     works
         The computations that it consists of, in order. Where `kernels` is empty, the libraries of the device that
         it runs on choose kernels for them (see `kernels_on`).
+    collective
+        The exchange between ranks that it is this rank's part of, if it is one. Its time follows from the links
+        unless it has a `time`, its one kernel keeps its places, and nothing that computes beside it slows it.
 
     Raises
     ------
     GraphError
-        If a value is out of range; the message names the operator and the value.
+        If a value is out of range; the message names the operator and the value. A collective has no `works` and no
+        `utilization`, and one kernel at most.
     """
 
     SUBJECT = "operator {0.name!r}"
@@ -198,12 +205,15 @@ class Operator(Checked):
     block: Name | None = brief(None)
     host: Amount = brief(0.0)
     works: tuple[Work, ...] = brief(())
+    collective: Collective | None = brief(None)
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
         total = sum_in_order(kernel.share for kernel in self.kernels)
         if self.kernels and abs(total - 1.0) > _SHARE_TOLERANCE:
             raise self.refusal(f"the shares of its kernels must add up to 1, not {total!r}")
+        if self.collective is not None and (self.works or self.utilization is not None or len(self.kernels) > 1):
+            raise self.refusal("a collective has neither works nor utilization, and one kernel at most")
 
     @property
     def output_nbytes(self) -> float | None:

@@ -13,7 +13,9 @@ from simsched.base.errors import GraphError, shown
 from simsched.base.numeric import frozen, twice
 from simsched.base.shown import as_html, frame_of
 from simsched.model.graph import columns as by
+from simsched.model.graph.collective import Collective
 from simsched.model.graph.columns import COSTS, KERNELS, LABELS, Floats, Indices, Ints, optional
+from simsched.model.graph.groups import Meeting, require_agreement
 from simsched.model.graph.operator import DTYPE_NBYTES, INTENSITIES, Edge, Kernel, Operator, Work
 from simsched.model.graph.views import Numbered, Rows
 
@@ -67,8 +69,8 @@ class OpGraph(by.Columnar, Document):
     `INTENSITIES`), and with `edges`: `src`, `dst` (operator indices), `edge_nbytes`,
     `edge_transfer` (NaN for None). Kernels of operator i are rows ``kernel_ptr[i]`` to
     ``kernel_ptr[i + 1]`` of the ``kernel_*`` columns. A column that is given as one number is stored
-    as one, indices as 32 bits where that is enough. Making a graph is O(V + E),
-    or O(V log V + E) if the operators are not given in topological order.
+    as one, indices as 32 bits where that is enough. `meetings` are its collectives with their operators. Making a graph
+    is O(V + E), or O(V log V + E) if the operators are not given in topological order.
 
     >>> graph = OpGraph([Operator("a", time=3.0), Operator("b", time=5.0)], [Edge("a", "b")])
     >>> graph.order, graph.depth, graph.width
@@ -96,6 +98,7 @@ class OpGraph(by.Columnar, Document):
     edge_nbytes: Floats
     edge_transfer: Floats
     order_index: Indices
+    meetings: tuple[Meeting, ...]
     _texts: Mapping[str, tuple[Any, ...]]
     _details: Details
     flops: Floats
@@ -150,6 +153,7 @@ class OpGraph(by.Columnar, Document):
         edge_transfer: npt.ArrayLike = np.nan,
         kernels: tuple[npt.ArrayLike, Sequence[tuple[Kernel, ...]]] = ((), ()),
         works: tuple[npt.ArrayLike, Sequence[tuple[Work, ...]]] = (0, ((),)),
+        collectives: tuple[npt.ArrayLike, Sequence[Collective | None]] = (0, (None,)),
         intensity: npt.ArrayLike = -1,
         attributes: tuple[Sequence[int], Sequence[Mapping[str, Any]]] = ((), ()),
         **costs: npt.ArrayLike,
@@ -166,9 +170,9 @@ class OpGraph(by.Columnar, Document):
             Kind of every operator; or a code of each, shape (n_ops,), and the codes' texts (see `labels`).
         edge_nbytes, edge_transfer
             Bytes and exact transfer time in us of each edge, shape (n_edges,) or a scalar; NaN is no exact transfer.
-        kernels, works, attributes
-            A code of each operator, shape (n_ops,), and the codes' kernels, works or attributes; by default there are
-            none.
+        kernels, works, collectives, attributes
+            A code of each operator, shape (n_ops,), and the codes' kernels, works, collectives or attributes; by
+            default there are none.
         intensity
             Index into `INTENSITIES` of each operator, or -1 for None; shape (n_ops,) or a scalar.
         **costs
@@ -188,6 +192,10 @@ class OpGraph(by.Columnar, Document):
             "dtype": (zeros, ("fp32",)),
             "block": (zeros, (None,)),
             "works": (by.codes_of("works", works[0], names, len(works[1])), tuple(works[1])),
+            "collective": (
+                by.codes_of("collectives", collectives[0], names, len(collectives[1])),
+                tuple(collectives[1]),
+            ),
         }
         op_names = names if isinstance(names, Numbered) else tuple(names)
         return cls.of(name, op_names, columns, labels, by.shared_details(names, *attributes))
@@ -212,6 +220,7 @@ class OpGraph(by.Columnar, Document):
         graph.__dict__["order_index"], cycle = by.topological_order(len(names), graph.src, graph.dst)
         if cycle:
             raise GraphError(f"the edges form a cycle: {by.describe_cycle([names[i] for i in cycle])}")
+        graph.__dict__["meetings"] = require_agreement(names, *labels["collective"])
         graph._freeze()
         return graph
 
@@ -272,12 +281,12 @@ class OpGraph(by.Columnar, Document):
         return Edge(src, dst, float(self.edge_nbytes[e]), optional(self.edge_transfer[e]))
 
     def label(self, column: str, i: int) -> Any:
-        """Return the `kind`, `dtype`, `block` or `works` of operator number `i`."""
+        """Return the `kind`, `dtype`, `block`, `works` or `collective` of operator number `i`."""
         codes, texts = self.labels(column)
         return texts[int(codes[i])]
 
     def labels(self, column: str) -> tuple[npt.NDArray[np.int32], tuple[Any, ...]]:
-        """Return the `kind`, `dtype`, `block` or `works` of all operators.
+        """Return the `kind`, `dtype`, `block`, `works` or `collective` of all operators.
 
         Returns
         -------
@@ -530,36 +539,6 @@ def with_works(graph: OpGraph, change: Callable[[Work], Work]) -> OpGraph:
     return graph_
 
 
-def side_by_side(graph: OpGraph, times: Floats, copies: int, further: Floats) -> OpGraph:
-    """Return so many copies of a graph beside each other, and after them operators without load.
-
-    Parameters
-    ----------
-    graph
-        Its operator i is operator ``r * n_ops + i`` of copy r, under the name ``NAME@r``.
-    times
-        Time of each operator in us, shape (n_ops,).
-    copies
-        How many there are.
-    further
-        Times in us of the operators after them, ``begin 0, ...``.
-
-    >>> side_by_side(OpGraph([Operator("a")]), np.array([3.0]), 2, np.array([1.0])).names
-    ('a@0', 'a@1', 'begin 0')
-    """
-    rows = [*range(len(graph))] * copies + [len(graph)] * len(further)
-    behind = np.repeat(np.arange(copies) * len(graph), len(graph.src))
-    src, dst, nbytes, transfer = (
-        np.tile(column, copies) for column in (graph.src, graph.dst, graph.edge_nbytes, graph.edge_transfer)
-    )
-    names = (
-        *(f"{name}@{r}" for r in range(copies) for name in graph.names),
-        *(f"begin {i}" for i in range(len(further))),
-    )
-    parallel = rearrange(graph, rows, src + behind, dst + behind, nbytes, transfer, Operator("begin"), names)
-    return with_times(parallel, np.concatenate([np.tile(times, copies), further]))
-
-
 def rearrange(
     graph: OpGraph,
     rows: Sequence[int],
@@ -569,6 +548,7 @@ def rearrange(
     transfer: Floats,
     further: Operator | None = None,
     names: tuple[str, ...] | None = None,
+    collectives: Sequence[Collective | None] | None = None,
 ) -> OpGraph:
     """Return a graph of some operators of another one, with new edges; O(V + E).
 
@@ -582,6 +562,8 @@ def rearrange(
         An operator that is not of the graph; in `rows` it has the number ``len(graph)``.
     names
         Names of the operators; None for their own names.
+    collectives
+        Collectives of the operators; None for their own collectives.
 
     >>> chain = OpGraph([Operator(n) for n in "abc"], [Edge("a", "b"), Edge("b", "c")])
     >>> none = np.array([np.nan])
@@ -599,7 +581,9 @@ def rearrange(
     columns |= {key: joined(key)[rows_] for key in (*COSTS, "intensity")}
     columns |= {key: joined(key)[kernels] for key in KERNELS}
     texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
-    labels = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
+    labels: dict[str, Any] = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
+    if collectives is not None:
+        labels["collective"] = by.encode(collectives)
     details = {**graph._details, **{len(graph): row for table in tables[1:] for row in table._details.values()}}
     all_names = [*graph.names, *(table.names[0] for table in tables[1:])]
     details_of = {i: details[row] for i, row in enumerate(rows) if row in details}

@@ -1,7 +1,8 @@
-"""Attention in one kernel: of many queries (prefill), and of one (decode)."""
+"""Attention in one kernel: of many queries (prefill), and of few (decode)."""
 
+from simsched.base.numeric import sum_in_order
 from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import count_blocks, parts
+from simsched.model.libraries.chip import STREAMED, count_blocks, parts
 from simsched.model.libraries.launch import Launch, no_faster
 
 _QUERIES = 128
@@ -21,9 +22,17 @@ _ADDING = 2.1
 """Start in us of the kernel that adds up parts."""
 
 
+_DIVISIONS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Parts of the keys that engines try."""
+_QUERIES_OF_BLOCK = 64
+"""Queries of a block where keys are divided."""
+
+
 def attention(case: Case) -> tuple[Launch, ...]:
     """Return the kernels of an attention."""
     work = case.work
+    if work.rule == "divided":
+        return min((_divide(case, n_parts) for n_parts in _DIVISIONS), key=_time)
     if work.rows > _FEW_QUERIES:
         few = _decode(case, _FEW_QUERIES, min(work.columns, _LONG), 1)
         launch = no_faster(_prefill(case), few)
@@ -37,17 +46,35 @@ def attention(case: Case) -> tuple[Launch, ...]:
     return (main, case.streaming(outputs, 256, 256, 32, _ADDING, 0.0, nbytes=0.0, traffic=0.0))
 
 
+def _divide(case: Case, n_parts: int) -> tuple[Launch, ...]:
+    """Return the kernels for few queries as inference engines have them: keys in so many parts, added up at the end."""
+    work = case.work
+    stacks = work.batch * parts(work.rows, _QUERIES_OF_BLOCK)
+    main = _decode(case, work.rows, work.columns, n_parts, stacks)
+    # they are tuned to stream the cache; prior, not measured
+    main = main._replace(memory=case.chip.moved(case.nbytes, case.traffic(), STREAMED))
+    if n_parts == 1:
+        return (main,)
+    outputs = work.batch * work.rows * work.inner
+    nbytes = 4.0 * n_parts * outputs
+    return (main, case.streaming(outputs, 256, 256, 32, _ADDING, 0.0, nbytes=nbytes, traffic=0.0))
+
+
+def _time(launches: tuple[Launch, ...]) -> float:
+    return sum_in_order(launch.time for launch in launches)
+
+
 def _flops(case: Case) -> float:
     work = case.work
     return work.flops or 4.0 * work.batch * work.rows * work.columns * work.inner
 
 
-def _decode(case: Case, queries: int, keys: int, n_parts: int) -> Launch:
+def _decode(case: Case, queries: int, keys: int, n_parts: int, stacks: int | None = None) -> Launch:
     """Return the kernel for few queries: a block for each head and part of the keys."""
     work = case.work
     chip = case.chip
     block = chip.fitting(128, 183, 86336)
-    blocks = count_blocks(work.batch * n_parts)
+    blocks = count_blocks((work.batch if stacks is None else stacks) * n_parts)
     waves = parts(parts(blocks, chip.sms), block.held)
     chain = parts(parts(keys, n_parts), _KEYS) * _KEYS_CYCLES
     traffic = case.traffic()

@@ -5,10 +5,11 @@ from math import inf
 from typing import Final, NamedTuple
 
 from simsched.base.numeric import sum_in_order
+from simsched.base.units import KIB
 from simsched.model.graph import DTYPE_NBYTES
 from simsched.model.libraries.case import Case
 from simsched.model.libraries.chip import DRAM, Block, Chip, count_blocks, parts
-from simsched.model.libraries.generations import Engine
+from simsched.model.libraries.generations import Engine, Tile
 from simsched.model.libraries.launch import Launch
 
 _PART_LENGTHS: Final = {
@@ -83,6 +84,10 @@ class _Tiled(NamedTuple):
     adding: float
 
 
+_FEW_ROWS: Final = Tile(64, 16, 128, 96, 48 * KIB)
+"""Tile of the kernels for few rows that inference engines have before Hopper, whose libraries have some: prior."""
+
+
 def product(case: Case) -> tuple[Launch, ...]:
     """Return the fastest kernels of a product; in fp32 in tf32 if the work allows it."""
     choices = [_kernels(case, case.dtype)]
@@ -96,7 +101,10 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
     chip = case.chip
     tensor = chip.tensor(dtype)
     shape = Shape(work.batch, work.rows, work.columns, work.inner)
-    launches = tile_product(case, shape, chip.engine(dtype), dtype, split=True)
+    engine = chip.engine(dtype)
+    if work.rule == "engine" and tensor and min(tile.columns for tile in engine.tiles) > _FEW_ROWS.columns:
+        engine = engine._replace(tiles=(_FEW_ROWS, *engine.tiles))
+    launches = tile_product(case, shape, engine, dtype, split=True)
     if work.rows > (_TENSOR_VECTOR_ROWS if tensor else _VECTOR_ROWS) or (tensor and dtype != "tf32"):
         return launches
     vector = _vector(case, shape)

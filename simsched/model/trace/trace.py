@@ -222,6 +222,7 @@ class Trace(Timeline):
         steps: list[Step] = []
         operators: list[str] = []
         spans: list[int] = []
+        exchanging = {member for meeting in self.program.graph.meetings for member in meeting.members}
 
         def step(start: float, end: float, blame: str, span: str) -> None:
             if end > start:
@@ -240,7 +241,8 @@ class Trace(Timeline):
                 alone = min(float(self.solo[i]), end - start)
                 middle = start + alone if alone < end - start else end
                 step(middle, end, "contention", name)
-                step(start, middle, "compute" if kind == KERNEL else "transfer", name)
+                is_moving = kind == COPY or int(self.op[i]) in exchanging
+                step(start, middle, "transfer" if is_moving else "compute", name)
                 step(ready, start, "contention", name)
                 if kind == KERNEL:
                     operators.append(name)

@@ -11,7 +11,7 @@ from small import edges
 from strategies import graphs
 
 from simsched.base.errors import FormatError, GraphError
-from simsched.model.graph import Edge, Operator, OpGraph
+from simsched.model.graph import Collective, Edge, Operator, OpGraph
 from workloads.formats.dot import parse_dot, read_dot, to_dot, write_dot
 
 
@@ -120,10 +120,15 @@ def test_edges_do_not_multiply_without_end():
 
 
 def test_every_field_is_written():
-    """An operator with a value of its own in every field comes back with all of them."""
+    """Operators that have values of their own in every field, one of them a collective, come back with all of them."""
     op = replace(GRAPH["a"], utilization=0.5, attributes={"pad": [1, "x"], "quote": 'a"\\b'})
-    assert all(getattr(op, f.name) != getattr(Operator("b"), f.name) for f in fields(Operator))
-    assert parse_dot(to_dot(OpGraph([op])))["a"] == op
+    exchange = Operator("exchange", collective=Collective("all_reduce", 1e6, 4, "g", "ring"))
+    usual = Operator("b")
+    assert all(
+        getattr(op, f.name) != getattr(usual, f.name) or getattr(exchange, f.name) != getattr(usual, f.name)
+        for f in fields(Operator)
+    )
+    assert list(parse_dot(to_dot(OpGraph([op, exchange]))).operators) == [op, exchange]
 
 
 @settings(max_examples=20)

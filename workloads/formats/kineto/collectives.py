@@ -1,4 +1,4 @@
-"""Collectives of a torch.profiler trace: which kernels are such, and which of several ranks belong together."""
+"""Collectives of a torch.profiler trace: their kernels, and the collectives of several ranks that belong together."""
 
 import re
 from collections import defaultdict
@@ -21,7 +21,7 @@ COLLECTIVES: Final[Mapping[str, str]] = {
     "PyTorch symmetric memory": "multimem_|symm(etric)?_mem|(one|two)_shot_all_reduce",
     "by what they do": "(?<![a-z])(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv)",
 }
-"""Who makes collectives -> what the names of their kernels have in them, whatever the case, but for their types."""
+"""Library of collectives -> pattern in the names of its kernels, without their types and in any case."""
 CATEGORIES: Final = ("nccl", "collective", "communication")
 """Categories of events that are collectives, whatever their names."""
 NAME, GROUP, RANKS, SEQUENCE = "Collective name", "Process Group Name", "Process Group Ranks", "Seq"
@@ -63,7 +63,7 @@ class Collective(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """A collective of several ranks: the operator of each rank in it, and what the transfer takes in us."""
+    """A collective of several ranks: the operator of each rank in it, and the time of the transfer in us."""
 
     members: tuple[tuple[int, int], ...]  # rank, operator
     transfer: float
@@ -79,9 +79,9 @@ def met(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
 
     Notes
     -----
-    Those of one communicator with the same sequence number belong together; without sequence numbers the k-th of each
-    rank do, if all ranks that use the communicator have as many. A transfer takes the least time over the ranks: the
-    last to come waits for nobody.
+    Collectives of one communicator with the same sequence number belong together; without sequence numbers the k-th
+    ones of all ranks do, if all ranks that use the communicator have as many. A transfer takes the least time over the
+    ranks: the last rank to come does not wait.
     """
     by_communicator: dict[tuple[str, ...], dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for rank, rows in enumerate(ranks):
@@ -109,10 +109,10 @@ def met(ranks: Sequence[Sequence[Collective]]) -> list[Meeting]:
 
 
 def clock_shifts(ranks: Sequence[Sequence[Collective]], ends: Sequence[Floats]) -> Floats:
-    """Return by how many us the clock of each rank is ahead of that of the first, shape (n_ranks,).
+    """Return by how many us the clock of each rank is ahead of the clock of the first, shape (n_ranks,).
 
-    A collective ends on all ranks at once: the shift is the median over those that a rank shares with the first. A rank
-    that shares none has 0.
+    A collective ends on all ranks at once: the shift is the median over the collectives that a rank shares with the
+    first. A rank that shares none has 0.
     """
     shifts = np.zeros(len(ranks))
     apart: dict[int, list[float]] = defaultdict(list)

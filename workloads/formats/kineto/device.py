@@ -1,4 +1,4 @@
-"""The devices of a torch.profiler trace: what it says of them, and the preset that they are taken for."""
+"""The devices of a torch.profiler trace: their stated properties, and the presets that complete them."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ _PROPERTIES: Final = {
     "sharedMemPerBlockOptin": "shared_memory_per_block",
     "totalGlobalMem": "memory",
 }
-# What no preset is called stands in for by its maker or compute capability, or, if that is none, by the last.
+# Begin of a maker or compute capability -> preset of a device whose product has none; "" fits all others.
 _STAND_INS: Final[Mapping[str, str]] = {
     "AMD": "mi300x",
     "3": "k80",
@@ -48,11 +48,11 @@ _HINTS: Final[Mapping[str, str]] = {
     "cijk_": "mi300x",
     "gfx9": "mi300x",
 }
-"""What names of kernels have in them -> the preset of a device that runs such."""
+"""Part of a kernel's name -> preset of a device that runs such kernels."""
 
 
 def measured_device(header: dict[str, Any], number: int | None, source: str) -> MeasuredDevice | None:
-    """Return what the trace says of the GPU of that number; None if it says nothing."""
+    """Return the stated properties of the GPU of that number; None if the trace states none."""
     properties = Record(header, source).records("deviceProperties", [])
     for row in properties if number is not None else ():
         if row.take("id", int) == number:
@@ -73,9 +73,9 @@ def measured_device(header: dict[str, Any], number: int | None, source: str) -> 
 
 
 def traced_device(found: MeasuredDevice | None, name: str, costs: Mapping[str, float], source: str) -> Device:
-    """Return the device of a preset with what the trace says of it and the costs measured there, contention off.
+    """Return a device with its stated properties, the measured costs, and a preset for the rest; contention is off.
 
-    The preset is that of the product, else one of the same compute capability.
+    The preset is the product's own, else one of the same compute capability.
     """
     base = make_device(_preset(found), name)
     known: dict[str, Any] = {} if found is None else {ours: getattr(found, ours) for ours in _PROPERTIES.values()}
@@ -98,7 +98,7 @@ def hinted(names: Iterable[str]) -> str | None:
 
 
 def preset_of(device: Device) -> str:
-    """Return the preset that stands for a device of a trace, by its model."""
+    """Return the preset of a traced device, by its model."""
     found = MeasuredDevice(device.model).preset
     return found or next((name for name in DEVICES if name in device.model.lower()), "h100")
 

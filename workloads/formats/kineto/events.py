@@ -19,7 +19,7 @@ from workloads.formats.kineto.text import Readers, place, walk
 
 _LATEST: Final = float(2**53)  # us, in the year 2255: as nanoseconds still 64 bits
 _LONGEST: Final = float(2**43)  # us, 101 days
-# Up to here a float of us tells every nanosecond from the next: its steps are 2^-10 us.
+# A float of us below this is exact to the nanosecond: its steps are 2^-10 us.
 _EXACT_FLOAT: Final = float(2**43)
 _PEEKED: Final = 200
 _N_ACTIVITY: Final = 12
@@ -47,7 +47,7 @@ _COPY: Final = {"gpu_memcpy": "memcpy", "Memcpy": "memcpy", "gpu_memset": "memse
 
 
 class MeasuredKind(NamedTuple):
-    """What a trace says of an activity but for its times; `what` is "kernel", "memcpy" or "memset"."""
+    """The name, kind (`what`: "kernel", "memcpy" or "memset"), launch and size of an activity, without its times."""
 
     what: str
     name: str
@@ -57,7 +57,7 @@ class MeasuredKind(NamedTuple):
 
 
 class Columns:
-    """Events as arrays of one length, beside tuples of what they index."""
+    """Events as arrays of one length, and tuples that they index."""
 
     def take(self, rows: Ints) -> Self:
         """Return some of the events."""
@@ -69,7 +69,7 @@ class Columns:
 class HostEvents(Columns):
     """Operators, annotations, or calls of the runtime and driver; times in ns, `name` indexes `names`.
 
-    `correlation` 0 and `external` 0 stand for none.
+    `correlation` 0 and `external` 0 mean that there is none.
     """
 
     start: Ints
@@ -84,7 +84,7 @@ class HostEvents(Columns):
         return len(self.start)
 
     def are(self, holds: Callable[[str], Any]) -> npt.NDArray[np.bool_]:
-        """Return of which events the name is such."""
+        """Return whether the name of each event passes a test."""
         return np.array([bool(holds(name)) for name in self.names], bool)[self.name]
 
     @property
@@ -95,10 +95,10 @@ class HostEvents(Columns):
 
 @dataclass(frozen=True)
 class Activities(Columns):
-    """What ran on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0.
+    """Kernels, copies and memsets on the GPU: `what` indexes `kinds`, `node` is a graph node id or 0.
 
     `group` indexes the communicators of the trace (0: none), `sequence` is the number of a collective there, or -1.
-    `process` numbers what the trace calls the process of each event, which for activities is that of its GPU.
+    `process` numbers the process of each event in the trace; the process of an activity is its GPU's.
     """
 
     start: Ints
@@ -120,9 +120,9 @@ class Activities(Columns):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """A trace: what the host did, what the GPU did, and the fields beside the events.
+    """A trace: events of the host, activities of the GPU, and the fields beside the events.
 
-    `threads` names the process and thread of each number. `syncs` has what the profiler says of calls that synchronise,
+    `threads` names the process and thread of each number. `syncs` describes calls that synchronise,
     by correlation id: the stream that waits or is waited for (-1: none, or all), the correlation id of the call that
     recorded the event, the stream that it was recorded on (-1 where they are not known), the device, and the event.
     `groups` are the communicators. `n_unusable` events were left out for want of a time.
@@ -150,7 +150,7 @@ def read_events(text: str, source: str, *, strict: bool = True) -> Events:
         Whether a time that is none refuses the trace; else it costs the event, which is counted.
 
     Times come in three formats: whole us, us since 1970 with a decimal point, and us since the field
-    `baseTimeNanoseconds`. The second is beyond what a float can tell apart (its steps are 0.25 us), so such a trace is
+    `baseTimeNanoseconds`. The second exceeds the precision of a float (its steps are 0.25 us), so such a trace is
     read with decimal numbers.
 
     Raises
@@ -184,9 +184,9 @@ class Codes(dict[Any, int]):
 
 
 class _Collector:
-    """Takes of each event what is needed; types are checked later, a column at a time.
+    """Collects the needed fields of each event; types are checked later, a column at a time.
 
-    What is taken goes into one flat list per category: a tuple per event would be one more object for
+    The fields go into one flat list per category: a tuple per event would be one more object for
     the garbage collector to visit again and again, which takes as long as all the rest.
     """
 
@@ -255,7 +255,7 @@ class _Collector:
         )
 
     def events(self, header: dict[str, Any]) -> Events:
-        """Return what was taken, checked."""
+        """Return the checked events."""
         for name in self._names:
             _require_name(name, self._source)
         operators, annotations, calls = map(self._host_events, self._hosts)
@@ -292,7 +292,7 @@ class _Collector:
         )
 
     def _usable(self, rows: list[Any], width: int) -> list[Any]:
-        """Return rows of so many values each, of which the second and third are times, without those of no time."""
+        """Return rows of `width` values without the rows whose second or third value, a time, is unusable."""
         if self._strict:
             return rows
         bad = [
@@ -349,7 +349,7 @@ class _Collector:
         if float in kinds and us.max() >= _EXACT_FLOAT:
             raise _InexactError
         whole = np.floor(us)
-        # apart from each other both are exact, and the digits behind the point decide the nanosecond
+        # each part is exact on its own, and the digits after the point decide the nanosecond
         return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
 
     def _counts(self, values: Sequence[Any], at: Sequence[int], field: str) -> Ints:
@@ -374,7 +374,7 @@ def _external(args: dict[str, Any]) -> Any:
 
 
 def _ids(values: Sequence[Any], none: int = 0) -> Ints:
-    """Return ids; what is none (2^64 - 1 is how Kineto writes that there is none) becomes `none`."""
+    """Return ids; a missing id (Kineto writes 2^64 - 1 for it) becomes `none`."""
     if set(map(type, values)) <= {int}:
         try:
             return np.array(values, np.int64)
@@ -386,7 +386,7 @@ def _ids(values: Sequence[Any], none: int = 0) -> Ints:
 def _kernel_of(
     name: str, grid: Any, block: Any, registers: Any, shared_memory: Any, is_known: bool = False
 ) -> MeasuredKind:
-    """Return a kernel with what it was launched with, or without if the trace does not say.
+    """Return a kernel with its launch, or without it if the trace lacks it.
 
     `is_known`: the trace says that it is a collective.
     """
@@ -399,7 +399,7 @@ def _kernel_of(
     for field, value in (("registers per thread", registers), ("shared memory", shared_memory)):
         if not is_count(value):
             raise FormatError(f"field 'args.{field}' must be a whole number, not {value!r}")
-    # no registers stands for "not reported": the fewest there are, which limit nothing
+    # 0 registers mean "not reported": 1, the fewest, limits no occupancy
     launch = Kernel(prod(grid), prod(block), max(1, registers), shared_memory)
     return MeasuredKind("kernel", name, launch, is_collective=links)
 

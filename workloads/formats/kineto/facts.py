@@ -1,4 +1,4 @@
-"""What a traced step is worth knowing before any alternative to it: measured time, replay error, what bounds it."""
+"""Facts about a traced step that come before any alternative: measured time, replay error, limiting resources."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,14 +10,14 @@ from workloads.formats.kineto.replay import replay_traced
 from workloads.formats.kineto.traced import TracedProgram
 
 DOUBTED: Final = 0.05
-"""Replay error, as a part of the measured time, from which on what follows from the replay is not to be believed."""
+"""Replay error, as a part of the measured time, above which conclusions from the replay are not to be believed."""
 _SAID: Final = 0.001
 """Part of the step below which a bound is not named."""
 
 
 @dataclass(frozen=True)
 class TraceFacts:
-    """What is known of a traced step.
+    """Facts about a traced step.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class TraceFacts:
     host_share
         The part of the replayed step that would go if the host took no time.
     bound_by
-        What the critical path of the replay goes to, as parts of it, the largest first.
+        Parts of the replay's critical path by their cause, the largest first.
     lines
-        What the trace does not say, or says wrongly.
+        Gaps and faults of the trace, a line each.
     """
 
     measured_us: float
@@ -42,12 +42,12 @@ class TraceFacts:
 
     @property
     def error(self) -> float:
-        """The difference of the replay to what was measured, as a part of that."""
+        """The relative difference of the replay to the measured time."""
         return self.simulated_us / self.measured_us - 1
 
     @property
     def doubt(self) -> str | None:
-        """A line that says not to believe what follows, if the replay does not fit."""
+        """A warning about the conclusions, if the replay does not fit."""
         if abs(self.error) <= DOUBTED:
             return None
         return f"the replay is {100 * abs(self.error):.0f} % off: do not believe what follows from it"
@@ -80,7 +80,7 @@ class TraceFacts:
 
 
 def facts_of(program: TracedProgram) -> TraceFacts:
-    """Return what is known of a traced step; it takes two replays."""
+    """Return the facts about a traced step; it takes two replays."""
     replay, quick = replay_traced(program), replay_traced(program, host="none")
     shares = replay.simulated.critical_path().shares
     bound_by = sorted(((name, part) for name, part in shares.items() if part > _SAID), key=lambda row: -row[1])

@@ -1,4 +1,4 @@
-"""Host threads and streams of a torch.profiler trace: how far they have come, and who hands work to whom."""
+"""Host threads and streams of a torch.profiler trace: the time that each has reached, and handed-over work."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -15,12 +15,12 @@ _records: Final = re.compile("(cuda|hip|cu)EventRecord").match
 _LEAST_NEXT: Final = 0.5
 """Part of the events that must be waited for before the next is recorded, for their order to tell which is which."""
 _SILENT: Final = 500_000
-"""Ns for which one thread is silent before a call, and the other one behind it, if the work was handed over."""
+"""Ns for which one thread is silent before a call, and the other thread after it, if the work was handed over."""
 
 
 @dataclass(slots=True)
 class HostThread:
-    """What a host thread issues, by columns; `cursor` is how far its time has come, `host` its time since a launch."""
+    """Instructions of a host thread, by columns; `cursor` is its present time, `host` its host time since a launch."""
 
     cursor: int
     rows: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # action, lane, argument, lead, own
@@ -83,14 +83,14 @@ def next_launches(rows: list[int], threads: list[int], mine: dict[int, list[int]
 
 
 def records_by_order(calls: HostEvents, syncs: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
-    """Return, for the row of each wait of which the profiler names the event but not its record, the row of the record.
+    """Return the row of the record of each wait, by the row of the wait, where the profiler names the event alone.
 
     Notes
     -----
     Events are numbered as they are made, and frameworks make one for each record: the n-th event after the one that is
-    waited for first is that of the n-th record after the last one before that wait. That is taken to be so if each
+    waited for first belongs to the n-th record after the last one before that wait. That is assumed if each
     record is before all waits for it, and at least half of the first waits come before a further record, with the
-    records of one name (libraries record events of their own by another call); otherwise nothing is returned.
+    records of one name (libraries record their own events by another call); otherwise nothing is returned.
     """
     waits = {c: row[4] for c, row in syncs.items() if len(row) > 4 and row[4] >= 0 and row[1] <= 0 and row[0] >= 0}
     rows = np.flatnonzero(np.isin(calls.correlation, list(waits))) if waits else np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""What belongs together in a torch.profiler trace: operators inside operators, launches and what they launched."""
+"""Joins of a torch.profiler trace: nested operators of the host, and the call of each activity."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ class Nesting:
     Parameters
     ----------
     events
-        In any order; `self.events` has them in that of the nesting, which all indices here refer to.
+        In any order; `self.events` has them in the order of the nesting, to which all indices here refer.
     """
 
     def __init__(self, events: HostEvents) -> None:
@@ -98,7 +98,7 @@ class Iterations:
         return len(self.start) if self.marked else 1
 
     def of(self, time: Ints) -> Ints:
-        """Return the iteration of each time, or -1; -1 stands for a time that is not known."""
+        """Return the iteration of each time, or -1; a time of -1 is unknown."""
         if not self.marked:
             return np.zeros(len(time), np.int64)
         found = np.searchsorted(self.start, time, side="right") - 1
@@ -125,9 +125,9 @@ def split_iterations(events: Events, mark: str) -> tuple[Iterations, HostEvents,
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where on the host each activity of the GPU came from; -1 stands for "not known".
+    """The host event that each activity of the GPU came from; -1 means unknown.
 
-    `launch` is a row of the launches, `thread` and `time` those of the call (or else of the operator),
+    `launch` is a row of the launches; `thread` and `time` belong to the call (or else to the operator),
     `operator` an index into the nesting, `of_graph` whether a CUDA graph was launched.
     """
 
@@ -139,13 +139,12 @@ class Origin:
 
 
 def trace_back(activities: Activities, calls: HostEvents, operators: Nesting) -> Origin:
-    """Find the call and the operator behind each activity.
+    """Find the call and the operator of each activity.
 
     The call is the first with the activity's correlation id (a call of the runtime may be followed by
-    one of the driver with the same id). The operator is that of the call's External id, else of the
-    activity's, else the innermost that is open on the thread of the call. How the call is named does not matter, except
-    that the launch of a CUDA graph stands for all its nodes; so does a call that is missing, if several
-    activities share its id.
+    one of the driver with the same id). The operator has the call's External id, else the activity's, else it is the
+    innermost open one on the thread of the call. The name of the call does not matter, except that the launch of a CUDA
+    graph covers all its nodes; so does a missing call if several activities share its id.
     """
     launch = first_with(calls.correlation, calls.start, activities.correlation)
     known = launch >= 0
@@ -166,7 +165,7 @@ def trace_back(activities: Activities, calls: HostEvents, operators: Nesting) ->
 
 
 def first_with(ids: Ints, start: Ints, wanted: Ints) -> Ints:
-    """Return the row of the earliest of each wanted id, or -1; ids below 1 stand for none."""
+    """Return the row of the earliest event with each wanted id, or -1; ids below 1 match none."""
     order = np.lexsort((start, ids))
     place = np.searchsorted(ids[order], wanted)
     found = np.full(len(wanted), -1)

@@ -60,7 +60,7 @@ class TracePairs:
 
 
 def read_all_pairs(sources: Sequence[str | os.PathLike[str]]) -> list[TracePairs]:
-    """Return the pairs of traces; of a folder, of each file in it by name. What cannot be read is a row that says why.
+    """Return the pairs of traces, and of each file in a folder, by name. An unreadable file gives a row with the error.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def pairs_of(program: TracedProgram, source: str) -> TracePairs:
 
 
 class _Activity:
-    """What ran on a device, by start."""
+    """The activities of a device, by start."""
 
     def __init__(self, program: TracedProgram, device: Device, operators: list[Operator], rows: list[int]) -> None:
         self._device, self._operators = device, operators
@@ -109,7 +109,7 @@ class _Activity:
         self._before = np.maximum.accumulate(np.concatenate([[-np.inf], self._end[:-1]]))  # latest end before each
 
     def _beside(self, first: float, last: float, at: int) -> list[int]:
-        """Return what ran in an interval besides the activity `at`."""
+        """Return the other activities in an interval, without the activity `at`."""
         found = []
         k = int(np.searchsorted(self._start, last)) - 1
         while k >= 0 and (self._before[k] > first or self._end[k] > first):
@@ -119,7 +119,7 @@ class _Activity:
         return found
 
     def dispatch(self) -> Iterable[dict[str, Any]]:
-        """Yield pairs whose second kernel became ready while the first alone ran, and started before that ended."""
+        """Yield pairs whose second kernel became ready while the first ran alone, and started before its end."""
         for k, op in enumerate(self._operators):
             if op.kind != "kernel" or not op.kernels:
                 continue

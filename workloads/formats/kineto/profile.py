@@ -47,7 +47,7 @@ def read_kineto(
     path
         The file.
     graph
-        Whose operators to look for: an `OpGraph` that was derived from the model, or the names of its operators in
+        Operators to look for: an `OpGraph` that was derived from the model, or the names of its operators in
         the order in which they ran. The profile then has its names, and ``profile.apply(graph)`` is the graph
         with measured times and kernels. None makes an operator of each operator of PyTorch, see `level`.
     level
@@ -62,7 +62,7 @@ def read_kineto(
         Which GPU, if the trace has several.
     captured
         For CUDA graphs, whose kernels no operator launches: the operator of each node (kernel, memcpy or
-        memset), in order of launch and node; a name may stand several times. With a profile of the same
+        memset), in order of launch and node; a name may occur several times. With a profile of the same
         model run without CUDA graphs: ``[op.name for op in eager.operators for _ in (*op.kernels, *op.copies)]``.
 
     Returns
@@ -87,8 +87,8 @@ def read_kineto(
     *Joining.* A kernel belongs to the call of the same correlation id, whatever the call is named, and the call to
     the operator of the same External id, or else to the one that is open on its thread. With a graph, annotations
     (``record_function``) that are called as its operators decide; where there are none, the outermost operators are
-    matched with those of the graph in order and by kind. All nodes of a CUDA graph share one correlation
-    id: they are told apart by their node id, in traces without it by their order on each stream; `captured` needs ids.
+    matched with the operators of the graph in order and by kind. All nodes of a CUDA graph share one correlation
+    id: node ids distinguish them, or, in traces without them, their order on each stream; `captured` needs ids.
 
     *Iterations.* By default leading iterations are discarded that ran other kernels than most
     (autotuning), and then those that took over 1.2 times the median of the iterations from there on (lazy
@@ -96,7 +96,7 @@ def read_kineto(
     those are left out for it, and a warning is logged. A kernel belongs to the iteration in which it
     was launched.
 
-    *What is not read.* Occupancy as estimated by the profiler (0 for kernels of more than 48 KiB
+    *Ignored fields.* Occupancy as estimated by the profiler (0 for kernels of more than 48 KiB
     of shared memory; see `simsched.model.cluster.device`), warps and blocks per SM, bandwidths; and the times of
     calls, which the profiler itself makes several times longer: overheads come from a calibration.
 
@@ -167,7 +167,7 @@ def _join(events: Events, iteration: str, device: int | None, source: str) -> tu
 
 
 def _named(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
-    """Return what ran of the operators of a graph in each iteration."""
+    """Return the runs of a graph's operators in each iteration."""
     found = joined.annotations
     marks = found.take(np.flatnonzero(found.are(frozenset(names).__contains__)))
     return by_annotation(joined, names, Nesting(marks)) if len(marks) else by_order(joined, names, kinds)
@@ -251,7 +251,7 @@ class _Collected:
         return MeasuredOperator(name, tuple([self._length(run) / 1e3 for run in runs]), tuple(kernels), tuple(copies))
 
     def _length(self, run: Run) -> int:
-        """Return the time of an operator in an iteration in ns: what overlaps on several streams counts once."""
+        """Return the time of an operator in an iteration in ns: overlapping time on several streams counts once."""
         rows = run.activities
         if not rows:
             return run.host

@@ -1,4 +1,4 @@
-"""Traces of torch.profiler (Kineto) as the `Program` that ran: what the hosts issued, and what was measured."""
+"""Traces of torch.profiler (Kineto) as the `Program` that ran: instructions of the hosts, and measured times."""
 
 import os
 from collections.abc import Sequence
@@ -6,11 +6,13 @@ from typing import Final
 
 from simsched.base.errors import FormatError, UnknownNameError
 from simsched.model.graph import OpGraph
+from workloads.formats.kineto.assembly import assembled
 from workloads.formats.kineto.events import Events, read_events
-from workloads.formats.kineto.issuing import Issued, Window
+from workloads.formats.kineto.issuing import issue
 from workloads.formats.kineto.join import split_iterations
 from workloads.formats.kineto.ranks import by_process, together
 from workloads.formats.kineto.records import checked
+from workloads.formats.kineto.step import TracedStep, Window
 from workloads.formats.kineto.text import read_traces
 from workloads.formats.kineto.traced import TracedProgram
 
@@ -24,28 +26,28 @@ def read_kineto_graph(path: Paths, *, step: int | str | None = None, order: str 
     Parameters
     ----------
     path, step
-        As there.
+        The trace and its step, as in `read_kineto_program`.
     order
-        ``"streams"``: an operator depends on the one before it on its stream, which is an upper bound on what is
-        needed. ``"waits"``: that order is dropped, and only waits between streams and for the host are left, which
-        is a lower bound where one stream ran all that depends on each other.
+        ``"streams"``: an operator depends on the one before it on its stream, an upper bound on the true dependencies.
+        ``"waits"``: that order is dropped, and only waits between streams and for the host are left, a lower bound
+        where one stream ran operators that depend on each other.
     """
     return _read(path, step, order).graph
 
 
 def read_kineto_program(path: Paths, *, step: int | str | None = None, order: str = "streams") -> TracedProgram:
-    """Read what ran from a trace that torch.profiler exported (``export_chrome_trace``), plain or gzipped.
+    """Read the program that ran from a trace that torch.profiler exported (``export_chrome_trace``), plain or gzipped.
 
     Parameters
     ----------
     path
-        The file; or those of several ranks, which are put together. An archive, and a trace of several processes, has
-        several ranks too.
+        The file; or the files of several ranks, which are put together. An archive, and a trace of several processes,
+        has several ranks too.
     step
         Number n of the annotation ``ProfilerStep#n``; None takes the last one, ``"all"`` the whole trace. A trace
         without such annotations is one step.
     order
-        Of the dependencies in the graph, see `read_kineto_graph`; what is issued is the same.
+        Dependencies in the graph, see `read_kineto_graph`; the instructions are the same.
 
     Returns
     -------
@@ -62,17 +64,16 @@ def read_kineto_program(path: Paths, *, step: int | str | None = None, order: st
 
     Notes
     -----
-    *Hosts.* Each thread issues its calls in their order. What passes between two calls is the `lead` of the second;
-    what a call takes is its `own` time, up to where the device knows of the launch: the end of the call, or, where the
+    *Hosts.* Each thread issues its calls in their order. The time between two calls is the `lead` of the second one;
+    the time of a call is its `own` time, until the device knows of the launch: the end of the call, or, where the
     kernel started earlier, as much before its start as launches usually take on their way. A thread that was silent
     for 0.5 ms before its call, where the one that called last is silent for 0.5 ms from then on, was handed the work
     (as by the backward pass of PyTorch): it begins after that call.
 
     *Blocking.* Synchronisations of a device, stream or event, copies that are not asynchronous, copies from or to
-    pageable memory that ended within their call, and calls that free memory at the end of whose waiting something
-    ended, block their thread until those operators end. A stream or event that the trace does not name is the one
-    the thread launched on last, or, if the call took 10 us or more, the one on which an operator ended last before the
-    call did.
+    pageable memory that ended within their call, and calls that free memory and return when an operator ends, block
+    their thread until those operators end. A stream or event that the trace does not name is the one on which the
+    thread launched last, or, if the call took 10 us or more, the one on which an operator ended last before the call.
 
     *Waits.* With event ids in the trace (``cuda_sync`` events) a wait is for the last operator that was launched on the
     recorded stream before the record. Without them the stream of the thread's next launch waits, and it waits for the
@@ -80,15 +81,15 @@ def read_kineto_program(path: Paths, *, step: int | str | None = None, order: st
     before the call. Those waits are counted as guessed.
 
     *Captured graphs.* The nodes of a graph that is launched run in the order of their start on each stream. The first
-    on a further stream waits for what ran before the graph; another that started more than 2 us later than its stream
-    allowed waits for the node of another stream that ended last before: a guessed wait. What is launched next on the
-    stream of the first node waits for all nodes.
+    on a further stream waits for the operators before the graph; another one that started more than 2 us later than its
+    stream allowed waits for the node of another stream that ended last before it: a guessed wait. The next launch on
+    the stream of the first node waits for all nodes.
 
-    *Earlier work.* What was launched before the step and ran into it is one operator for each stream, which is
+    *Earlier work.* Work that was launched before the step and ran into it is one operator for each stream, which is
     there from the beginning.
 
     *Dependencies.* An edge goes to each operator from the one before it on its stream, from those that its stream waits
-    for, and from those that its thread had waited for. That is more than what is needed: two operators on one stream
+    for, and from the operators that its thread had waited for. That is more than necessary: two operators on one stream
     may well be independent.
 
     O(n log n) for n events.
@@ -106,8 +107,8 @@ def _read(path: Paths, step: int | str | None, order: str) -> TracedProgram:
     for source, text in (one for each in paths for one in read_traces(each)):
         for part in by_process(read_events(text, source, strict=False)):
             records = checked(part)
-            window = _window(records.events, step, source)
-            found.append(Issued(records, source, window, by_streams=order == "streams").program())
+            traced = TracedStep(records, source, _window(records.events, step, source))
+            found.append(assembled(traced, issue(traced), by_streams=order == "streams"))
     return together(found)
 
 

@@ -27,9 +27,9 @@ _SAME_CLOCK: Final = 1e9
 def by_process(events: Events) -> list[Events]:
     """Return the events of each process that launched work, in the order of the processes; ids are its own.
 
-    A GPU is that of the process whose calls have most of the correlation ids of its kernels, and started before them;
+    A GPU belongs to the process whose calls have most of the correlation ids of its kernels, and started before them;
     of processes that are alike in that, of the one with the fewest GPUs so far. Where processes share one, each kernel
-    is that of the last call with its id that no other kernel took.
+    belongs to the last call with its id that no other kernel took.
     """
     pids = Codes()
     process_of = np.array([pids[pid] for pid, _ in events.threads], np.int64)
@@ -117,7 +117,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
     Parameters
     ----------
     programs
-        That of each rank. The first is the one that clocks are set by.
+        The program of each rank. The first rank sets the clock.
 
     Notes
     -----
@@ -142,7 +142,7 @@ def together(programs: Sequence[TracedProgram]) -> TracedProgram:
 
 
 class _Together:
-    """Puts the programs of ranks together; operators that arrive stand behind all others."""
+    """Puts the programs of ranks together; operators that arrive come after all others."""
 
     def __init__(self, parts: list[_Part], meetings: list[Meeting], n_ops: int, n_events: int) -> None:
         self._parts, self._meetings, self._n_ops, self._n_events = parts, meetings, n_ops, n_events
@@ -257,7 +257,7 @@ class _Together:
         )
 
     def _edges_of_arrivals(self, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return edges to arrivals from what their collectives depend on, and from arrivals to all that they meet."""
+        """Return edges from the producers of collectives to arrivals, and from arrivals to all ranks that they meet."""
         arrival_of = {self._parts[rank].op + op: self._n_ops + k for (rank, op), k in self._arrival.items()}
         found = [(a, arrival_of[b]) for a, b in edges if b in arrival_of]
         for member, k in self._arrival.items():
@@ -266,7 +266,7 @@ class _Together:
         return found
 
     def _measured(self, cluster: Cluster) -> Measured:
-        """Return what was measured; the time for which a collective waits is not its own."""
+        """Return the measured data; the time for which a collective waits is not its own."""
         of = [part.program.of_trace for part in self._parts]
         times = np.concatenate([part.program.times + part.offset for part in self._parts])
         collectives: list[Collective] = []
@@ -304,7 +304,7 @@ class _Together:
         )
 
     def _ready(self, times: Floats) -> Floats:
-        """Return from when on each operator could have started; what was launched earlier, from its start."""
+        """Return the us from which on each operator could have started; for earlier work its start."""
         found = np.array(times[:, 0])
         for part in self._parts:
             its = part.program.of_trace.ready
@@ -312,7 +312,7 @@ class _Together:
         return found
 
     def _kernels(self) -> tuple[str, ...]:
-        """Return the names of kernels in full; what was launched earlier is called by its operator."""
+        """Return the full names of kernels; earlier work has the name of its operator."""
         names: list[str] = []
         for part in self._parts:
             own = part.program.of_trace.kernels
@@ -321,7 +321,7 @@ class _Together:
 
 
 def one_of(parts: Sequence[Events], device: int | None, source: str) -> Events:
-    """Return the events of the process that used a device, or those of the only one.
+    """Return the events of the process that used a device, or of the only process.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Records of a torch.profiler trace that cannot be as they stand: counted, and repaired where that is safe."""
+"""Records of a torch.profiler trace that cannot be true: counted, and repaired where that is safe."""
 
 import re
 from collections import Counter
@@ -31,7 +31,7 @@ TOLERANCE: Final = 2_000
 _ROUNDED: Final = 1_000
 """Ns by which neighbours may overlap because times are rounded."""
 _FAR: Final = 10**9
-"""Ns from a time of 0 to the median of all from which on it is no time."""
+"""Ns from a time of 0 to the median of all times above which 0 is not a time."""
 _MOST_EARLY: Final = 0.1
 """Part of the kernels before their launch from which on the clocks disagree, not the records."""
 
@@ -46,7 +46,7 @@ _ends_capture: Final = re.compile(f"{_API}StreamEndCapture").match
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The events of a trace as they can have been, and what was wrong with them.
+    """The repaired events of a trace, and the number of faults by kind.
 
     `call` is the row of the call of each activity, or -1; `early` and `long` say which activities were repaired.
     """
@@ -67,7 +67,7 @@ def checked(events: Events) -> Records:
     same event again, or a second kernel of a call that launches one. A kernel before its launch begins with it, unless
     a tenth of all are so early, as the clocks disagree then. A kernel that ends after the next start on its stream ends
     there, unless the next one was launched by a call that lets it start early (programmatic dependent launch) or by
-    that of a captured graph, whose nodes run beside each other.
+    the launch of a captured graph, whose nodes run beside each other.
     """
     dropped: Counter[str] = Counter()
     calls, n_calls = _timed(events.calls, events.calls.end - events.calls.start)
@@ -85,7 +85,7 @@ def checked(events: Events) -> Records:
 
 
 def _timed(rows: Rows, duration: Ints) -> tuple[Rows, int]:
-    """Return the rows without those whose time is 0 where none can be, and how many these are."""
+    """Return the rows without those of an impossible time of 0, and the number of removed rows."""
     if not len(rows):
         return rows, 0
     bad = (rows.start == 0) & ((duration == 0) | (float(np.median(rows.start)) > _FAR))
@@ -146,7 +146,7 @@ def _one_after_the_other(acts: Activities, calls: HostEvents, call: Ints) -> tup
 
 
 def faults_of_calls(acts: Activities, calls: HostEvents, rows: Ints) -> Counter[str]:
-    """Return what is wrong with some calls of a trace, given by row.
+    """Return the number of faults of some calls of a trace, by kind.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _incomplete_graphs(acts: Activities, calls: HostEvents, rows: Ints) -> int:
     graph_of: dict[int, int] = {}
     most: Counter[int] = Counter()
     for correlation, its in nodes.items():
-        if its:  # a node id begins with that of its graph; without node ids the first kernel tells the graph
+        if its:  # a node id begins with its graph's id; without node ids the first kernel identifies the graph
             first = min(its, key=acts.start.__getitem__)
             node = int(acts.node[first])
             graph_of[correlation] = node >> 32 if node >> 32 else -1 - int(acts.what[first])

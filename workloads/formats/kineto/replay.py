@@ -1,4 +1,4 @@
-"""Replays of traced programs: what was measured beside what is simulated, as it ran and as it might run."""
+"""Replays of traced programs: measured beside simulated times, as it ran and with changes."""
 
 import os
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _ON_LINKS: Final = ("collective", "memcpy", "earlier", "untraced", "arrival")
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What a stream did, measured and simulated: how long anything ran on it, and when the last of it ended."""
+    """Busy time of a stream, measured and simulated, and the end of its last operator."""
 
     device: str
     stream: int
@@ -50,11 +50,11 @@ class TraceReplay:
     Parameters
     ----------
     traced
-        What ran.
+        The program that ran.
     simulated
-        What would run when.
+        The simulated trace.
     other_us
-        For another device: the makespan if all were bound by what gains less from it. None otherwise.
+        For another device: the makespan if the resource that gains less bounds all operators. None otherwise.
     """
 
     traced: TracedProgram
@@ -106,7 +106,7 @@ class TraceReplay:
 
     @cached_property
     def busy(self) -> tuple[Busy, ...]:
-        """What each stream did."""
+        """Busy time of each stream."""
         program = self.traced
         launches = np.flatnonzero(program.action == LAUNCH)
         keys = np.stack([program.device[launches], program.stream[launches]], 1)
@@ -147,7 +147,7 @@ class TraceReplay:
         }
 
     def gantt(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw what is simulated, and below each row what was measured; return the axes."""
+        """Draw the simulated trace, and below each row the measured one; return the axes."""
         return self.simulated.gantt(path, measured=self.traced.measured)
 
     def to_perfetto(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def replay_traced(
     program
         From `read_kineto_program`.
     changes
-        What is to be different, see `parse_change`: overheads of the host change the calls of
+        Differences to the trace, see `parse_change`: overheads of the host change the calls of
         their action, in proportion or to a value; ``device`` and its fields, and ``contention``, change the
         device; speeds change operators.
     host
@@ -199,8 +199,8 @@ def replay_traced(
     With it, operators have their `times_alone` on the device of the trace, and the measured ones on a device with other
     fields.
 
-    *Another device.* Times measured on one device do not say what they are bound by. They are scaled by the ratio of
-    DRAM rates and by that of FP32 rates: what the smaller gain gives is `TraceReplay.other_us`, what the greater one
+    *Another device.* Measured times do not show which resource bounds an operator. They are scaled by the ratio of
+    DRAM rates and by the ratio of FP32 rates: the smaller gain gives `TraceReplay.other_us`, the greater one
     gives is simulated. Collectives and copies, which hang on links, keep their times. Tensor cores, caches and other
     kernels that a library would choose there are not in these limits.
     """
@@ -231,7 +231,7 @@ def replay_traced(
 def is_contended(program: TracedProgram) -> bool:
     """Return whether operators start closer to when they were measured to if contention is simulated, too.
 
-    Measured times of operators have in them what ran beside them, but not that they waited for a place on the device.
+    Measured times include the slowdown by other operators, but no waiting for a place on the device.
     """
     cluster = program.cluster
     shared = cluster.replace_devices(contention=True)
@@ -249,8 +249,8 @@ def is_contended(program: TracedProgram) -> bool:
 def times_alone(program: TracedProgram) -> Floats:
     """Return the times in us that operators would take alone, shape (n_ops,).
 
-    They were measured beside what ran beside them: the times alone are those that contention on the same device makes
-    the measured ones, as far as a few turns of dividing by the slowdown get there.
+    The measured times include contention: under contention on the same device the times alone become the measured ones,
+    as far as a few divisions by the slowdown reach that.
     """
     known: Floats | None = program.__dict__.get("times_alone")
     if known is not None:
@@ -281,7 +281,7 @@ def _with_host(program: TracedProgram, changes: Sequence[Change]) -> Program:
 
 
 def _hasten(program: TracedProgram, times: Floats, change: Change) -> None:
-    """Change the times of the operators whose speed a change is of."""
+    """Change the times of the operators that a change of speed selects."""
     if speed_of(change.parameter) is not None:
         times[operators_of(program.graph, change)] /= change.value
     elif change.parameter.partition(".")[0] not in ("device", "overhead", "contention", "interference"):
@@ -289,7 +289,7 @@ def _hasten(program: TracedProgram, times: Floats, change: Change) -> None:
 
 
 def _scales(old: Cluster, new: Cluster) -> set[float]:
-    """Return by what times are multiplied on another device, for what is bound by DRAM and by FP32 rates."""
+    """Return the ratios by which times scale on another device: one if DRAM bounds them, one if FP32 does."""
     a, b = old.devices[0], new.devices[0]
     return {a.bandwidth / b.bandwidth, a.peak["fp32"] / b.peak["fp32"]}
 

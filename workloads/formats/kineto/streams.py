@@ -13,8 +13,8 @@ _EVER: Final = 2**62
 def called_at(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Ints, Ints]:
     """Return when each activity was called for, and the latest that this can have been, in ns.
 
-    Without a call the latest is its start, or the next call that is known for its stream: streams run in order. What
-    runs before the first call that is known for its stream was called for before the recording.
+    Without a call the latest is its start, or the next known call of its stream: streams run in order. An activity that
+    runs before the first known call of its stream was called for before the recording.
     """
     known = call >= 0
     latest = np.where(known, calls.start[call] if len(calls) else 0, acts.start)
@@ -28,7 +28,7 @@ def called_at(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Ints, In
             latest[row] = min(int(latest[row]), following.get(lanes[row], _EVER))
         following[lanes[row]] = min(int(latest[row]), following.get(lanes[row], _EVER))
     called, begun = np.array(latest), {lanes[row] for row in np.flatnonzero(~known).tolist()}
-    begun &= {lanes[row] for row in np.flatnonzero(known).tolist()}  # streams of which the first calls are not known
+    begun &= {lanes[row] for row in np.flatnonzero(known).tolist()}  # streams whose first calls are unknown
     for row in order:
         if known[row]:
             begun.discard(lanes[row])
@@ -38,7 +38,7 @@ def called_at(acts: Activities, calls: HostEvents, call: Ints) -> tuple[Ints, In
 
 
 def reached(acts: Activities) -> list[int]:
-    """Return, for each activity, the end in ns of what ended last on its device of all that started before it."""
+    """Return, for each activity, the latest end in ns on its device of all activities that started before it."""
     found = [0] * len(acts)
     ends = (acts.start + acts.duration).tolist()
     devices, last = acts.device.tolist(), dict[int, int]()

@@ -1,7 +1,7 @@
 """The text of a torch.profiler trace, and its events one at a time.
 
 A trace of half a million events is over 100 MB of text and several times that as Python objects. Events are
-therefore handed on as they are decoded, and what is not wanted is dropped at once: that also leaves the
+therefore handed on as they are decoded, and unwanted ones are dropped at once: that also leaves the
 garbage collector nothing to search, so it pauses meanwhile. Unlike in our own documents, a key that stands
 twice in an object counts once, as any JSON reader has it (the last one wins): the file is not ours.
 """
@@ -27,17 +27,17 @@ _ZSTANDARD: Final = b"\x28\xb5\x2f\xfd"
 _ZIP: Final = b"PK\x03\x04"
 _TAR, _TAR_AT = b"ustar", 257
 _TRACES: Final = (".json", ".json.gz", ".json.zst")  # files of an archive that are traces
-# Traces deflate to a twentieth; what inflates to so much more is no trace, and may fill the memory.
+# Traces deflate to a twentieth; a file that inflates to so much more is not a trace, and may fill the memory.
 _MOST_INFLATED: Final = 400
 _SMALL: Final = 1 << 26  # bytes that any file may inflate to
 
 Readers = Mapping[Any, Callable[[int, dict[str, Any], dict[str, Any]], None]]
 _NO_ARGUMENTS: Final[dict[str, Any]] = {}
-_EVENT: Final = object()  # stands in the list of events for each, which may be gone by then
+_EVENT: Final = object()  # placeholder of each event in the list, whose dictionary may be gone by then
 
 
 def read_trace(path: str | os.PathLike[str]) -> str:
-    """Return the text of a trace, see `read_traces`, of which there must be one.
+    """Return the text of a trace, see `read_traces`, of which the file must have one.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def read_traces(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     Parameters
     ----------
     path
-        Plain, gzip or Zstandard, or an archive (zip or tar) of such; told by the first bytes, whatever the name.
+        Plain, gzip or Zstandard, or an archive (zip or tar) of such files; the first bytes decide, whatever the name.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
     exact
         Whether numbers with a decimal point are read as `Decimal` instead of as floats.
     strict
-        Whether NaN and infinity are refused wherever they stand; else they are read as floats.
+        Whether NaN and infinity are refused anywhere; else they are read as floats.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def walk(text: str, source: str, readers: Readers, *, exact: bool, strict: bool 
     n_events = 0
 
     def read_object(found: dict[str, Any]) -> Any:
-        """Read an event, which alone has a field "ph"; return anything else as it is."""
+        """Read an event, which alone has a field "ph"; return any other object unchanged."""
         nonlocal n_events
         if "ph" not in found:
             return found

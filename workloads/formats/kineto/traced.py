@@ -1,4 +1,4 @@
-"""`TracedProgram`: what a trace ran as a program, with what was measured."""
+"""`TracedProgram`: the program of a trace, and its measured data."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from workloads.formats.kineto.collectives import Collective
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of a traced program besides its instructions.
+    """The measured data of a traced program, in addition to its instructions.
 
     Parameters
     ----------
     cluster
-        The devices that ran it: what the trace says of them, `launch`, `launch_latency` and `gap` as measured there,
+        The devices that ran it: their stated properties, `launch`, `launch_latency` and `gap` as measured there,
         and contention off, since the times of operators were measured in place.
     times
         Measured start and end of each operator in us from the beginning of the step, shape (n_ops, 2).
@@ -29,20 +29,20 @@ class Measured:
     n_waits, guessed_waits
         Waits of streams for others, and how many of them are resolved by the rule instead of by event ids.
     n_lost
-        Operators whose call is not in the trace.
+        Number of operators without a call in the trace.
     untraced_us
-        For how long devices were idle with nothing in the trace that explains it.
+        Idle time of the devices that nothing in the trace explains.
     n_early
         Operators that start before the one before them on their stream ends (programmatic dependent launch).
     faults
-        What is wrong with records, and how many of each kind.
+        Number of wrong records, by kind.
     collectives
-        Those of the step, in the order of their start.
+        Collectives of the step, in the order of their start.
     ranks
         How many processes ran it.
     n_met, waiting_us, transfer_us
-        Of several ranks: collectives that were matched with those of another one, how long these waited for their
-        peers, and how long they transferred, together.
+        Of several ranks: number of collectives that were matched with other ranks, their waiting for peers and their
+        transfer time, in us.
     is_stated
         Whether the trace says which devices these are.
     blocking
@@ -53,7 +53,7 @@ class Measured:
     kernels
         The names of the kernels, copies and memsets in full, for operators that were launched in the step.
     n_own
-        Of the operators, those that were launched in the step stand first; so many.
+        Number of operators that were launched in the step; they come first.
     """
 
     cluster: Cluster
@@ -79,7 +79,7 @@ class Measured:
 
 
 class TracedProgram(Program):
-    """The program of a trace, with what was measured: `of_trace`, and the fields of that."""
+    """The program of a trace, with its measured data (`of_trace`) and their fields."""
 
     of_trace: Measured
 
@@ -110,12 +110,12 @@ class TracedProgram(Program):
 
     @property
     def n_lost(self) -> int:
-        """Operators whose call is not in the trace."""
+        """Number of operators without a call in the trace."""
         return self.of_trace.n_lost
 
     @cached_property
     def measured(self) -> Trace:
-        """What ran when, in us from the beginning of the step."""
+        """The measured spans, in us from the beginning of the step."""
         return measured_trace(self, self.cluster, np.maximum(0.0, self.times))
 
     @property
@@ -129,7 +129,7 @@ class TracedProgram(Program):
         return self.of_trace.untraced_us / self.measured_makespan / len(self.cluster)
 
     def lines(self) -> list[str]:
-        """Return what the trace does not say, or says wrongly, a line each; none if there is nothing to say."""
+        """Return the gaps and faults of the trace, a line each; none if there are none."""
         of = self.of_trace
         found = []
         if of.ranks > 1:

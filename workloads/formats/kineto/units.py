@@ -18,7 +18,7 @@ from workloads.formats.kineto.join import Iterations, Nesting, Origin
 
 _logger = logging.getLogger(__name__)
 
-# What PyTorch calls the operators of a kind; a kind that is not here is called by its own name.
+# Kind of an operator -> pattern of its names in PyTorch; any other kind has its own name there.
 _CALLED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "conv": r"(cudnn|mkldnn|slow)?conv(_transpose|_depthwise)?[123]?d?|convolution(_overrideable)?",
@@ -41,7 +41,7 @@ _SILENT: Final = ("input", "output", "placeholder", "constant", "identity", "dro
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A trace whose activities know where they came from."""
+    """A trace whose activities are joined with the host events that they came from."""
 
     source: str
     operators: Nesting
@@ -61,10 +61,10 @@ class Run:
 
 
 def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list[list[Run]]:
-    """Return what ran in each iteration: an operator per operator of the host, or per graph node."""
+    """Return the runs of each iteration: one per operator of the host, or per graph node."""
     units = _operators(joined, level, silent=not len(joined.activities))
     origin = joined.origin
-    # a kernel that no operator launched stands for itself
+    # a kernel that no operator launched is an operator itself
     alone = np.flatnonzero((origin.operator < 0) & ~origin.of_graph)
     units.owner[alone] = len(units.names) + np.arange(len(alone))
     names = units.names + [joined.activities.kinds[code].name for code in joined.activities.what[alone].tolist()]
@@ -80,7 +80,7 @@ def by_level(joined: Joined, level: str, captured: Sequence[str] | None) -> list
 
 
 def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[list[Run]]:
-    """Return what ran in each iteration inside the annotations that are called as the operators of a graph."""
+    """Return the runs of each iteration inside the annotations that are named as the operators of a graph."""
     found, origin, ops = marks.events, joined.origin, joined.operators
     labels = [found.names[code] for code in found.name.tolist()]
     host = np.zeros(len(labels), np.int64)
@@ -108,10 +108,10 @@ def by_annotation(joined: Joined, names: Sequence[str], marks: Nesting) -> list[
 
 
 def by_order(joined: Joined, names: Sequence[str], kinds: Sequence[str] | None) -> list[list[Run]]:
-    """Return what ran in each iteration, the outermost operators taken for those of the graph in turn.
+    """Return the runs of each iteration; the outermost operators match the operators of the graph in turn.
 
     An outermost operator that launches no kernel and does not fit is passed over. Without kinds the number of
-    operators that launch kernels (on the CPU: of all) must be that of the names.
+    operators that launch kernels (on the CPU: of all) must equal the number of names.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def _graph_nodes(joined: Joined) -> list[list[Run]]:
 
 
 def _captured(joined: Joined, nodes: list[Run], captured: Sequence[str], i: int) -> list[Run]:
-    """Return the operators of which the nodes were captured."""
+    """Return the operators from which the nodes were captured."""
     if nodes and len(nodes) != len(captured):
         raise FormatError(
             f"{joined.source}: iteration {i} launches {len(nodes)} graph nodes, but captured= names the operators "

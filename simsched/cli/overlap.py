@@ -1,0 +1,47 @@
+"""The command that ranks overlaps of operators by their gains."""
+
+from functools import partial
+from typing import Annotated
+
+import simsched as ss
+from simsched.cli import options as opt
+from simsched.cli.options import Text, drawn, option
+
+
+def overlap(
+    graph: opt.Graph,
+    target: opt.Target,
+    result: opt.Result,
+    over: Annotated[
+        Text,
+        option("Vary a parameter of GRAPH, by powers of two, and say where overlaps turn.", metavar="batch=1:4096"),
+    ] = None,
+    measured: Annotated[
+        float | None, option("Time of the step as it was measured without overlaps: gains are over it.", metavar="US")
+    ] = None,
+    execution: Annotated[str, option("graph, captured; or events, launched by the host.")] = "graph",
+    plot: Annotated[Text, drawn("Draw gains, over the parameter if one varies: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Rank overlaps of operators of GRAPH on one GPU: gains, losses, and the values at which they turn.
+
+    Of a graph with collectives, such as llm:CONFIG,tp=8, give --gpus 8: the GPU
+    is one of eight that all do the same.
+    """
+    from simsched.experiments.overlap import read_over
+    from workloads import load_kind
+    from workloads.registry import takes
+
+    varied = None if over is None else read_over(over)
+    is_read = graph.traced is not None or graph.shape is not None
+    load = None if is_read else partial(load_kind, graph.spec)
+    halves = partial(load_kind, graph.spec, microbatches=2) if takes(graph.spec, "microbatches") else None
+    found = ss.overlap(
+        graph.read(),
+        target.read(graph),
+        execution=execution,
+        load=load,
+        halves=halves,
+        over=varied,
+        measured_us=measured,
+    )
+    result.tell(found, files=[("picture", plot, found.plot)], name="overlaps")

@@ -1,0 +1,160 @@
+"""Trials: each overlap of a graph, simulated in every way in which it can be launched."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from simsched.base.errors import GraphError
+from simsched.experiments.overlap.candidates import Branch, branches, shorten_name
+from simsched.experiments.overlap.plans import Side, beside, by_turns, exchanging
+from simsched.experiments.overlap.results import HALVES, TOGETHER
+from simsched.experiments.ranges import Errors, Ranged, ranges
+from simsched.experiments.result import Doubt
+from simsched.model import CostModel, OpGraph, Schedule
+from simsched.model.costmodel import Target, bare, operator_times, upon
+from simsched.schedulers import schedule
+from simsched.simulator import simulate
+
+ERRORS: Final = Errors(own=0.01, common=0.2, gain=0.5, shortfall=0.2)
+"""Errors of the model where the same kernels run in both cases: chosen, not fitted."""
+MOST_TRIED: Final = 100
+"""Branches that are simulated."""
+_ADDS: Final = 1e-4
+"""Part of the time by which one more overlap has to be faster."""
+Load = Callable[..., OpGraph]
+"""Makes a graph for parameters of the workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An overlap that was simulated.
+
+    Parameters
+    ----------
+    name, beside, places, launched
+        As in `Overlap`.
+    plan
+        The schedule.
+    time
+        Its makespan in us.
+    side
+        The branch; None of half-batches, which are another graph.
+    """
+
+    name: str
+    beside: str
+    places: int
+    launched: str
+    plan: Schedule
+    time: float
+    side: Side | None = None
+
+
+class Bench:
+    """A graph on a cluster, of which overlaps are simulated.
+
+    Parameters
+    ----------
+    graph, target, cost
+        As in `simulate`; the first device runs everything.
+    execution
+        ``"graph"`` or ``"events"``.
+    """
+
+    def __init__(self, graph: OpGraph, target: Target, cost: CostModel | None, execution: str) -> None:
+        self.graph, _ = upon(target, graph)
+        self.target = target
+        self.cost = cost
+        self.execution = execution
+        self.device = bare(target).devices[0].name
+        self.base = schedule(self.graph, target, "sequential", cost).like(execution=execution)
+        self.base_time = self.time(self.base)
+        self.untried = 0
+        self.untried_us = 0.0
+
+    def time(self, plan: Schedule, target: Target | None = None) -> float:
+        """Return the makespan of a schedule in us, on the target or on another one."""
+        return simulate(plan, self.target if target is None else target, self.cost).makespan
+
+    def quickest(self, plans: Mapping[str, Schedule]) -> tuple[str, Schedule, float]:
+        """Return the quickest of some schedules with its name and its makespan; of equal ones the first."""
+        times = {name: self.time(plan) for name, plan in plans.items()}
+        name = min(times, key=times.__getitem__)
+        return name, plans[name], times[name]
+
+    def trials(self, halves: OpGraph | None) -> list[Trial]:
+        """Return the trials of branches, and of half-batches if their graph is given, by rising time.
+
+        Trials of equal times keep the order of the graph. Of more than `MOST_TRIED` branches those are simulated that
+        could save most: `untried` is the number of others, and `untried_us` the most that one of them saves.
+        """
+        results = [self._of_branch(branch) for branch in self._promising()]
+        if halves is not None:
+            results.append(Bench(halves, self.target, self.cost, self.execution)._of_halves())
+        return sorted(results, key=lambda trial: trial.time)
+
+    def _promising(self) -> list[Branch]:
+        """Return the branches that could save most time: no more than they take, and than their rivals take."""
+        candidates = branches(self.graph)
+        if len(candidates) <= MOST_TRIED:
+            return candidates
+        times = operator_times(self.graph, bare(self.target).devices[0], self.cost)
+        bounds = [float(min(times[[*branch.operators]].sum(), times[[*branch.rivals]].sum())) for branch in candidates]
+        order = sorted(range(len(candidates)), key=lambda i: (-bounds[i], i))
+        self.untried = len(candidates) - MOST_TRIED
+        self.untried_us = bounds[order[MOST_TRIED]]
+        return [candidates[i] for i in sorted(order[:MOST_TRIED])]
+
+    def _of_branch(self, branch: Branch) -> Trial:
+        plans = {
+            name: beside(self.graph, self.device, [Side(branch, name == "first")], self.execution)
+            for name in ("last", "first")
+        }
+        launched, plan, time = self.quickest(plans)
+        side = Side(branch, launched == "first")
+        return Trial(branch.name, shorten_name(branch.beside), len(branch.places), launched, plan, time, side)
+
+    def _of_halves(self) -> Trial:
+        plans = {"apart": by_turns(self.graph, self.device, self.execution, apart=True)}
+        if any(exchanging(self.graph)):
+            plans["collectives apart"] = by_turns(self.graph, self.device, self.execution, apart=False)
+        launched, plan, time = self.quickest(plans)
+        return Trial(HALVES, "each other", 1, launched, plan, time)
+
+    def together(self, trials: Iterable[Trial]) -> Trial | None:
+        """Return all branches that make the step faster after those that gain more; None if there are not two."""
+        best: Trial | None = None
+        members: list[Trial] = []
+        for trial in trials:
+            if trial.side is None:
+                continue
+            if best is None:
+                best = trial
+                members = [trial]
+                continue
+            sides = [one.side for one in (*members, trial) if one.side is not None]
+            plan = beside(self.graph, self.device, sides, self.execution)
+            time = self.time(plan)
+            if time < best.time * (1 - _ADDS):
+                members.append(trial)
+                names = shorten_name([one.name for one in members])
+                best = Trial(TOGETHER, names, sum(one.places for one in members), "as above", plan, time)
+        return best if len(members) > 1 else None
+
+    def ranges(self, trials: Iterable[Trial]) -> tuple[dict[str, Ranged], Doubt | None]:
+        """Return the 90 % ranges of the speedups over one stream, by name, and their sources."""
+        cluster = bare(self.target)
+        programs = {trial.name: trial.plan.lower(cluster) for trial in trials}
+        if not programs:
+            return {}, None
+        return ranges(programs, self.target, self.cost, reference=self.base.lower(cluster), errors=ERRORS)
+
+
+def halves_of(halves: Load | None, parameters: Mapping[str, Any]) -> OpGraph | None:
+    """Return the graph of two halves of a batch; None where nothing makes it, or the batch is too small."""
+    if halves is None:
+        return None
+    try:
+        return halves(**parameters)
+    except GraphError:
+        return None

@@ -1,0 +1,109 @@
+"""The clock of the compiled engine: who goes on in this instant and at later ones, and who waits in a list."""
+
+from math import inf
+
+from simsched.simulator.contention import end_of_instant
+from simsched.simulator.state import PHASES, State
+
+COMPLETE, RELEASE, HOST, SHARE, DISPATCH = range(PHASES)
+"""Phases of an instant, as in `reference`."""
+
+
+def push(s: State, time: float, phase: int, who: int) -> None:
+    """Let one go on at a time in us, in a phase of that instant."""
+    if time <= s.limit:
+        go_on(s, phase, who)
+        return
+    s.count += 1
+    i = s.n_later
+    s.n_later += 1
+    while i > 0 and s.later[(i - 1) >> 1].time > time:  # of equal times the earlier pushed is the first
+        i = _move(s, (i - 1) >> 1, i)
+    row = s.later[i]
+    row.time, row.key, row.who = time, s.count * 8 + phase, who
+
+
+def _move(s: State, start: int, end: int) -> int:
+    """Move a row of the heap; return where it was."""
+    a, b = s.later[start], s.later[end]
+    b.time, b.key, b.who = a.time, a.key, a.who
+    return start
+
+
+def go_on(s: State, phase: int, who: int) -> None:
+    """Let one go on in this instant, as the last of a phase so far."""
+    s.queues[phase] = join(s, s.queues[phase], who)
+
+
+def _is_earlier(s: State, i: int, k: int) -> bool:
+    a, b = s.later[i], s.later[k]
+    return a.time < b.time or (a.time == b.time and a.key < b.key)
+
+
+def open_instant(s: State) -> bool:
+    """Go to the earliest time at which anything happens; return whether there is one."""
+    now = s.timers[1]
+    if s.n_later > 0 and s.later[0].time < now:
+        now = s.later[0].time
+    if now == inf:
+        return False
+    s.now = now
+    s.limit = end_of_instant(now)
+    while s.n_later > 0 and s.later[0].time <= s.limit:
+        go_on(s, s.later[0].key & 7, s.later[0].who)
+        s.n_later -= 1
+        n, i, child = s.n_later, 0, 1
+        while child < n:
+            if child + 1 < n and _is_earlier(s, child + 1, child):
+                child += 1
+            if _is_earlier(s, n, child):
+                break
+            i = _move(s, child, i)
+            child = 2 * i + 1
+        _move(s, n, i)
+    while s.timers[1] <= s.limit:
+        i = 1
+        while i < s.n_timers:
+            i = 2 * i
+            if s.timers[i] > s.limit:
+                i += 1
+        set_timer(s, i - s.n_timers, inf)
+        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + i - s.n_timers)
+    return True
+
+
+def set_timer(s: State, d: int, time: float) -> None:
+    """Set the one timer of a device, or of the links, to a time in us; inf calls it off."""
+    if time <= s.limit:
+        go_on(s, COMPLETE, s.n_lanes + s.n_hosts + d)
+        time = inf
+    i = s.n_timers + d
+    s.timers[i] = time
+    while i > 1:
+        i >>= 1
+        least = min(s.timers[2 * i], s.timers[2 * i + 1])
+        if s.timers[i] == least:
+            break
+        s.timers[i] = least
+
+
+def join(s: State, last: int, who: int) -> int:
+    """Put one behind the last of a list, -1 where it is empty; return the new last.
+
+    A list is closed to a ring: the last knows the first.
+    """
+    s.next[who] = who
+    return _joined(s, last, who)
+
+
+def _joined(s: State, a: int, b: int) -> int:
+    """Put the list that ends with b behind that which ends with a; return the last of both."""
+    if a >= 0 and b >= 0:
+        s.next[a], s.next[b] = s.next[b], s.next[a]
+    return b if b >= 0 else a
+
+
+def wake(s: State, last: int) -> int:
+    """Let all go on who wait in a list; return the empty list."""
+    s.queues[RELEASE] = _joined(s, s.queues[RELEASE], last)
+    return -1

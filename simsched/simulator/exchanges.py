@@ -1,0 +1,55 @@
+"""Collectives: ranks that wait for each other, then move bytes as one flow; one text for both engines."""
+
+from typing import Final
+
+from simsched.simulator.contention import is_later
+from simsched.simulator.device import leave
+from simsched.simulator.state import State
+
+LEAST_STRETCH: Final = 1e-12
+"""Part of the time that links need, below which a collective loads none."""
+
+
+def arrive(s: State, lane: int) -> int:
+    """Let a rank be ready, whose blocks have their places; return the number of its collective if it is the last.
+
+    It is -1 as long as others are to come. The collective takes as long as the rank that takes longest alone.
+    """
+    work = s.work[lane]
+    launch = s.launches[work.row]
+    exchange = s.exchanges[launch.meeting]
+    s.member_lane[exchange.first_member + launch.rank] = lane
+    s.member_time[exchange.first_member + launch.rank] = s.now
+    exchange.arrived += 1
+    if exchange.arrived < exchange.end_member - exchange.first_member:
+        return -1
+    time, latest = 0.0, -1
+    for k in range(exchange.first_member, exchange.end_member):
+        time = max(time, s.work[s.member_lane[k]].solo)
+        if latest < 0 or s.member_time[k] > s.member_time[latest]:
+            latest = k
+    for k in range(exchange.first_member, exchange.end_member):
+        member = s.work[s.member_lane[k]]
+        member.start, member.solo = s.now, time
+    last = s.lanes[s.member_lane[latest]]
+    exchange.cause, exchange.ready = last.span_cause, last.ready
+    exchange.stretch = time / exchange.solo
+    return launch.meeting
+
+
+def follow_last(s: State, number: int) -> None:
+    """Let a rank that has waited for others be as ready as the last of them, and have its cause."""
+    lane, launch = s.lanes[number], s.launches[s.work[number].row]
+    exchange = s.exchanges[launch.meeting]
+    if is_later(s.work[number].start, s.member_time[exchange.first_member + launch.rank]):
+        lane.ready, lane.span_cause = exchange.ready, exchange.cause
+
+
+def end_exchange(s: State, meeting: int) -> None:
+    """Let all ranks of a collective give their places back."""
+    exchange = s.exchanges[meeting]
+    for k in range(exchange.first_member, exchange.end_member):
+        lane = s.member_lane[k]
+        d = s.lanes[lane].device
+        if s.devices[d].contention and s.launches[s.work[lane].row].blocks:
+            leave(s, d, lane)

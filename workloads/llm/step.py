@@ -1,0 +1,221 @@
+"""`Step`: the operators of one step of a language model on one GPU, added one after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from simsched.model import Edge, Operator, OpGraph
+from simsched.model.graph import DTYPE_NBYTES, Collective, Work
+from workloads.costs import ACTIVATION_FLOPS, ROW_FLOPS, Costs, intensity, of_one_model
+
+STORED_NBYTES: Final = {**DTYPE_NBYTES, "fp4": 0.5}
+"""Bytes of a stored weight; the scales of blocks of weights are left out."""
+ENGINE: Final = "engine"
+"""Rule of products by kernels of inference engines."""
+_COMPUTES: Final = ("linear", "experts", "attention", "matmul")
+
+
+class Tensor(NamedTuple):
+    """The output of an operator, or a part of it; `producer` is None for inputs of the step."""
+
+    producer: str | None
+    nbytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """Number formats of a step.
+
+    Parameters
+    ----------
+    products
+        In which products compute.
+    weights, expert_weights
+        In which their weights, and those of routed experts, are stored.
+    cache
+        Of keys and values in the cache.
+    """
+
+    products: str
+    weights: str
+    expert_weights: str
+    cache: str
+
+    @property
+    def plain(self) -> str:
+        """Format of activations, and of operators that are not quantised: norms, router, words."""
+        return "bf16" if self.products == "fp8" else self.products
+
+
+class Step:
+    """A step under construction.
+
+    Parameters
+    ----------
+    name
+        Of the graph.
+    formats
+        Number formats.
+    is_fused
+        Whether queries, keys and values are one product.
+
+    Attributes
+    ----------
+    block
+        Label of the operators that are added from now on, and the beginning of their names.
+    """
+
+    def __init__(self, name: str, formats: Formats, *, is_fused: bool = True) -> None:
+        self.name = name
+        self.is_fused = is_fused
+        self.formats = formats
+        self.block = ""
+        self.costs = Costs(formats.plain)
+        self.products = Costs(formats.products)
+        self._operators: list[Operator] = []
+        self._edges: list[Edge] = []
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number of an activation."""
+        return self.costs.width
+
+    def add(
+        self,
+        name: str,
+        kind: str,
+        work: Work,
+        xs: Sequence[Tensor],
+        *,
+        dtype: str | None = None,
+        kept: float | None = None,
+    ) -> Tensor:
+        """Add an operator of one work, which has all its bytes; return its output.
+
+        Parameters
+        ----------
+        dtype
+            In which it computes; that of activations unless given.
+        kept
+            Bytes of its parameters on the device; those of the work unless given.
+        """
+        full = f"{self.block}.{name}" if self.block else name
+        operator = Operator(
+            full,
+            kind=kind,
+            flops=work.flops,
+            nbytes=work.reads + work.weights + work.writes,
+            weight_nbytes=work.weights if kept is None else kept,
+            works=(work,),
+            intensity=intensity(kind in _COMPUTES),
+            dtype=dtype or self.costs.dtype,
+            block=self.block or None,
+        )
+        self._append(operator, xs)
+        return Tensor(full, work.writes)
+
+    def _append(self, operator: Operator, xs: Sequence[Tensor]) -> None:
+        self._operators.append(operator)
+        for x in xs:
+            if x.producer is not None:
+                self._edges.append(Edge(x.producer, operator.name, nbytes=x.nbytes))
+
+    def linear(
+        self,
+        name: str,
+        xs: Sequence[Tensor],
+        rows: int,
+        inner: int,
+        columns: int,
+        *,
+        stored: str | None = None,
+        bias: bool = False,
+        plain: bool = False,
+    ) -> Tensor:
+        """Add a product of (rows, inner) with weights (inner, columns).
+
+        Parameters
+        ----------
+        stored
+            Number format of the weights; that of the step's weights unless given.
+        bias
+            Whether the end of the kernel adds a value for each column.
+        plain
+            Whether it is not quantised.
+        """
+        costs = self.costs if plain else self.products
+        stored = self.costs.dtype if plain else stored or self.formats.weights
+        weights = inner * columns * STORED_NBYTES[stored] + bias * columns * self.width
+        is_quantised = STORED_NBYTES[stored] < costs.width
+        work = replace(
+            costs.linear(rows, inner, columns, bias=False),
+            rule=ENGINE if is_quantised else "plain",
+            reads=float(rows * inner * costs.width),
+            weights=weights,
+            writes=float(rows * columns * self.width),
+        )
+        return self.add(name, "linear", work, xs, dtype=costs.dtype)
+
+    def stacked(self, name: str, xs: Sequence[Tensor], batch: int, rows: int, inner: int, columns: int) -> Tensor:
+        """Add products of `batch` matrices (rows, inner), each with weights of its own, (inner, columns)."""
+        stored = STORED_NBYTES[self.costs.dtype]
+        work = replace(
+            self.costs.matmul(batch, rows, inner, columns),
+            reads=float(batch * rows * inner * self.width),
+            weights=float(batch * inner * columns * stored),
+            writes=float(batch * rows * columns * self.width),
+        )
+        return self.add(name, "matmul", work, xs)
+
+    def norm(
+        self, name: str, xs: Sequence[Tensor], rows: int, features: int, *, adds: bool = False, kind: str = "rms_norm"
+    ) -> Tensor:
+        """Add a normalisation of rows; one that `adds` takes the sum of two inputs first and writes that, too."""
+        passed = float(rows * features * self.width)
+        n_tensors = 2 if adds else 1
+        n_weights = features * (1 if kind == "rms_norm" else 2)
+        work = replace(
+            self.costs.rows(kind, rows, features, n_weights=n_weights),
+            reads=n_tensors * passed,
+            writes=n_tensors * passed,
+            flops=float(rows * features * (ROW_FLOPS[kind] + adds)),
+        )
+        made = self.add(name, kind, work, xs)
+        return made._replace(nbytes=passed)
+
+    def gated(self, name: str, x: Tensor, rows: int, features: int) -> Tensor:
+        """Add SiLU of one half of each row times the other half, of so many features each."""
+        work = replace(
+            self.costs.elementwise((rows, features), flops=ACTIVATION_FLOPS["silu"] + 1, rule="activation"),
+            reads=float(2 * rows * features * self.width),
+            writes=float(rows * features * self.width),
+        )
+        return self.add(name, "silu_mul", work, [x])
+
+    def moving(
+        self,
+        name: str,
+        kind: str,
+        xs: Sequence[Tensor],
+        n_elements: int,
+        *,
+        reads: float,
+        writes: float,
+        flops: float = 0.0,
+    ) -> Tensor:
+        """Add an elementwise operator over so many elements with these bytes and FLOP in all."""
+        work = replace(self.costs.elementwise((n_elements,)), reads=reads, writes=writes, flops=flops)
+        return self.add(name, kind, work, xs)
+
+    def collective(self, name: str, exchanged: Collective, xs: Sequence[Tensor]) -> Tensor:
+        """Add a collective operator of equal GPUs, of which the graph has one; return the exchanged tensor."""
+        full = f"{self.block}.{name}" if self.block else name
+        operator = Operator(
+            full, kind="collective", dtype=self.costs.dtype, block=self.block or None, collective=exchanged
+        )
+        self._append(operator, xs)
+        return Tensor(full, exchanged.bytes)
+
+    def graph(self) -> OpGraph:
+        """Return the graph, operators in the order in which they were added."""
+        return of_one_model(OpGraph(self._operators, self._edges, self.name))
