@@ -35,7 +35,7 @@ _POLL: Final = 0.02  # s between two looks at the clock and at Ctrl-C
 
 
 @dataclass(frozen=True)
-class Instance:
+class SolverInstance:
     """A graph on a cluster in the contention-free model: devices of so many streams, and moves between them.
 
     Parameters
@@ -109,7 +109,7 @@ class Instance:
         return max(path, float(areas(self.setting, head, tail).max()))
 
 
-def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, streams: int) -> Instance:
+def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, streams: int) -> SolverInstance:
     """Return the instance in us.
 
     Raises
@@ -146,10 +146,10 @@ def instance_of(graph: OpGraph, cluster: Cluster, cost: CostModel | None, stream
     moves = np.zeros((pairs.shape[1], n, n))
     for a, b in permutations(range(n), 2):
         moves[:, a, b] = longest_of_pairs(graph, pairs.shape[1], pair_of, [(latency[a, b], rate[a, b])])
-    return Instance(graph, streams, times, moves, pairs)
+    return SolverInstance(graph, streams, times, moves, pairs)
 
 
-def whole_of(instance: Instance, horizon: float) -> Instance:
+def whole_of(instance: SolverInstance, horizon: float) -> SolverInstance:
     """Return an instance in whole numbers.
 
     Parameters
@@ -180,7 +180,7 @@ def whole_of(instance: Instance, horizon: float) -> Instance:
     return replace(instance, times=times, moves=moves, unit=unit, exact=exact)
 
 
-class Listed(NamedTuple):
+class ListSchedule(NamedTuple):
     """A schedule of an instance: operators in launch order; the device, the stream and the end of each operator."""
 
     makespan: float
@@ -190,7 +190,7 @@ class Listed(NamedTuple):
     ends: list[float]
 
 
-def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> Listed:
+def _first(instance: SolverInstance, cluster: Cluster, cost: CostModel | None) -> ListSchedule:
     """Return the best to start from: of the schedules of list schedulers, and of some of our own.
 
     Each is listed again, operators in its launch order, each on the stream of its device that is free first.
@@ -218,7 +218,7 @@ def _first(instance: Instance, cluster: Cluster, cost: CostModel | None) -> List
     return best
 
 
-def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[int] | None = None) -> Listed:
+def list_schedule(instance: SolverInstance, rank: Sequence[float], device: Sequence[int] | None = None) -> ListSchedule:
     """Return the list schedule of ready operators by rising rank, each where it ends first.
 
     Parameters
@@ -242,7 +242,7 @@ def list_schedule(instance: Instance, rank: Sequence[float], device: Sequence[in
     waiting: list[Any] = [(rank[i], turns[i], i) for i in range(n) if not missing[i]]
     heapify(waiting)
     free = [[0.0] * instance.streams for _ in range(instance.n_devices)]
-    listed = Listed(inf, [], [0] * n, [0] * n, [0.0] * n)
+    listed = ListSchedule(inf, [], [0] * n, [0] * n, [0.0] * n)
     while waiting:
         i = heappop(waiting)[2]
         best = (inf, instance.n_devices)
@@ -292,7 +292,7 @@ class Model:
     solver itself sees that equal devices may be exchanged.
     """
 
-    def __init__(self, instance: Instance, bound: int, hint: Listed, cp_model: Any) -> None:
+    def __init__(self, instance: SolverInstance, bound: int, hint: ListSchedule, cp_model: Any) -> None:
         self._instance = instance
         self.program = model = cp_model.CpModel()
         n = len(instance.graph)
@@ -331,7 +331,7 @@ class Model:
             model.add_cumulative(spans, [1] * n, n_devices * instance.streams)
         model.minimize(self.makespan)
 
-    def _add_streams(self, hint: Listed) -> None:
+    def _add_streams(self, hint: ListSchedule) -> None:
         """Keep operators of a stream apart."""
         model = self.program
         instance = self._instance
@@ -353,7 +353,7 @@ class Model:
                 for i in able:
                     model.add(sum(runs[i]) == self.on[i][d])
 
-    def _add_moves(self, hint: Listed) -> None:
+    def _add_moves(self, hint: ListSchedule) -> None:
         model = self.program
         instance = self._instance
         n_devices = instance.n_devices
@@ -541,7 +541,7 @@ def _run(solver: Any, program: Any, deadline: Deadline) -> bool:
     return bool(name != "UNKNOWN")
 
 
-def _read(solver: Any, model: Model, instance: Instance) -> Listed:
+def _read(solver: Any, model: Model, instance: SolverInstance) -> ListSchedule:
     """Return the solver's schedule, listed again in us."""
     turn = place_of(instance.graph.order_index)
     start = [solver.value(x) for x in model.start]

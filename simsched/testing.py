@@ -323,12 +323,12 @@ def check_backend(backend: Backend, *, clock_us: float = 0.0) -> Contract:
     """
     graph = diamond()
     plans = schedules_of(backend)
-    runs = list[_Ran]()
+    runs = list[_BackendRun]()
 
     def run() -> None:
         for plan in plans:
             replay = backend.replay(plan, repeats=_REPEATS, warmup=1)
-            runs.append(_Ran(backend, plan, replay, clock_us))
+            runs.append(_BackendRun(backend, plan, replay, clock_us))
             well = len(replay.latency) == _REPEATS and all(isfinite(us) and us > 0 for us in replay.latency)
             runs[-1].require(well, f"{_REPEATS} repeats have latencies {replay.latency}")
 
@@ -348,7 +348,7 @@ def _require(holds: Any, case: str, text: str) -> None:
         raise BackendError(f"{case}: {text}")
 
 
-class _Ran(NamedTuple):
+class _BackendRun(NamedTuple):
     """A schedule, its run by a backend, and the largest error of clocks in us."""
 
     backend: Backend
@@ -361,7 +361,7 @@ class _Ran(NamedTuple):
         _require(holds, self.plan.scheduler, text)
 
 
-def _all(check: Callable[[_Ran], None], ran: Sequence[_Ran]) -> None:
+def _all(check: Callable[[_BackendRun], None], ran: Sequence[_BackendRun]) -> None:
     for one in ran:
         check(one)
 
@@ -402,7 +402,7 @@ def schedules_of(backend: Backend) -> tuple[Schedule, ...]:
     )
 
 
-def _is_the_program(ran: _Ran) -> None:
+def _is_the_program(ran: _BackendRun) -> None:
     graph = ran.backend.realise(ran.plan.graph)
     program = ran.plan.over(graph).lower(ran.backend.cluster)
     for column in ("thread_ptr", "action", "device", "stream", "argument"):
@@ -411,7 +411,7 @@ def _is_the_program(ran: _Ran) -> None:
     ran.require(ran.run.cluster == ran.backend.cluster, "it ran on another cluster")
 
 
-def _has_spans(ran: _Ran) -> None:
+def _has_spans(ran: _BackendRun) -> None:
     trace = ran.run.trace
     program = ran.run.program
     counts = {KERNEL: len(program.launches), COPY: len(program.copies.op)}
@@ -422,7 +422,7 @@ def _has_spans(ran: _Ran) -> None:
     ran.require((trace.end >= trace.start).all() and (trace.start >= 0).all(), "spans before 0, or backwards")
 
 
-def _keeps_edges(ran: _Ran) -> None:
+def _keeps_edges(ran: _BackendRun) -> None:
     """On the same device a producer has to have ended; else its copy, which starts when it has."""
     program = ran.run.program
     copies = program.copies
@@ -444,7 +444,7 @@ def _keeps_edges(ran: _Ran) -> None:
         ran.require(in_time, f"{edge.dst!r} starts before {edge.src!r} is there")
 
 
-def _keeps_streams(ran: _Ran) -> None:
+def _keeps_streams(ran: _BackendRun) -> None:
     program = ran.run.program
     ends = dict[tuple[int, int], float]()
     times = spans_of(ran.run.trace).launches
@@ -456,17 +456,17 @@ def _keeps_streams(ran: _Ran) -> None:
         ends[stream] = end
 
 
-def _is_right(ran: _Ran) -> None:
+def _is_right(ran: _BackendRun) -> None:
     error = ran.run.max_relative_error
     ran.require(error is not None and error <= _OUTPUTS, f"its outputs are off by {error}")
 
 
-def _has_provenance(ran: _Ran) -> None:
+def _has_provenance(ran: _BackendRun) -> None:
     for key in ("backend", "device", "date", "commit", "python"):
         ran.require(ran.run.environment.get(key), f"its environment has no {key!r}")
 
 
-_OF_A_RUN: Final[Mapping[str, Callable[[_Ran], None]]] = {
+_OF_A_RUN: Final[Mapping[str, Callable[[_BackendRun], None]]] = {
     "what ran is the program of the schedule": _is_the_program,
     "each launch and copy has one span": _has_spans,
     "nothing starts before what it reads is there": _keeps_edges,

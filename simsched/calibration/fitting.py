@@ -203,7 +203,7 @@ class ParameterRow(NamedTuple):
     prior: float
     low: float
     high: float
-    identified_values: bool
+    identified: bool
     note: str = ""
 
     @property

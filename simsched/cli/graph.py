@@ -15,7 +15,7 @@ from simsched.experiments.result import table_of
 
 
 def show(
-    graph: opt.Plan,
+    graph: opt.PlanArguments,
     target: opt.Target,
     as_json: opt.Json = False,
     svg: Annotated[Text, file_option("Draw it, or its schedule with --scheduler: .svg.")] = None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def profile(
     graph: opt.Graph,
-    backend: opt.Backend,
+    backend: opt.BackendOptions,
     in_situ: Annotated[
         int,
         option(
@@ -50,7 +50,7 @@ def profile(
 
 def calibrate(
     profiles: Annotated[list[str], argument("PROFILE...", "Files that `simsched profile` wrote.")],
-    result: opt.Result,
+    result: opt.ResultOptions,
     graph: Annotated[Text, option("The graph that is meant; others are refused.", metavar="GRAPH")] = None,
     gpu: opt.Gpu = None,
     gpus: opt.Gpus = None,
@@ -102,8 +102,8 @@ def _calibration_facts(found: "ss.Calibration") -> out.Pairs:
 
 def replay(
     plan: Annotated[str, argument("PLAN", "A file with a schedule or program.")],
-    backend: opt.Backend,
-    result: opt.Result,
+    backend: opt.BackendOptions,
+    result: opt.ResultOptions,
     repeats: opt.Repeats = 20,
     warmup: opt.Warmup = 3,
     cluster: Annotated[Text, file("Predict it on a calibration, as `simsched calibrate` writes one.")] = None,
@@ -139,7 +139,7 @@ def replay(
 
 def validate(
     graph: opt.Graph,
-    backend: opt.Backend,
+    backend: opt.BackendOptions,
     schedulers: opt.Schedulers = "fast",
     rounds: Annotated[int, option("Rounds; each learns from those before.", min=1, max=MOST["rounds"])] = 3,
     training: Annotated[int, option("Schedules at random to calibrate on.", min=0, max=MOST["training"])] = 8,

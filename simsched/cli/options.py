@@ -339,7 +339,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Scheduled(Graph):
+class ScheduledGraph(Graph):
     """A graph and its scheduler."""
 
     scheduler: Annotated[Text, option(f"Name, or package.module:function; {_USUAL_SCHEDULER} unless given.")] = None
@@ -368,7 +368,7 @@ class Scheduled(Graph):
 
 
 @dataclass(frozen=True)
-class Plan(Scheduled):
+class PlanArguments(ScheduledGraph):
     """A schedule, or a graph and its scheduler."""
 
     graph: Annotated[str, argument("GRAPH|PLAN", "As GRAPH, see `simsched compare`, or a file with a schedule.")]
@@ -568,7 +568,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class Backend:
+class BackendOptions:
     """A backend."""
 
     backend: Annotated[str, option("Name, see `simsched list backends`, or package.module:factory.")]
@@ -601,7 +601,7 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class Result:
+class ResultOptions:
     """Output options of a result."""
 
     as_json: Json = False

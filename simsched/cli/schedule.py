@@ -27,7 +27,7 @@ def compare(
     graph: opt.Graph,
     target: opt.Target,
     draws: opt.Compare,
-    result: opt.Result,
+    result: opt.ResultOptions,
     drawn: opt.Pictures,
     box: opt.Box = None,
 ) -> None:
@@ -62,7 +62,7 @@ def compare(
 
 
 def schedule(
-    graph: opt.Scheduled,
+    graph: opt.ScheduledGraph,
     target: opt.Target,
     output: Annotated[Text, file_option("Write the schedule to a JSON file.", "--output", "-o")] = None,
     program: Annotated[Text, file_option("Write the lowered program too.")] = None,
@@ -75,7 +75,7 @@ def schedule(
 
 
 def simulate(
-    plan: opt.Plan,
+    plan: opt.PlanArguments,
     target: opt.Target,
     drawn: opt.Pictures,
     jitter: opt.Jitter = None,
@@ -116,7 +116,7 @@ def check(
     if kind not in ("scheduler", "backend"):
         raise SimulationError(f"--as {kind!r}: give scheduler or backend")
     if kind == "backend":
-        contract = check_backend(opt.Backend(name, backend_option).make())
+        contract = check_backend(opt.BackendOptions(name, backend_option).make())
     else:
         contract = check_scheduler(read_name(name))
     out.tell(contract.to_dict, [contract.table], [], as_json=as_json)
@@ -127,7 +127,7 @@ def check(
 
 
 @dataclass(frozen=True)
-class Question(opt.Plan):
+class QuestionOptions(opt.PlanArguments):
     """The subject of a question, and the changes."""
 
     changes: Annotated[
@@ -178,7 +178,7 @@ def _values(parameter: str, text: str) -> list[Any]:
     return values
 
 
-def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
+def whatif(plan: QuestionOptions, target: opt.Target, result: opt.ResultOptions) -> None:
     """Answer a question about a changed world: makespan and time by cause, before and after.
 
     With --reschedule the gain of a new schedule is shown, too.
@@ -197,7 +197,7 @@ def whatif(plan: Question, target: opt.Target, result: opt.Result) -> None:
 def advise(
     graph: opt.Graph,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     schedulers: opt.Schedulers = "fast",
     keep: Annotated[Text, file_option("Write the recommended schedule to a JSON file.", "--plan")] = None,
 ) -> None:
@@ -221,11 +221,11 @@ def _shares(blame: Mapping[str, float]) -> str:
 
 
 def sweep(
-    plan: Question,
+    plan: QuestionOptions,
     parameter: Parameter,
     values: Annotated[str, argument("VALUES", "Factors 0.5,1,2, or values =5us,=10us or 300GB/s,600GB/s; gpus 1,2,4.")],
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     parameter2: Annotated[str | None, argument("PARAMETER2", "A second one.")] = None,
     values2: Annotated[str | None, argument("VALUES2", "Its values.")] = None,
     plot: Plot = None,
@@ -241,9 +241,9 @@ def sweep(
 
 
 def sensitivity(
-    plan: Question,
+    plan: QuestionOptions,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     per_operator: Annotated[bool, option("Also to the time of each operator.", "--per-operator")] = False,
     tornado: Annotated[Text, drawn("Draw a tornado chart: .png, .svg or .pdf.")] = None,
 ) -> None:
@@ -252,7 +252,7 @@ def sensitivity(
     result.tell(elasticities, files=[("picture", tornado, elasticities.plot)])
 
 
-def explain(plan: opt.Plan, target: opt.Target, result: opt.Result) -> None:
+def explain(plan: opt.PlanArguments, target: opt.Target, result: opt.ResultOptions) -> None:
     """Explain in words the bottleneck of a schedule, and the three changes that would help most."""
     cluster = target.read(plan)
     explanation = ss.explain(plan.plan(cluster), cluster)
@@ -265,7 +265,7 @@ def breakeven(
     first: Annotated[str, argument("A", "Scheduler, or a file with a schedule.")],
     second: Annotated[str, argument("B", "As A. Schedulers make their plan anew for each value.")],
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     plot: Plot = None,
 ) -> None:
     """Show at which values of a parameter the better one of two schedules of GRAPH changes."""
@@ -289,9 +289,9 @@ def _side(text: str) -> "ss.Schedule | str | ss.Scheduler":
 
 
 def throughput(
-    plan: opt.Plan,
+    plan: opt.PlanArguments,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     in_flight: Annotated[int, option("Requests under way at a time.", min=1, max=MOST["in_flight"])] = 1,
 ) -> None:
     """Show how many requests a schedule serves per second when one follows the other."""
@@ -302,7 +302,7 @@ def throughput(
 def robust(
     graph: opt.Graph,
     target: opt.Target,
-    result: opt.Result,
+    result: opt.ResultOptions,
     schedulers: opt.Schedulers = "fast",
     jitter: Annotated[float, opt.JITTER] = opt.USUAL_JITTER,
     seed: opt.Seed = 0,

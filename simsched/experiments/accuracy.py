@@ -22,7 +22,7 @@ from simsched.base.text import joined
 from simsched.calibration import Calibration, calibrate, recalibrate
 from simsched.calibration.training import training_schedule
 from simsched.experiments.comparison import compare, scheduler_set
-from simsched.experiments.result import Later, Result, plain_text, table_of, time_text, unit_of
+from simsched.experiments.result import LazyValues, Result, plain_text, table_of, time_text, unit_of
 from simsched.model import Cluster, OpGraph, Program, Schedule
 from simsched.model.backend import Backend, prepare, require_counts
 from simsched.model.graph.opgraph import with_times
@@ -300,7 +300,7 @@ class Accuracy(Result, Checked, Document):
             replay = Replay.load(folder / accuracy.runs[scheduler])
             return simulate(replay.program, accuracy.calibration), replay
 
-        return replace(accuracy, traces=Later(accuracy.runs, trace))
+        return replace(accuracy, traces=LazyValues(accuracy.runs, trace))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the validation into an existing folder, with those measured runs that are not in it yet."""

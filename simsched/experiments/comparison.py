@@ -23,7 +23,7 @@ from simsched.experiments.baselines import (
     require_execution,
 )
 from simsched.experiments.evaluation import Evaluation, Yardstick, evaluate
-from simsched.experiments.result import Doubt, Later, Result, table_of, time_text, unit_of
+from simsched.experiments.result import Doubt, LazyValues, Result, table_of, time_text, unit_of
 from simsched.experiments.unknown import bounded_by_bytes, operators_without_load
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule, Target, upon
 from simsched.model.graph.opgraph import with_times
@@ -160,7 +160,7 @@ class Sampling(Checked):
 
 
 @dataclass(kw_only=True)
-class _File:
+class _ComparisonFile:
     """Several schedulers on one graph.
 
     Parameters
@@ -231,7 +231,7 @@ class Comparison(Result, Document):
 
     FORMAT = "simsched.comparison"
     INDENT = None
-    FILE = _File
+    FILE = _ComparisonFile
     RETIRED: ClassVar = {"draws": "leave it out; `samples` has the makespans"}
     graph: OpGraph
     cluster: Cluster
@@ -263,7 +263,7 @@ class Comparison(Result, Document):
             "rows": self.records(),
         }
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ComparisonFile:
         """Return it as its file has it.
 
         Each graph is written once, with the operator times of its runs where a calibration or a cost model gave them;
@@ -281,7 +281,7 @@ class Comparison(Result, Document):
                 graphs.append(graph if times is None else with_times(graph, times))
             plans[name] = NumberedPlan.of(plan, numbers[key])
         samples = {name: draws.values for name, draws in self.samples.items() if len(draws) <= _MOST_STORED}
-        return _File(
+        return _ComparisonFile(
             cluster=self.cluster,
             sampling=self.sampling,
             doubt=self.doubt,
@@ -320,7 +320,7 @@ class Comparison(Result, Document):
                 raise FormatError(f"there is no graph {number}; the file has {len(graphs)}")
         plans_of = {name: plans[name].made(graphs[plans[name].graph]) for name in done}
         drawn = {name: Makespans(values) for name, values in samples.items()}
-        traces = Later(plans_of, lambda name: simulate(plans_of[name], cluster))
+        traces = LazyValues(plans_of, lambda name: simulate(plans_of[name], cluster))
         return cls(
             graphs[graph],
             cluster,

@@ -250,7 +250,7 @@ def duel(
     """
     if evaluations is None and seconds is None:
         raise WhatIfError("a duel needs an end: give `evaluations` or `seconds` (--evaluations, --seconds)")
-    search = _Search(start, cluster, loser, winner, rng, space or Space())
+    search = _DuelSearch(start, cluster, loser, winner, rng, space or Space())
     end = inf if seconds is None else running_time() + seconds
     with Deadline("duel") as interrupt:  # the first Ctrl-C ends the search with its best graph
         while (evaluations is None or search.n < evaluations) and (search.n == 0 or running_time() < end):
@@ -306,7 +306,7 @@ def _reasons(
 
 
 @dataclass(frozen=True)
-class _Draft:
+class _GraphDraft:
     """A graph that can be changed: operators in topological order, and bytes by edge."""
 
     operators: tuple[Operator, ...]
@@ -329,13 +329,13 @@ class _Draft:
 class _Tried:
     """A draft with its factor, minus infinity where a scheduler refuses it."""
 
-    draft: _Draft
+    draft: _GraphDraft
     graph: OpGraph | None
     factor: float
     n: int
 
 
-class _Search:
+class _DuelSearch:
     """Annealing, a step at a time."""
 
     def __init__(
@@ -389,7 +389,7 @@ class _Search:
         options: dict[str, Any] = {"rng": self._seed} if takes(scheduler, "rng") else {}
         return schedule(graph, self.cluster, scheduler, **options)
 
-    def _evaluate(self, draft: _Draft) -> _Tried:
+    def _evaluate(self, draft: _GraphDraft) -> _Tried:
         graph = draft.graph(self.cluster.devices[0].bandwidth, self.space.nbytes[0])
         try:
             losing, winning = (
@@ -403,7 +403,7 @@ class _Search:
             return _Tried(draft, None, -inf, self.n + 1)
         return _Tried(draft, graph, losing / winning if winning > 0 else -inf, self.n + 1)
 
-    def _first_graph(self) -> _Draft:
+    def _first_graph(self) -> _GraphDraft:
         """Return a graph to start from, brought into the space."""
         seed = int(self._rng.integers(2**31))
         graph = self._start if isinstance(self._start, OpGraph) else self._start(seed)
@@ -428,7 +428,7 @@ class _Search:
             if self._has_room(edges, i, j):
                 nbytes = edge.nbytes if edge.transfer is None else edge.transfer * _RATE
                 edges[i, j] = float(round(_within(nbytes, self.space.nbytes)))
-        return _Draft(operators, edges)
+        return _GraphDraft(operators, edges)
 
     def _kept_load(self, operator: Operator) -> dict[str, Any]:
         if operator.kernels:
@@ -441,7 +441,7 @@ class _Search:
             "utilization": _within(middle if utilization is None else round(utilization, 3), self.space.utilization)
         }
 
-    def _change(self, draft: _Draft) -> _Draft:
+    def _change(self, draft: _GraphDraft) -> _GraphDraft:
         """Return a draft in which one thing is different."""
         return self._moves[self._rng.integers(len(self._moves))](draft)
 
@@ -455,19 +455,19 @@ class _Search:
             return float(low * (high / low) ** self._rng.random())
         return _within(old * exp(_STEP * self._rng.standard_normal()), bounds)
 
-    def _with(self, draft: _Draft, i: int, **change: Any) -> _Draft:
+    def _with(self, draft: _GraphDraft, i: int, **change: Any) -> _GraphDraft:
         operators = list(draft.operators)
         operators[i] = replace(operators[i], **change)
         return replace(draft, operators=tuple(operators))
 
-    def _one(self, draft: _Draft) -> int:
+    def _one(self, draft: _GraphDraft) -> int:
         return int(self._rng.integers(len(draft.operators)))
 
-    def _time(self, draft: _Draft) -> _Draft:
+    def _time(self, draft: _GraphDraft) -> _GraphDraft:
         i = self._one(draft)
         return self._with(draft, i, time=self._round_time(self._size(draft.operators[i].time or 1.0, self.space.time)))
 
-    def _load(self, draft: _Draft) -> _Draft:
+    def _load(self, draft: _GraphDraft) -> _GraphDraft:
         i = self._one(draft)
         space = self.space
         if self._rng.random() < 0.5:
@@ -479,10 +479,10 @@ class _Search:
         kernel = Kernel(blocks, threads, int(self._rng.choice(space.registers)))
         return self._with(draft, i, utilization=None, kernels=(kernel,))
 
-    def _intensity(self, draft: _Draft) -> _Draft:
+    def _intensity(self, draft: _GraphDraft) -> _GraphDraft:
         return self._with(draft, self._one(draft), intensity=(None, *INTENSITIES)[self._rng.integers(3)])
 
-    def _edge(self, draft: _Draft) -> _Draft:
+    def _edge(self, draft: _GraphDraft) -> _GraphDraft:
         if len(draft.operators) == 1:
             return draft
         i, j = sorted(int(k) for k in self._rng.choice(len(draft.operators), 2, replace=False))
@@ -497,14 +497,14 @@ class _Search:
         degree = self.space.degree
         return sum(src == i for src, _ in edges) < degree and sum(dst == j for _, dst in edges) < degree
 
-    def _nbytes(self, draft: _Draft) -> _Draft:
+    def _nbytes(self, draft: _GraphDraft) -> _GraphDraft:
         if not draft.edges:
             return draft
         edge = sorted(draft.edges)[self._rng.integers(len(draft.edges))]
         nbytes = float(round(self._size(draft.edges[edge], self.space.nbytes)))
         return replace(draft, edges={**draft.edges, edge: nbytes})
 
-    def _exchange(self, draft: _Draft) -> _Draft:
+    def _exchange(self, draft: _GraphDraft) -> _GraphDraft:
         """Let two operators change places; their names stay where they are."""
         i = self._one(draft)
         j = self._one(draft)

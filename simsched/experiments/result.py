@@ -160,7 +160,7 @@ class Doubt(Checked):
         return f"the speedup depends most on {on}; {self.settled_by} would settle it"
 
 
-class Later(Mapping[str, T]):
+class LazyValues(Mapping[str, T]):
     """Values by name, each computed when it is first read."""
 
     def __init__(self, names: Collection[str], make: Callable[[str], T]) -> None:

@@ -291,18 +291,18 @@ def same_kernels(graph: OpGraph, one: Cluster, other: Cluster) -> bool:
     return len(one) == len(other) and all(basis_of(a) == basis_of(b) for a, b in pairs)
 
 
-def _on(graph: OpGraph, device: Device) -> "_Choice":
-    memo: dict[Device, _Choice] = graph.__dict__.setdefault(_MEMO, {})
+def _on(graph: OpGraph, device: Device) -> "_LaunchChoice":
+    memo: dict[Device, _LaunchChoice] = graph.__dict__.setdefault(_MEMO, {})
     basis = basis_of(device)
     choice = memo.get(basis)
     if choice is None:
         for oldest in tuple(memo)[: len(memo) + 1 - _REMEMBERED]:
             memo.pop(oldest, None)
-        choice = memo[basis] = _Choice(graph, basis)
+        choice = memo[basis] = _LaunchChoice(graph, basis)
     return choice
 
 
-class _Choice:
+class _LaunchChoice:
     """Kernels of a graph on a device, and the terms of their times once they are asked for."""
 
     def __init__(self, graph: OpGraph, device: Device) -> None:

@@ -149,7 +149,7 @@ class Issued(Document):
 
 
 @dataclass(kw_only=True)
-class _File(Issued):
+class _ProgramFile(Issued):
     """The instructions that hosts issue, and the graph that they run.
 
     Parameters
@@ -210,7 +210,7 @@ class Program(Columnar, Document):
     """
 
     FORMAT = "simsched.program"
-    FILE = _File
+    FILE = _ProgramFile
     CACHED = ("_plan",)
     scheduler = ""
     """Who made the schedule that it was lowered from, where that is known; files do not say."""
@@ -467,9 +467,9 @@ class Program(Columnar, Document):
             bad = rows[(rows < 0) | (rows >= end)][0]
             raise ProgramError(f"there is no {what} {bad}: the program has {end}")
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ProgramFile:
         """Return it as its file has it."""
-        return _File(**vars(Issued.of(self)), graph=self.graph)
+        return _ProgramFile(**vars(Issued.of(self)), graph=self.graph)
 
     @classmethod
     def from_file(cls, graph: OpGraph, **own: Any) -> "Program":

@@ -90,7 +90,7 @@ class _Said(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _File(_Said):
+class _ScheduleFile(_Said):
     """Placements in launch order over the graph they execute.
 
     Parameters
@@ -149,7 +149,7 @@ class Schedule(Columnar, Document):
     """
 
     FORMAT = "simsched.schedule"
-    FILE = _File
+    FILE = _ScheduleFile
     CACHED = ("_lowered", "_over")
     graph: OpGraph
     execution: str
@@ -445,14 +445,16 @@ class Schedule(Columnar, Document):
         """Return the placements as a pandas DataFrame, a row each; without pandas MissingDependencyError is raised."""
         return frame_of(self.placements, Placement)
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ScheduleFile:
         """Return it as its file has it: without wall times."""
         search = {key: value for key, value in self.search.items() if not key.endswith("_s")}
-        return _File(**{field.name: getattr(self, field.name) for field in fields(_File)} | {"search": search})
+        return _ScheduleFile(
+            **{field.name: getattr(self, field.name) for field in fields(_ScheduleFile)} | {"search": search}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberedPlan(_File, Document):
+class NumberedPlan(_ScheduleFile, Document):
     """A schedule of a graph that is stored elsewhere in the document, under a number."""
 
     FORMAT = "simsched.schedule"

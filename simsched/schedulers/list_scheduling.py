@@ -9,13 +9,13 @@ import numpy.typing as npt
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Floats, OpGraph, Schedule
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import Edge, Instance, place_of, require_finite, transfer
+from simsched.schedulers.listing import EdgeEnd, Instance, place_of, require_finite, transfer
 
 _AT_A_TIME: Final = 10_000
 """Operators after which the machine code returns for a moment: so that Ctrl-C is heard."""
 
 
-class Listed(Row):
+class ListedOperator(Row):
     """An operator."""
 
     start: f8
@@ -26,7 +26,7 @@ class Listed(Row):
     waited_for: i4  # whether another stream waits for it
 
 
-class Stream(Row):
+class StreamState(Row):
     """A stream of a device."""
 
     free: f8  # end of its last operator
@@ -72,7 +72,7 @@ class Lists(Table):
     at: i8  # place of the idle interval, -1 after the last operator
     # the graph and the devices
     in_ptr: Column[i8]
-    inputs: Rows[Edge]
+    inputs: Rows[EdgeEnd]
     out_ptr: Column[i8]
     readers: Column[i4]  # of each operator, rising
     kernels: Column[i4]
@@ -87,9 +87,9 @@ class Lists(Table):
     draw_op: Column[f8]
     draw_stream: Column[f8]
     # operators to place
-    ops: Rows[Listed] = length("n_ops")
+    ops: Rows[ListedOperator] = length("n_ops")
     placed: Column[i4] = length("n_ops")
-    streams: Rows[Stream] = length("n_devices * n_streams")
+    streams: Rows[StreamState] = length("n_devices * n_streams")
     gaps: Rows[Gap]
     heap: Column[i4] = length("n_ops")
 
@@ -125,7 +125,7 @@ def before(s: Lists, i: int, j: int) -> bool:
     return s.key[i] < s.key[j] or (s.key[i] == s.key[j] and s.turn[i] < s.turn[j])
 
 
-def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
+def find_gap(s: Lists, stream: StreamState, there: float, us: float) -> int:
     """Return the place of the first idle interval of a stream that an operator fits into, -1 if there is none."""
     gap = -1
     at = stream.first + stream.n_gaps - 1
@@ -136,7 +136,7 @@ def find_gap(s: Lists, stream: Stream, there: float, us: float) -> int:
     return gap
 
 
-def use(s: Lists, stream: Stream) -> None:
+def use(s: Lists, stream: StreamState) -> None:
     """Take a part of an idle interval of a stream, or of the time after its last operator."""
     if s.at < 0:
         if s.insertion and s.start > stream.free:
@@ -158,7 +158,7 @@ def use(s: Lists, stream: Stream) -> None:
             s.gaps[k].end = s.gaps[k + 1].end
 
 
-def add_gap(s: Lists, stream: Stream, number: int, start: float, end: float) -> None:
+def add_gap(s: Lists, stream: StreamState, number: int, start: float, end: float) -> None:
     """Add an idle interval before the interval of a number."""
     at = stream.first + number
     for k in range(stream.first + stream.n_gaps, at, -1):
@@ -312,7 +312,7 @@ class Draft(Instance):
             # devices.
             streams = 8 if len(cluster) == 1 else 2
         self._scheduler, self.streams = scheduler, min(streams, len(graph))
-        self.ops: npt.NDArray[Any] = np.zeros(len(graph), Listed.dtype)
+        self.ops: npt.NDArray[Any] = np.zeros(len(graph), ListedOperator.dtype)
 
     def place(
         self,

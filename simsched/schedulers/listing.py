@@ -37,7 +37,7 @@ def ways(cluster: Cluster) -> tuple[Floats, Floats]:
     return routes.latency.reshape(n, n), np.where(routes.known, rate, np.inf).reshape(n, n)
 
 
-class Edge(Row):
+class EdgeEnd(Row):
     """An edge, as one of its ends sees it."""
 
     us: f8  # between any two devices, -1 where it depends on them
@@ -46,7 +46,7 @@ class Edge(Row):
     op: i4  # at the other end
 
 
-def transfer(edge: Edge, a: int, b: int, n_devices: int, latency: Column[f8], bandwidth: Column[f8]) -> float:
+def transfer(edge: EdgeEnd, a: int, b: int, n_devices: int, latency: Column[f8], bandwidth: Column[f8]) -> float:
     """Return the us of an edge from a device to another, or to itself."""
     if a == b:
         return 0.0
@@ -133,7 +133,7 @@ class Instance:
         `ends` and `others` are the operators at one end of each edge and at the other, in any numbers.
         """
         ptr, edges = edges_by_end(ends, len(self.graph))
-        rows = np.zeros(len(edges), Edge.dtype)
+        rows = np.zeros(len(edges), EdgeEnd.dtype)
         rows["us"], rows["mean_us"] = self.transfer[edges], self.mean_transfer[edges]
         rows["nbytes"], rows["op"] = self.graph.edge_nbytes[edges], others[edges]
         return ptr, rows

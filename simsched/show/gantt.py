@@ -44,7 +44,7 @@ _LEAST_LABEL: Final = 4.0  # points: smaller ones are left out
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """A row of a chart: spans that do not overlap, of one stream, the copies from a device, or one host thread.
 
     Parameters
@@ -88,7 +88,7 @@ class Row:
         return self.codes[self.spans], self.trace.start[self.spans], self.trace.end[self.spans]
 
 
-class Kind(NamedTuple):
+class BarKind(NamedTuple):
     """Kind of a bar: its name, its colour, and ``"kernel"``, ``"copy"``, ``"wait"``, ``"launch"`` or ``"sync"``."""
 
     name: str
@@ -98,7 +98,7 @@ class Kind(NamedTuple):
 
 def rows_of(
     traces: Sequence[Trace], *, host: bool = False, until: float = inf, most: int | None = None
-) -> tuple[list[Row], list[Kind]]:
+) -> tuple[list[ChartRow], list[BarKind]]:
     """Return the rows of a Gantt chart by device: its host threads, its streams, then its copies; and kinds.
 
     Parameters
@@ -114,12 +114,12 @@ def rows_of(
         share one then. None: any number.
     """
     kinds = [kinds_of(trace) for trace in traces]
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     bottom = 0.0
     which = (" simulated", " measured") if len(traces) > 1 else ("", "")
     for d, device in enumerate(traces[0].program.devices):
         here = [np.flatnonzero((trace.device == d) & (trace.start <= until)) for trace in traces]
-        whole = [Row(device, trace, t > 0, kinds[t][0], here[t]) for t, trace in enumerate(traces)]
+        whole = [ChartRow(device, trace, t > 0, kinds[t][0], here[t]) for t, trace in enumerate(traces)]
         bottom += _GAP if rows else 0.0
         for row in _of_device(whole, host, most):
             rows.append(replace(row, label=row.label + which[row.measured], middle=bottom + row.height / 2))
@@ -129,9 +129,9 @@ def rows_of(
     return named, kinds[0][1]
 
 
-def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
+def _of_device(whole: Sequence[ChartRow], host: bool, most: int | None) -> list[ChartRow]:
     """Return the rows of a device, given all its spans of each trace: as many of a stream as to have none overlap."""
-    rows: dict[str, list[Row]] = {"host": [], "stream": [], "copy": []}
+    rows: dict[str, list[ChartRow]] = {"host": [], "stream": [], "copy": []}
     for stream in np.unique(np.concatenate([one.trace.stream[one.spans] for one in whole])).tolist():
         for one in whole:
             trace = one.trace
@@ -154,7 +154,7 @@ def _of_device(whole: Sequence[Row], host: bool, most: int | None) -> list[Row]:
     return hosts * host + compute + copying
 
 
-def _share_rows(rows: Sequence[Row]) -> list[Row]:
+def _share_rows(rows: Sequence[ChartRow]) -> list[ChartRow]:
     """Return the kernels of streams on shared rows, where kernels that follow each other share a row."""
     work = [replace(row, spans=row.spans[row.trace.kind[row.spans] == KERNEL]) for row in rows]
     busy = sorted((row for row in work if len(row.spans)), key=lambda row: row.bars[1].min())
@@ -169,7 +169,7 @@ def _share_rows(rows: Sequence[Row]) -> list[Row]:
     return shared_rows
 
 
-def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
+def kinds_of(trace: Trace) -> tuple[Ints, list[BarKind]]:
     """Return the kind of each span as a number, shape (n_spans,), and the kind of each number.
 
     Colours go to the kinds of operators by how many the graph has of each, so that two schedules of one graph look
@@ -184,12 +184,12 @@ def kinds_of(trace: Trace) -> tuple[Ints, list[Kind]]:
     issues[host] |= np.isin(program.action[trace.item[host]], (LAUNCH, DO_COPY))
     codes[host] += np.where(issues[host], 2, 3)
     codes[trace.kind == KERNEL] = colour[trace.op[trace.kind == KERNEL]]
-    kinds = [Kind(name, fill, "kernel") for name, fill in names]
+    kinds = [BarKind(name, fill, "kernel") for name, fill in names]
     kinds += [
-        Kind("copy", "#7A7A7A", "copy"),
-        Kind("wait", "#B9B9B9", "wait"),
-        Kind("host: issues work", "#8FA3B8", "launch"),
-        Kind("host: orders work", "#C2A5CF", "sync"),
+        BarKind("copy", "#7A7A7A", "copy"),
+        BarKind("wait", "#B9B9B9", "wait"),
+        BarKind("host: issues work", "#8FA3B8", "launch"),
+        BarKind("host: orders work", "#C2A5CF", "sync"),
     ]
     return codes, kinds
 
@@ -257,7 +257,7 @@ def gantt(trace: Trace, path: str | os.PathLike[str] | None = None, *, measured:
     return ax
 
 
-def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:
+def _bars(ax: Any, rows: Sequence[ChartRow], kinds: Sequence[BarKind], scale: float) -> None:
     """Draw every kind of bar as one collection, and the legend."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
@@ -277,7 +277,7 @@ def _bars(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> 
     ax.figure.legend(handles=handles, loc="outside lower center", ncols=8, handlelength=1.2, handleheight=0.9)
 
 
-def _labels(ax: Any, rows: Sequence[Row], kinds: Sequence[Kind], scale: float) -> None:
+def _labels(ax: Any, rows: Sequence[ChartRow], kinds: Sequence[BarKind], scale: float) -> None:
     """Write names into the bars that are wide enough, in full or from the last dot or slash on."""
     character = _CHARACTER * _FONT * ax.figure.dpi / 72 / ax.get_window_extent().width * np.ptp(ax.get_xlim()) * scale
     look = {"ha": "center", "va": "center_baseline", "clip_on": True, "fontsize": _FONT}

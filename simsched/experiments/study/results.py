@@ -395,7 +395,7 @@ def _codes(study: Study, executor: str) -> dict[str, str]:
     return codes
 
 
-def _tell_changed(study: Study, rows: store.Rows, codes: Mapping[str, str], folder: Path) -> None:
+def _tell_changed(study: Study, rows: store.StoredRows, codes: Mapping[str, str], folder: Path) -> None:
     """Log the schedulers whose rows are run again because their code differs, or may differ, from the rows' code."""
     schedulers = {choice.label: choice.scheduler for choice in study.choices}
     unsigned = [row for row in rows.placed if schedulers[row["scheduler"]] in codes and "code" not in row]

@@ -76,7 +76,7 @@ class Described(NamedTuple):
     code: Mapping[str, str]
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """The rows of a folder.
 
     Parameters
@@ -212,7 +212,7 @@ def _deterministic(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not name.startswith(WALL)}
 
 
-def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) -> Rows:
+def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) -> StoredRows:
     """Return the rows of some files, held against a study.
 
     Parameters
@@ -253,7 +253,7 @@ def placed_rows(paths: Iterable[Path], study: Study, code: Mapping[str, str]) ->
             by_index[index] = _agree(by_index[index], row, str(path)) if index in by_index else row
     keys = {row["key"] for row in by_index.values()}  # rows under a new name are not left over
     rest = [[row for key, row in rows.items() if key not in keys] for rows in (stale, others)]
-    return Rows([by_index[index] for index in sorted(by_index)], *rest)
+    return StoredRows([by_index[index] for index in sorted(by_index)], *rest)
 
 
 @contextmanager

@@ -251,7 +251,7 @@ Place = tuple[int, int]  # device and stream
 _ALWAYS, _FIRST, _LATER = range(3)  # in all requests, in the first of each slot, in all but these
 
 
-class _Row(NamedTuple):
+class _Instructions(NamedTuple):
     """Instructions of requests: of request r, in slot s, on ``stream + s * step``, with ``argument + r * stride``.
 
     `row` is the instruction of the program that it is; -1: none.
@@ -267,7 +267,7 @@ class _Row(NamedTuple):
     row: int = -1
 
 
-_TABLE: Final = np.dtype([(name, np.int64) for name in _Row._fields])
+_TABLE: Final = np.dtype([(name, np.int64) for name in _Instructions._fields])
 
 
 def repeat(
@@ -369,7 +369,7 @@ def _outer_streams(program: Program) -> tuple[list[Place], list[Place]]:
 
 def _joins(
     program: Program, width: Sequence[int], slots: int, requests: int, captured: bool
-) -> tuple[list[_Row], list[_Row], int]:
+) -> tuple[list[_Instructions], list[_Instructions], int]:
     """Return the instructions before and after the instructions of each request, and the number of events."""
     begin, (*others, last) = _outer_streams(program)
     waiting = [place for place in begin if place != last]
@@ -383,22 +383,22 @@ def _joins(
     n_events = launched + captured
     started = requests * n_events  # an event of each slot
     before = [
-        _Row(LAUNCH, here, free, launch, 1, 1, _FIRST),
-        _Row(RECORD, here, free, started, 1, 1, _FIRST),
-        *(_Row(WAIT, *place, started, 1, width[place[0]], _FIRST) for place in begin),
+        _Instructions(LAUNCH, here, free, launch, 1, 1, _FIRST),
+        _Instructions(RECORD, here, free, started, 1, 1, _FIRST),
+        *(_Instructions(WAIT, *place, started, 1, width[place[0]], _FIRST) for place in begin),
     ]
     if captured:
         host = (here, free + slots)
-        before.append(_Row(LAUNCH, *host, launch + slots, 1, 0, _ALWAYS))
-        before.append(_Row(RECORD, *host, launched, n_events, 0, _ALWAYS))
-        before += [_Row(WAIT, *place, launched, n_events, width[place[0]], _ALWAYS) for place in begin]
+        before.append(_Instructions(LAUNCH, *host, launch + slots, 1, 0, _ALWAYS))
+        before.append(_Instructions(RECORD, *host, launched, n_events, 0, _ALWAYS))
+        before += [_Instructions(WAIT, *place, launched, n_events, width[place[0]], _ALWAYS) for place in begin]
     end = done - slots * n_events  # of the request before in the slot
-    before += [_Row(WAIT, *place, end, n_events, width[place[0]], _LATER) for place in waiting]
+    before += [_Instructions(WAIT, *place, end, n_events, width[place[0]], _LATER) for place in waiting]
     gather = [(RECORD, *place, gathered + i) for i, place in enumerate(others)]
     gather += [(WAIT, *last, gathered + i) for i in range(len(others))]
-    behind = [_Row(*row, n_events, width[row[1]], _ALWAYS) for row in gather]
+    behind = [_Instructions(*row, n_events, width[row[1]], _ALWAYS) for row in gather]
     if waiting:
-        behind.append(_Row(RECORD, *last, done, n_events, width[last[0]], _ALWAYS))
+        behind.append(_Instructions(RECORD, *last, done, n_events, width[last[0]], _ALWAYS))
     return before, behind, n_events
 
 

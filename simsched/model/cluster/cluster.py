@@ -77,7 +77,7 @@ class _Wired:
 
 
 @dataclass(kw_only=True)
-class _File:
+class _ClusterFile:
     """Devices and the links between them.
 
     Parameters
@@ -122,7 +122,7 @@ class Cluster(Checked, Document):
     SUBJECT = "cluster {0.name!r}"
     ERROR = ClusterError
     FORMAT = "simsched.cluster"
-    FILE = _File
+    FILE = _ClusterFile
     devices: tuple[Device, ...]
     links: tuple[Wire, ...] = ()
     name: str = "cluster"
@@ -307,10 +307,10 @@ class Cluster(Checked, Document):
 
     _repr_html_ = as_html
 
-    def to_file(self) -> _File:
+    def to_file(self) -> _ClusterFile:
         """Return it as its file has it."""
         links = tuple(_Wired((a, b), *(getattr(link, key) for key in _OF_LINK)) for a, b, link in self.links)
-        return _File(name=self.name, devices=self.devices, links=links)
+        return _ClusterFile(name=self.name, devices=self.devices, links=links)
 
     @classmethod
     def from_file(cls, devices: tuple[Device, ...], links: Sequence[_Wired] = (), name: str = "cluster") -> "Cluster":

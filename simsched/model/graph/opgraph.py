@@ -26,7 +26,7 @@ Details = Mapping[int, tuple[Any, ...]]
 
 
 @dataclass(kw_only=True)
-class _File:
+class _GraphFile:
     """A model as a directed acyclic graph of operators.
 
     Parameters
@@ -78,7 +78,7 @@ class OpGraph(by.Columnar, Document):
     """
 
     FORMAT = "simsched.graph"
-    FILE = _File
+    FILE = _GraphFile
     CACHED = ("index", "outgoing", "incoming", "_launches")
 
     # Filled by `of`.

@@ -1,7 +1,7 @@
 """Attention in one kernel: of many queries (prefill), and of few (decode)."""
 
 from simsched.base.numeric import sum_in_order
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.chip import STREAMED, count_blocks, parts
 from simsched.model.libraries.launch import Launch, no_faster
 
@@ -28,7 +28,7 @@ _QUERIES_OF_BLOCK = 64
 """Queries of a block where keys are divided."""
 
 
-def attention(case: Case) -> tuple[Launch, ...]:
+def attention(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernels of an attention."""
     work = case.work
     if work.rule == "divided":
@@ -46,7 +46,7 @@ def attention(case: Case) -> tuple[Launch, ...]:
     return (main, case.streaming(outputs, 256, 256, 32, _ADDING, 0.0, nbytes=0.0, traffic=0.0))
 
 
-def _divide(case: Case, n_parts: int) -> tuple[Launch, ...]:
+def _divide(case: WorkCase, n_parts: int) -> tuple[Launch, ...]:
     """Return the kernels for few queries as inference engines have them: keys in so many parts, added up at the end."""
     work = case.work
     stacks = work.batch * parts(work.rows, _QUERIES_OF_BLOCK)
@@ -64,12 +64,12 @@ def _time(launches: tuple[Launch, ...]) -> float:
     return sum_in_order(launch.time for launch in launches)
 
 
-def _flops(case: Case) -> float:
+def _flops(case: WorkCase) -> float:
     work = case.work
     return work.flops or 4.0 * work.batch * work.rows * work.columns * work.inner
 
 
-def _decode(case: Case, queries: int, keys: int, n_parts: int, stacks: int | None = None) -> Launch:
+def _decode(case: WorkCase, queries: int, keys: int, n_parts: int, stacks: int | None = None) -> Launch:
     """Return the kernel for few queries: a block for each head and part of the keys."""
     work = case.work
     chip = case.chip
@@ -95,7 +95,7 @@ def _decode(case: Case, queries: int, keys: int, n_parts: int, stacks: int | Non
     )
 
 
-def _prefill(case: Case) -> Launch:
+def _prefill(case: WorkCase) -> Launch:
     """Return the kernel for many queries: a block for each head and 128 of them."""
     work = case.work
     chip = case.chip

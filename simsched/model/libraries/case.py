@@ -7,7 +7,7 @@ from simsched.model.libraries.chip import DRAM_LATENCY, STREAMED, WRITTEN, Chip,
 from simsched.model.libraries.launch import Launch
 
 
-class Case(NamedTuple):
+class WorkCase(NamedTuple):
     """A work in a number format on a device.
 
     Parameters

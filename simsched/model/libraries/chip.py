@@ -38,7 +38,7 @@ class TooManyBlocks(Exception):  # noqa: N818 - it is no error until a work is n
         self.blocks = blocks
 
 
-class Block(NamedTuple):
+class BlockShape(NamedTuple):
     """A launch shape, and the number of such blocks that an SM holds."""
 
     threads: int
@@ -60,9 +60,9 @@ class Chip:
         self.cycle = self.generation.slowness / device.clock
         """Time in us of a cycle of a sequence that takes one cycle on the newest generation."""
         self.l2_rate = device.sms * device.clock * L2_CYCLE / self.generation.slowness
-        self._blocks: dict[tuple[int, int, int], Block] = {}
+        self._blocks: dict[tuple[int, int, int], BlockShape] = {}
 
-    def block(self, threads: int, registers: int, shared_memory: int = 0) -> Block | None:
+    def block(self, threads: int, registers: int, shared_memory: int = 0) -> BlockShape | None:
         """Return a launch shape with the blocks that an SM holds, or None where not one fits."""
         key = (threads, registers, shared_memory)
         shape = self._blocks.get(key)
@@ -71,10 +71,10 @@ class Chip:
                 held = occupancy(self.device, Kernel(1, threads, registers, shared_memory)).blocks
             except ClusterError:
                 held = 0
-            shape = self._blocks[key] = Block(threads, registers, shared_memory, held)
+            shape = self._blocks[key] = BlockShape(threads, registers, shared_memory, held)
         return shape if shape.held else None
 
-    def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> Block:
+    def fitting(self, threads: int, registers: int, shared_memory: int = 0) -> BlockShape:
         """Return a launch shape that fits: with no more shared memory than a block may have, and fewer threads."""
         shared_memory = min(shared_memory, self.device.shared_memory_per_block)
         block = self.block(threads, registers, shared_memory)
@@ -85,7 +85,7 @@ class Chip:
             registers = max(1, registers // 2)
             shared_memory = shared_memory // 2
             block = self.block(threads, registers, shared_memory)
-        return block or Block(WARP, 1, 0, 1)  # such a device holds no kernel at all
+        return block or BlockShape(WARP, 1, 0, 1)  # such a device holds no kernel at all
 
     def tensor(self, dtype: str) -> bool:
         """Return whether tensor cores compute a number format."""

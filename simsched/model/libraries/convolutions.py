@@ -2,7 +2,7 @@
 
 from simsched.base.numeric import sum_in_order
 from simsched.model.graph import Work
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.chip import parts
 from simsched.model.libraries.launch import Launch
 from simsched.model.libraries.products import Shape, tile_product
@@ -25,7 +25,7 @@ _UNSTRIDED = 2.0
 """Elements of the input for each pixel and channel of the output, below which the stride is 1; with 2 there are 4."""
 
 
-def convolution(case: Case) -> tuple[Launch, ...]:
+def convolution(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernels of a convolution; in fp32 in tf32 where the work allows it and is faster so."""
     choices = [_kernels(case, case.dtype)]
     if case.may_use_tf32:
@@ -33,7 +33,7 @@ def convolution(case: Case) -> tuple[Launch, ...]:
     return (*min(choices, key=lambda launches: sum_in_order(launch.time for launch in launches)), *_bias(case))
 
 
-def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
+def _kernels(case: WorkCase, dtype: str) -> tuple[Launch, ...]:
     work = case.work
     chip = case.chip
     tensor = chip.tensor(dtype)
@@ -79,7 +79,7 @@ def _suits_winograd(work: Work) -> bool:
     return work.window == _WINOGRAD_WINDOW and work.batch == 1 and channels >= _WINOGRAD_CHANNELS and unstrided
 
 
-def _turn(case: Case, tiles: int, cycles: float, nbytes: float, traffic: float) -> Launch:
+def _turn(case: WorkCase, tiles: int, cycles: float, nbytes: float, traffic: float) -> Launch:
     """Return a kernel that turns a tensor round, tile by tile of 32 x 32 elements."""
     chip = case.chip
     kept_bytes = case.kept(case.work.reads, case.work.writes)
@@ -97,14 +97,14 @@ def _turn(case: Case, tiles: int, cycles: float, nbytes: float, traffic: float) 
     )._replace(compute=cycles * tiles / chip.sms * chip.cycle)
 
 
-def _depthwise(case: Case) -> Launch:
+def _depthwise(case: WorkCase) -> Launch:
     work = case.work
     cycles = 60 + 12 * work.window if case.width < 4 and work.window <= 25 else 80 + 20 * work.window
     outputs = work.batch * work.columns * work.rows
     return case.streaming(outputs, 1024, 1024, 32, 1.9, float(cycles), flops=work.flops)
 
 
-def _bias(case: Case) -> tuple[Launch, ...]:
+def _bias(case: WorkCase) -> tuple[Launch, ...]:
     work = case.work
     if not work.bias:
         return ()

@@ -1,6 +1,6 @@
 """Gathers of rows from tables, and bags, which add some of them up."""
 
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.chip import parts
 from simsched.model.libraries.launch import Launch
 
@@ -14,7 +14,7 @@ _BAG_ELEMENT = 128.0
 """Clock cycles of a lane for each element that is added."""
 
 
-def gather(case: Case) -> tuple[Launch, ...]:
+def gather(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernels of a gather: two for bags. Only the rows that are read count, not the table."""
     work = case.work
     chip = case.chip

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from simsched.base.numeric import sum_in_order
 from simsched.base.units import KIB
 from simsched.model.graph import DTYPE_NBYTES
-from simsched.model.libraries.case import Case
-from simsched.model.libraries.chip import DRAM, Block, Chip, count_blocks, parts
+from simsched.model.libraries.case import WorkCase
+from simsched.model.libraries.chip import DRAM, BlockShape, Chip, count_blocks, parts
 from simsched.model.libraries.generations import Engine, Tile
 from simsched.model.libraries.launch import Launch
 
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     inner: int
 
 
-class _Choice(NamedTuple):
+class _TileChoice(NamedTuple):
     """A tile on a device, one way round.
 
     Parameters
@@ -63,7 +63,7 @@ class _Choice(NamedTuple):
 
     rows: int
     columns: int
-    block: Block
+    block: BlockShape
     held: int
     cycles: float
     chained: float
@@ -73,7 +73,7 @@ class _Choice(NamedTuple):
 class _Tiled(NamedTuple):
     """A product by one tile, its sum in some parts, and the terms of its time."""
 
-    choice: _Choice
+    choice: _TileChoice
     blocks: int
     length: int
     n_parts: int
@@ -88,7 +88,7 @@ _FEW_ROWS: Final = Tile(64, 16, 128, 96, 48 * KIB)
 """Tile of the kernels for few rows that inference engines have before Hopper, whose libraries have some: prior."""
 
 
-def product(case: Case) -> tuple[Launch, ...]:
+def product(case: WorkCase) -> tuple[Launch, ...]:
     """Return the fastest kernels of a product; in fp32 in tf32 if the work allows it."""
     choices = [_kernels(case, case.dtype)]
     if case.may_use_tf32:
@@ -96,7 +96,7 @@ def product(case: Case) -> tuple[Launch, ...]:
     return min(choices, key=lambda launches: sum_in_order(launch.time for launch in launches))
 
 
-def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
+def _kernels(case: WorkCase, dtype: str) -> tuple[Launch, ...]:
     work = case.work
     chip = case.chip
     tensor = chip.tensor(dtype)
@@ -112,7 +112,7 @@ def _kernels(case: Case, dtype: str) -> tuple[Launch, ...]:
 
 
 def tile_product(
-    case: Case, shape: Shape, engine: Engine, dtype: str, *, split: bool = False, computing: float = 1.0
+    case: WorkCase, shape: Shape, engine: Engine, dtype: str, *, split: bool = False, computing: float = 1.0
 ) -> tuple[Launch, ...]:
     """Return the kernels of a product by tiles: the tile and the parts of the sum that take the least time.
 
@@ -178,7 +178,7 @@ def tile_product(
 
 
 @lru_cache(maxsize=1024)
-def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_Choice, ...]:
+def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_TileChoice, ...]:
     """Return the tiles that an SM of a device holds, both ways round."""
     tensor = chip.tensor(dtype)
     rate = chip.rate(dtype) * engine.efficiency
@@ -199,7 +199,7 @@ def _choices(chip: Chip, engine: Engine, dtype: str) -> tuple[_Choice, ...]:
             compute *= 1.0 + engine.loading * (1 / r + 1 / c)
         for rows, columns in ((r, c), (c, r))[: 1 + (r != c)]:
             cycles_here = cycles * chip.generation.slowness
-            choices.append(_Choice(rows, columns, block, held, cycles_here, cycles * chip.cycle, compute))
+            choices.append(_TileChoice(rows, columns, block, held, cycles_here, cycles * chip.cycle, compute))
     return tuple(choices)
 
 
@@ -212,7 +212,7 @@ def _lengths(inner: int, whole: int, sms: int, tensor: bool) -> list[int]:
     return lengths
 
 
-def _vector(case: Case, shape: Shape) -> Launch:
+def _vector(case: WorkCase, shape: Shape) -> Launch:
     """Return a matrix-vector kernel: a block of 128 threads for eight columns."""
     chip = case.chip
     rows = shape.rows
@@ -240,7 +240,7 @@ def _vector(case: Case, shape: Shape) -> Launch:
     )
 
 
-def _by_threads(case: Case, shape: Shape) -> Launch:
+def _by_threads(case: WorkCase, shape: Shape) -> Launch:
     """Return a kernel for an SM that holds no tile: a thread for each output."""
     chip = case.chip
     block = chip.fitting(64, 32)

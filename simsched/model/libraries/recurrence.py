@@ -1,6 +1,6 @@
 """Recurrent layers: a product for all steps, then chains of steps."""
 
-from simsched.model.libraries.case import Case
+from simsched.model.libraries.case import WorkCase
 from simsched.model.libraries.chip import count_blocks, parts
 from simsched.model.libraries.launch import Launch
 from simsched.model.libraries.products import Shape, tile_product
@@ -18,7 +18,7 @@ _STEPS = (10.0, 5.0)
 """Time in us before the first step, and of each step."""
 
 
-def recurrence(case: Case) -> tuple[Launch, ...]:
+def recurrence(case: WorkCase) -> tuple[Launch, ...]:
     """Return the kernels of a recurrent layer: the product of all inputs, and one that represents all steps."""
     work = case.work
     chip = case.chip

@@ -24,14 +24,14 @@ class Placed(Row):
     asked: i4  # when its snapshot was last found to be of use
 
 
-class Clock(Row):
+class VectorClock(Row):
     """Up to which place in the launch order a stream has run."""
 
     lane: i4
     place: i4
 
 
-class Lane(Row):
+class ProgramLane(Row):
     """A stream in use, numbered by device and stream."""
 
     first: i4  # of its operators among the ones by lane
@@ -61,7 +61,7 @@ class CopyLane(Row):
     waiter: i4
 
 
-class Candidate(Table):
+class LoweredCandidate(Table):
     """One candidate after the other over one graph."""
 
     n_ops: i8
@@ -105,13 +105,13 @@ class Candidate(Table):
     home: Column[i4] = length("n_ops")  # device of each operator
     by_device: Column[i4] = length("n_ops")  # at first rows of the candidate, then operators; so in `by_lane`
     by_lane: Column[i4] = length("n_ops")
-    lanes: Rows[Lane] = length("n_ops + 1")
+    lanes: Rows[ProgramLane] = length("n_ops + 1")
     homes: Rows[Home] = length("n_devices")
     copy_of: Column[i4] = length("n_edges")
     sent: Rows[Sent] = length("n_edges")
     copy_lanes: Rows[CopyLane] = length("n_edges")
     kept: Column[i4] = length("n_edges")  # waits, from `in_ptr` on
-    clocks: Rows[Clock]
+    clocks: Rows[VectorClock]
     # temporary
     keys: Column[i8] = length("n_edges")
     lane_of: Column[i4] = length(f"n_devices * {EXACT_STREAMS}")
@@ -123,7 +123,7 @@ class Candidate(Table):
 
 
 @piece("lowering of schedules")
-def plan(s: Candidate) -> None:
+def plan(s: LoweredCandidate) -> None:
     """Plan the program of a candidate, or continue where the clocks were full."""
     if not s.full:
         place(s)
@@ -140,7 +140,7 @@ def plan(s: Candidate) -> None:
         count(s)
 
 
-def place(s: Candidate) -> None:
+def place(s: LoweredCandidate) -> None:
     """Read the rows of a candidate, up to one that is `wrong`."""
     s.wrong = -1
     for d in range(s.n_devices):
@@ -163,7 +163,7 @@ def place(s: Candidate) -> None:
         s.homes[d].top_stream = max(s.homes[d].top_stream, stream)
 
 
-def find_lanes(s: Candidate) -> None:
+def find_lanes(s: LoweredCandidate) -> None:
     """Give a number to each stream in use; turn the rows in order by device, and by stream, into their operators."""
     n = s.n_ops
     lane = -1
@@ -184,7 +184,7 @@ def find_lanes(s: Candidate) -> None:
     s.lanes[s.n_lanes].first = n
 
 
-def find_copies(s: Candidate) -> None:
+def find_copies(s: LoweredCandidate) -> None:
     """Give each copy a number, by producer as the host threads issue them."""
     copies = 0
     threads = s.op if s.one_thread else s.by_device
@@ -213,7 +213,7 @@ def find_copies(s: Candidate) -> None:
     s.n_copies = copies
 
 
-def choose_copy_lanes(s: Candidate) -> None:
+def choose_copy_lanes(s: LoweredCandidate) -> None:
     """Give each copy a stream: one for each (stream of the producer, destination), after the compute streams.
 
     Producers of one stream end in the order of their copies, so no copy waits for another whose data is not there yet.
@@ -259,7 +259,7 @@ def choose_copy_lanes(s: Candidate) -> None:
                 s.sent[c].lane = s.lane_of[s.sent[c].lane]
 
 
-def count(s: Candidate) -> None:
+def count(s: LoweredCandidate) -> None:
     """Give the events that operators record their numbers, and count the instructions."""
     n = s.n_ops
     events = 0
@@ -285,7 +285,7 @@ def count(s: Candidate) -> None:
 # the device, or the number of operators plus the number of a copy.
 
 
-def find_waits(s: Candidate) -> bool:
+def find_waits(s: LoweredCandidate) -> bool:
     """Write the waits of every operator; between streams of a device without waits that others imply.
 
     A snapshot holds the places up to which other streams have run before any operator runs that comes after the
@@ -328,7 +328,7 @@ def find_waits(s: Candidate) -> bool:
     return True
 
 
-def find_producers(s: Candidate, v: int) -> int:
+def find_producers(s: LoweredCandidate, v: int) -> int:
     """Write the operator's possible waits as keys; return their number."""
     op = s.placed[v]
     n = 0
@@ -345,7 +345,7 @@ def find_producers(s: Candidate, v: int) -> int:
     return n
 
 
-def drop_implied(s: Candidate, v: int, n: int) -> bool:
+def drop_implied(s: LoweredCandidate, v: int, n: int) -> bool:
     """Drop producers on the device that have run if others have, or by the stream's knowledge; return whether any stay.
 
     The latest comes first, as it may imply the others.
@@ -366,7 +366,7 @@ def drop_implied(s: Candidate, v: int, n: int) -> bool:
     return some
 
 
-def learn_all(s: Candidate, known: int, mine: int) -> None:
+def learn_all(s: LoweredCandidate, known: int, mine: int) -> None:
     """Learn the snapshot of an operator (-1: no snapshot) on all streams but one."""
     if known >= 0:
         op = s.placed[known]
@@ -376,7 +376,7 @@ def learn_all(s: Candidate, known: int, mine: int) -> None:
                 learn(s, clock.lane, clock.place)
 
 
-def learn(s: Candidate, lane: int, place: int) -> None:
+def learn(s: LoweredCandidate, lane: int, place: int) -> None:
     """Note up to which place a stream has run."""
     if s.lanes[lane].place < place:
         if s.lanes[lane].place < 0:
@@ -385,7 +385,7 @@ def learn(s: Candidate, lane: int, place: int) -> None:
         s.lanes[lane].place = place
 
 
-def has_room(s: Candidate, i: int) -> bool:
+def has_room(s: LoweredCandidate, i: int) -> bool:
     """Return whether another snapshot has room; unused snapshots are dropped if that frees half of it."""
     if s.top + s.n_lanes <= s.room:
         return True
@@ -405,7 +405,7 @@ def has_room(s: Candidate, i: int) -> bool:
     return 2 * (s.top + s.n_lanes) <= s.room
 
 
-def find_asked(s: Candidate, i: int) -> None:
+def find_asked(s: LoweredCandidate, i: int) -> None:
     """Mark the snapshots that streams, or operators of the device from place `i` on, may ask for."""
     device = s.home[s.by_device[i]]
     for k in range(s.n_lanes):
@@ -421,7 +421,7 @@ def find_asked(s: Candidate, i: int) -> None:
                 s.placed[snapshot].asked = i
 
 
-def drop_copy_waits(s: Candidate) -> None:
+def drop_copy_waits(s: LoweredCandidate) -> None:
     """Drop waits for copies where the same waiter has waited for a later one on its stream.
 
     A wait holds the consumer's stream; with blocking transfers it holds the whole host thread.
@@ -458,7 +458,7 @@ def drop_copy_waits(s: Candidate) -> None:
 
 
 @piece("lowering of schedules")
-def write(s: Candidate) -> None:
+def write(s: LoweredCandidate) -> None:
     """Write the instructions of each host thread."""
     s.n_written = 0
     threads = s.op if s.one_thread else s.by_device
@@ -467,7 +467,7 @@ def write(s: Candidate) -> None:
         s.thread_ptr[1 if s.one_thread else s.home[threads[i]] + 1] = s.n_written
 
 
-def write_operator(s: Candidate, v: int) -> None:
+def write_operator(s: LoweredCandidate, v: int) -> None:
     """Write the host's instructions for an operator."""
     op = s.placed[v]
     first_event = s.n_op_events
@@ -497,7 +497,7 @@ def write_operator(s: Candidate, v: int) -> None:
         s.copies[c], s.copies[s.n_copies + c] = v, s.home[s.dst[s.sent[c].edge]]
 
 
-def emit(s: Candidate, action: int, device: int, stream: int, argument: int) -> None:
+def emit(s: LoweredCandidate, action: int, device: int, stream: int, argument: int) -> None:
     """Write an instruction."""
     row = s.n_written
     s.action[row] = action

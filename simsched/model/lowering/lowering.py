@@ -9,7 +9,7 @@ from simsched.base.errors import ScheduleError
 from simsched.model.cluster import Cluster
 from simsched.model.graph import OpGraph
 from simsched.model.launches import Launches, has_choices, kernels_on, launches_on
-from simsched.model.lowering.kernels import Candidate, Clock, plan, write
+from simsched.model.lowering.kernels import LoweredCandidate, VectorClock, plan, write
 from simsched.model.program import EVENT_PLANS, LAUNCH, Copies, Program, barrier_before
 
 OPTIONS: Final = {"threads": ("device", "one"), "transfers": ("async", "blocking"), "events": EVENT_PLANS}
@@ -56,7 +56,7 @@ class Lowering:
         one_thread = threads == "one" or execution == "graph"
         (out_ptr, out_edge), (in_ptr, in_edge), room = graph.outgoing, graph.incoming, 2 * n + _ROOM
         self._threads = 1 if one_thread else len(self.devices)
-        self._table = table = Candidate(
+        self._table = table = LoweredCandidate(
             n_ops=n,
             n_edges=len(graph.src),
             n_devices=len(self.devices),
@@ -72,7 +72,7 @@ class Lowering:
             in_edge=_small(in_edge),
             bits=len(graph.src).bit_length(),
             room=room,
-            clocks=np.empty(room, Clock.dtype),
+            clocks=np.empty(room, VectorClock.dtype),
         )
         table["size"][:], table.n_sizes = _sizes(graph)
         self._launches = None if len(cluster.kinds) > 1 and has_choices(graph) else kernels_on(graph, cluster.kinds[0])
@@ -173,7 +173,7 @@ class Lowering:
             clocks = table["clocks"]
             top = table.top
             table.room = 2 * max(table.room, top + table.n_lanes)
-            table["clocks"] = np.empty(table.room, Clock.dtype)
+            table["clocks"] = np.empty(table.room, VectorClock.dtype)
             table["clocks"][:top] = clocks[:top]
             plan(table)
         if table.top_stream > _LARGEST:

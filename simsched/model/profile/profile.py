@@ -30,7 +30,7 @@ class Summary(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Run(Checked):
+class _RunFields(Checked):
     """Measured runs of a program.
 
     Parameters
@@ -58,7 +58,7 @@ class _Run(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ReplayFile(_Run):
+class _ReplayFile(_RunFields):
     """Measured runs of one program.
 
     Parameters
@@ -145,7 +145,7 @@ class Replay(Checked, Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberedRun(_Run):
+class NumberedRun(_RunFields):
     """Measured runs of a program among others.
 
     Parameters

@@ -13,7 +13,7 @@ from simsched.rewriting.parts import READER
 from simsched.schedulers.protocol import Deadline
 
 
-class Cost(NamedTuple):
+class DraftCost(NamedTuple):
     """Mixed critical path cost and plain sum of the times, in us."""
 
     mixed: float
@@ -37,7 +37,7 @@ class MixedCost:
         self._alpha = alpha
         self._times: dict[int, float] = {}
 
-    def __call__(self, draft: Draft) -> Cost:
+    def __call__(self, draft: Draft) -> DraftCost:
         """Return the cost of a draft; operators that represent outside readers take no time. O(V + E)."""
         for row in draft.rows.values():
             if row.key not in self._times:
@@ -47,14 +47,14 @@ class MixedCost:
         times = {name: self._times[row.key] for name, row in draft.rows.items()}
         total = fsum(times.values())
         if not self._alpha:
-            return Cost(total, total)
+            return DraftCost(total, total)
         end: dict[str, float] = {}
         for name in draft.order():
             latest = 0.0
             for read in draft.rows[name].reads:
                 latest = max(latest, end.get(read.producer, 0.0))
             end[name] = latest + times[name]
-        return Cost(total + self._alpha * max(end.values()), total)
+        return DraftCost(total + self._alpha * max(end.values()), total)
 
 
 _LARGEST_GROWTH: Final = 2
@@ -70,7 +70,7 @@ class Variant:
     """
 
     draft: Draft
-    cost: Cost
+    cost: DraftCost
     steps: tuple[Step, ...] = ()
     settled: tuple[frozenset[str], ...] = ()
     rewriting: tuple[Rewriting, ...] = ()
@@ -85,14 +85,14 @@ Interval = tuple[int, int]
 """Of parts in a row the first, and the one behind the last."""
 
 
-class Choice(NamedTuple):
+class VariantChoice(NamedTuple):
     """Intervals that make up the graph, in order, with the variant of each, and their total cost in us."""
 
-    cost: Cost
+    cost: DraftCost
     parts: tuple[tuple[Interval, Variant], ...]
 
 
-T = TypeVar("T", Variant, Choice)
+T = TypeVar("T", Variant, VariantChoice)
 _DIGITS: Final = 6  # decimals of us: far above a sum's rounding, far below an operator's time
 
 
@@ -110,7 +110,7 @@ def least(found: Iterable[T], most: int) -> list[T]:
     return list(chosen.values())
 
 
-def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: int) -> list[Choice]:
+def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: int) -> list[VariantChoice]:
     """Return the best ways to cover the parts from 0 to `end` with intervals and a variant of each.
 
     Parameters
@@ -130,11 +130,11 @@ def best_choices(variants: Mapping[Interval, Sequence[Variant]], end: int, top: 
     beginning: dict[int, list[Interval]] = {}
     for interval in variants:
         beginning.setdefault(interval[0], []).append(interval)
-    best: dict[int, list[Choice]] = {end: [Choice(Cost(0.0, 0.0), ())]}
+    best: dict[int, list[VariantChoice]] = {end: [VariantChoice(DraftCost(0.0, 0.0), ())]}
     for first in range(end - 1, -1, -1):
         choices = (
-            Choice(
-                Cost(variant.cost.mixed + rest.cost.mixed, variant.cost.total + rest.cost.total),
+            VariantChoice(
+                DraftCost(variant.cost.mixed + rest.cost.mixed, variant.cost.total + rest.cost.total),
                 ((interval, variant), *rest.parts),
             )
             for interval in beginning[first]

@@ -39,7 +39,7 @@ class Ranked(Instance):
         src = number[self.graph.src]
         dst = number[self.graph.dst]
         (in_ptr, inputs), (out_ptr, outputs) = self.edges(dst, src), self.edges(src, dst)
-        ops = np.zeros(n, kernels.Operator.dtype)
+        ops = np.zeros(n, kernels.MappedOperator.dtype)
         ops["device"], ops["mean_us"], ops["n_inputs"] = NONE, self.mean_time[self.order], np.diff(in_ptr)
         return Mapping(
             **numbers,
@@ -99,7 +99,7 @@ class Stages:
         stages["place"][number] = count
         stages["previous"] = np.where(np.diff(self._device, prepend=NONE) > 0, NONE, count - 1)
         last = count[np.diff(self._device, append=len(instance.devices)) > 0]
-        self._windows = kernels.Windows(
+        self._windows = kernels.WindowTable(
             n_ops=n,
             n_devices=len(last),
             stages=stages,

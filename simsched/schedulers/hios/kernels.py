@@ -4,14 +4,14 @@ from math import inf
 from typing import Final
 
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
-from simsched.schedulers.listing import Edge, transfer
+from simsched.schedulers.listing import EdgeEnd, transfer
 
 NONE: Final = -1
 BUDGET: Final = 1 << 22
 """Operators evaluated in one call of a piece, so that the user can interrupt."""
 
 
-class Operator(Row):
+class MappedOperator(Row):
     """An operator's device, its end, and its place on paths."""
 
     finish: f8
@@ -34,11 +34,11 @@ class Mapping(Table):
     n_paths: i8
     at: i8  # the operator that is recorded next
     n_states: i8  # mappings recorded for earlier operators
-    ops: Rows[Operator]
+    ops: Rows[MappedOperator]
     in_ptr: Column[i8]
-    inputs: Rows[Edge]  # by consumer
+    inputs: Rows[EdgeEnd]  # by consumer
     out_ptr: Column[i8]
-    outputs: Rows[Edge]  # by producer; Algorithm 1 as released sets mean us to -1 on used paths
+    outputs: Rows[EdgeEnd]  # by producer; Algorithm 1 as released sets mean us to -1 on used paths
     time: Column[f8]  # by device and operator
     latency: Column[f8]  # from each device to each other
     bandwidth: Column[f8]
@@ -267,7 +267,7 @@ class Stage(Row):
     mark: i4  # the last search that met it
 
 
-class Windows(Table):
+class WindowTable(Table):
     """Operators device by device, and the window that slides over them."""
 
     n_ops: i8
@@ -294,12 +294,12 @@ class Windows(Table):
     followers: Column[i4] = length("n_ops")
 
 
-def stage_of(t: Windows, i: int) -> Stage:
+def stage_of(t: WindowTable, i: int) -> Stage:
     """Return the stage that an operator is in."""
     return t.stages[t.stages[i].first]
 
 
-def end_of(t: Windows, s: int) -> float:
+def end_of(t: WindowTable, s: int) -> float:
     """Return a stage's end: it starts when the stage before it on its device and all inputs are done."""
     stage = t.stages[s]
     start = 0.0
@@ -310,7 +310,7 @@ def end_of(t: Windows, s: int) -> float:
     return start + stage.time
 
 
-def evaluate(t: Windows, begin: int) -> float:
+def evaluate(t: WindowTable, begin: int) -> float:
     """Find the ends of stages from a place in the order on; return when the last device is done.
 
     Stages that do not follow the stage of that place, wherever they are in the order, end as before.
@@ -325,7 +325,7 @@ def evaluate(t: Windows, begin: int) -> float:
     return makespan
 
 
-def reads_marked(t: Windows, s: int) -> bool:
+def reads_marked(t: WindowTable, s: int) -> bool:
     """Return whether a stage has an input from one that is marked."""
     for e in range(t.ptr[s], t.ptr[s + t.stages[s].size]):
         if stage_of(t, t.source[e]).mark == t.stamp:
@@ -333,7 +333,7 @@ def reads_marked(t: Windows, s: int) -> bool:
     return False
 
 
-def can_merge(t: Windows, taken: int) -> bool:
+def can_merge(t: WindowTable, taken: int) -> bool:
     """Mark the successors of the first of `taken` operators up to the last; return whether none of these is marked.
 
     Successors by data, by another device's order, or by both in turn: an in-order execution would wait for ever if
@@ -357,7 +357,7 @@ def can_merge(t: Windows, taken: int) -> bool:
     return True
 
 
-def set_stage(t: Windows, size: int, us: float) -> None:
+def set_stage(t: WindowTable, size: int, us: float) -> None:
     """Make the first `size` operators of the window a stage that takes `us`, the others stages of their own."""
     for k in range(t.taken):
         t.stages[t.first + k].first = t.first if k < size else t.first + k
@@ -366,7 +366,7 @@ def set_stage(t: Windows, size: int, us: float) -> None:
     stage.time = us
 
 
-def rearrange(t: Windows, taken: int) -> None:
+def rearrange(t: WindowTable, taken: int) -> None:
     """Put the joined stage into the order: after the stages that do not follow it, before its successors."""
     begin = t.stages[t.first].place
     end = t.stages[t.first + taken - 1].place
@@ -388,7 +388,7 @@ def rearrange(t: Windows, taken: int) -> None:
         t.stages[t.order[place]].place = place
 
 
-def can_widen(t: Windows) -> bool:
+def can_widen(t: WindowTable) -> bool:
     """Return whether the window has room for the operator after it, and both are in no stage of several."""
     after = t.first + t.taken
     if t.taken >= t.width or after >= t.n_ops or t.stages[after].previous < 0:
@@ -396,7 +396,7 @@ def can_widen(t: Windows) -> bool:
     return stage_of(t, t.first).size == 1 and stage_of(t, after).size == 1
 
 
-def close(t: Windows) -> None:
+def close(t: WindowTable) -> None:
     """Keep the best stage of the window, if any is better than none."""
     if t.best_taken > 1:
         can_merge(t, t.best_taken)
@@ -409,13 +409,13 @@ def close(t: Windows) -> None:
 
 
 @piece("HIOS schedulers")
-def run_alone(t: Windows) -> None:
+def run_alone(t: WindowTable) -> None:
     """Evaluate every operator as a separate stage."""
     t.latency = evaluate(t, 0)
 
 
 @piece("HIOS schedulers")
-def next_stage(t: Windows) -> None:
+def next_stage(t: WindowTable) -> None:
     """Continue to the next stage whose latency is needed, or to the end of the turns."""
     if t.taken > 0:  # the answer is known: the best stage of the window is the one of the least makespan so far
         alone = t.stages[t.first].time

@@ -186,7 +186,7 @@ class Solution:
         return sum(len(group) for groups, _ in self.stages for group in groups)
 
 
-class Part:
+class BlockPart:
     """Operators that are optimised together, and the compiled search over their stages.
 
     Parameters
@@ -275,7 +275,7 @@ class Part:
             problem.check_time()
             if run.n_cells > max_transitions:  # each is an ending of one operator
                 raise TooLargeError("max_transitions")
-        run["values"] = np.zeros(run.n_states, kernels.Value.dtype)
+        run["values"] = np.zeros(run.n_states, kernels.StateValue.dtype)
         run["values"]["count"][-1] = run["values"]["count_modulo"][-1] = 1
 
     def _names_of(self, stage: Sequence[Sequence[int]]) -> Groups:
@@ -563,7 +563,7 @@ def ios(
         else:
             budget = max(1, max_transitions // share), max(1, max_stages // share)
             try:
-                return [Part(problem, ops, r, s, single_root, *budget).solution(reason)]
+                return [BlockPart(problem, ops, r, s, single_root, *budget).solution(reason)]
             except StoppedError:
                 return [Solution(tuple((((graph.names[i],),), False) for i in ops), reason=reason)]
             except TooLargeError as error:

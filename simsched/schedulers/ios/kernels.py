@@ -18,7 +18,7 @@ END_OF_STAGE: Final = -1
 NOT_TAKEN: Final = -1
 
 
-class State(Row):
+class PartState(Row):
     """A state; its cells, by falling operator, are `cells[start:end]`.
 
     It is state `origin` without the operator of that state's cell `offset`; from the cell `offset` on its own cells are
@@ -40,7 +40,7 @@ class Cell(Row):
     end: i4
 
 
-class Value(Row):
+class StateValue(Row):
     """The fastest way to run a state: us to the end, the state after its stage, and the stage's merge or -1.
 
     Also how many ways there are, as a float and modulo 2^64.
@@ -53,7 +53,7 @@ class Value(Row):
     merge: i4
 
 
-class Group(Row):
+class StageGroup(Row):
     """An operator; its `parent` is the operator whose group it joins, or itself as the first of its group.
 
     `n_sources` is the number of its producers that are taken, too.
@@ -131,11 +131,11 @@ class PartTable(Table):
     merged: Column[i4]  # falling
     merge_cost: Column[f8]
     masks: Column[i8] = length("states_room * n_words")
-    states: Rows[State] = length("states_room")
+    states: Rows[PartState] = length("states_room")
     cells: Rows[Cell] = length("cells_room")
-    values: Rows[Value]
+    values: Rows[StateValue]
     frames: Rows[Frame] = length("n_ops + 1")
-    groups: Rows[Group] = length("n_ops")
+    groups: Rows[StageGroup] = length("n_ops")
     joined: Column[i4] = length("n_ops")
     nodes: Rows[Node] = length("nodes_room")
     slots: Column[i4] = length("2 * nodes_room")  # a hash table of nodes by key; rooms of nodes are powers of 2

@@ -14,7 +14,7 @@ from simsched.base.errors import ClusterError
 from simsched.base.jit import Column, Row, Rows, Table, f8, i4, i8, length, piece
 from simsched.model import Cluster, CostModel, Device, Floats, Ints, Kernel, OpGraph, occupancy, times_by_device
 from simsched.model.launches import kernels_on
-from simsched.schedulers.listing import Edge, transfer, ways
+from simsched.schedulers.listing import EdgeEnd, transfer, ways
 
 
 class Op(Row):
@@ -28,7 +28,7 @@ class Op(Row):
     behind: i4  # the next one on its stream, or -1
 
 
-class Cost(Row):
+class WalkCost(Row):
     """An operator on a device: its us alone, the part that it fills, and the host's us to launch it."""
 
     time: f8
@@ -36,7 +36,7 @@ class Cost(Row):
     issue: f8
 
 
-class Place(Row):
+class WalkPlace(Row):
     """A device, the load of its running operators, and the us that its host has spent on launches."""
 
     gap: f8
@@ -90,9 +90,9 @@ class Walked(Table):
     moves: Rows[Move] = length("8")
     ops: Rows[Op] = length("n_ops + 1")
     inputs: Column[i4]
-    readers: Rows[Edge]
-    costs: Rows[Cost]  # by device and operator
-    devices: Rows[Place]
+    readers: Rows[EdgeEnd]
+    costs: Rows[WalkCost]  # by device and operator
+    devices: Rows[WalkPlace]
     latency: Column[f8]  # from each device to each other; inf: not linked
     bandwidth: Column[f8]
     last: Column[i4] = length("n_devices * n_streams")  # operator of each stream
@@ -386,8 +386,8 @@ class Walk:
         n = len(graph)
         n_devices = len(cluster)
         times = times_by_device(graph, cluster, cost)
-        costs = np.zeros((n_devices, n), Cost.dtype)
-        devices = np.zeros(n_devices, Place.dtype)
+        costs = np.zeros((n_devices, n), WalkCost.dtype)
+        devices = np.zeros(n_devices, WalkPlace.dtype)
         for row, place, device, alone in zip(costs, devices, cluster.devices, times, strict=True):
             loads = _loads(graph, device)
             launches = np.diff(kernels_on(graph, device).ptr)
@@ -398,7 +398,7 @@ class Walk:
         latency, bandwidth = ways(cluster)
         in_ptr, incoming = graph.incoming
         out_ptr, outgoing = graph.outgoing
-        readers = np.zeros(len(graph.src), Edge.dtype)
+        readers = np.zeros(len(graph.src), EdgeEnd.dtype)
         readers["op"], readers["nbytes"] = graph.dst[outgoing], graph.edge_nbytes[outgoing]
         readers["us"] = np.nan_to_num(graph.edge_transfer[outgoing], nan=-1.0)
         self._table = table = Walked(
