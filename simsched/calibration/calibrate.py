@@ -146,7 +146,7 @@ def _in_place(start: Calibration, runs: Sequence[MeasuredRun], unseen: Sequence[
     graph = with_shares(runs[0].graph if graph is None else graph, seen)
     seen = [run.over(graph) for run in seen]
     fit, fitted_times = refit(seen, cluster, fitting.beliefs_of(start.prior, rows), fitting.identified_values(rows))
-    rows = fit.updated(rows)
+    rows = fit.update_rows(rows)
     cluster = fitting.with_values(start.prior, fitting.identified_values(rows))
     times = dict(zip(graph.names, fitted_times.tolist(), strict=True))
     scales = scales_of(graph, times, cluster.devices[0])

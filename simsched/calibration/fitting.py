@@ -276,7 +276,7 @@ class Fit:
         identified = {name: belief for name, belief in self.beliefs.items() if name not in self.unidentified}
         return {name: PARAMETERS[name].outward(belief.mean) for name, belief in identified.items()}
 
-    def updated(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
+    def update_rows(self, rows: Sequence[ParameterRow]) -> tuple[ParameterRow, ...]:
         """Return rows with the fit's results; parameters that it could not identify keep an earlier fit's."""
         new_rows = []
         for row in rows:
@@ -445,7 +445,7 @@ class _Minimum:
         best = start
         least = float(self._at(start) @ self._at(start))
 
-        def improved(j: int, value: float) -> bool:
+        def improves(j: int, value: float) -> bool:
             nonlocal best, least
             tried = self._with_place(best, j, value)
             cost = float(self._at(tried) @ self._at(tried))
@@ -460,10 +460,10 @@ class _Minimum:
         step = self._spread.copy()
         for j in rough:
             for times in _SCANNED:
-                improved(j, start[j] + times * spread[j])
+                improves(j, start[j] + times * spread[j])
         while rough and (step[rough] > _FINEST * spread[rough]).any():
             for j in rough:
-                if step[j] > _FINEST * spread[j] and not any(improved(j, best[j] + side * step[j]) for side in (-1, 1)):
+                if step[j] > _FINEST * spread[j] and not any(improves(j, best[j] + side * step[j]) for side in (-1, 1)):
                     step[j] /= 2
         return best
 

@@ -53,7 +53,7 @@ def fit_microbenchmarks(runs: Sequence[MeasuredRun], cluster: Cluster) -> tuple[
                 return said.residuals(fitting.with_values(base, values))
 
             before = {name: beliefs[name] for name in names if name in beliefs}
-            rows = fitting.fit(residuals, numbers.groups, before, identified).updated(rows)
+            rows = fitting.fit(residuals, numbers.groups, before, identified).update_rows(rows)
     fitted = fitting.with_values(cluster, fitting.identified_values(rows))
     return rows, tuple(Residual(run.name, run.spans.makespan, run.makespan(fitted, _alone(run))) for run in runs)
 

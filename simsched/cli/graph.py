@@ -34,7 +34,7 @@ def show(
             raise SchedulerError("--scheduler and --option are for pictures: say where with --svg or --dot")
         shown: ss.OpGraph | ss.Schedule = graph.read()
     else:
-        shown = graph.plan(cluster) if chosen else graph.found()
+        shown = graph.plan(cluster) if chosen else graph.read_subject()
     facts = graph_facts(shown.graph if isinstance(shown, ss.Schedule) else shown, cluster.devices[0])
     pictures = [
         ("picture", svg, lambda path: ss.to_svg(shown, path)),

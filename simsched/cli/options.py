@@ -79,7 +79,7 @@ def file(text: str, *names: str, **more: Any) -> Any:
 def file_option(text: str, *names: str, is_picture: bool = False) -> Any:
     """Return an option that names a file to write: one that cannot be written is refused before the command runs."""
 
-    def noted(path: Text) -> Text:
+    def note_file(path: Text) -> Text:
         if path is not None and is_picture:
             from simsched.show.paper import require_format
 
@@ -89,7 +89,7 @@ def file_option(text: str, *names: str, is_picture: bool = False) -> Any:
             _written.append(path)
         return path
 
-    return file(text, *names, callback=noted)
+    return file(text, *names, callback=note_file)
 
 
 drawn = partial(file_option, is_picture=True)
@@ -350,14 +350,14 @@ class ScheduledGraph(Graph):
         from simsched.schedulers import takes
 
         options = read_options(self.option)
-        name, scheduler = self.chosen()
+        name, scheduler = self.choose_scheduler()
         with progress(1) as tell:
             tell(name)
             if takes(scheduler, "progress"):
                 options["progress"] = partial(tell, name)
             return ss.schedule(graph, cluster, scheduler, **options)
 
-    def chosen(self) -> "tuple[str, str | ss.Scheduler]":
+    def choose_scheduler(self) -> "tuple[str, str | ss.Scheduler]":
         """Return the scheduler with its name: the given one, for a trace the trace's own schedule, or the default."""
         if self.scheduler is None and self.traced is not None:
             from workloads.formats.kineto.replay import traced
@@ -384,7 +384,7 @@ class PlanArguments(ScheduledGraph):
         """The cluster that a file with a schedule or a duel holds; None of anything else."""
         return self._subject.cluster if isinstance(self._subject, ss.Schedule) else super().made_for
 
-    def found(self, anew: bool | None = None, *, programs: bool = False) -> Any:
+    def read_subject(self, anew: bool | None = None, *, programs: bool = False) -> Any:
         """Return a graph or schedule, or a program where `programs` is true.
 
         `anew`, if it can be given, asks for a new schedule.
@@ -399,7 +399,7 @@ class PlanArguments(ScheduledGraph):
 
     def plan(self, cluster: "costmodel.Target") -> "ss.Schedule":
         """Return the schedule."""
-        subject = self.found()
+        subject = self.read_subject()
         plan: ss.Schedule = self.schedule(subject, cluster) if isinstance(subject, ss.OpGraph) else subject
         run: ss.Schedule = self.run_as(plan)
         return run

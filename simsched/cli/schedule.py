@@ -90,7 +90,7 @@ def simulate(
     from simsched.show.facts import Fact, head_facts, run_facts
 
     cluster = target.read(plan)
-    subject = plan.found(programs=True)
+    subject = plan.read_subject(programs=True)
     if isinstance(subject, ss.OpGraph):
         subject = plan.schedule(subject, cluster)
     subject = plan.run_as(subject)
@@ -146,12 +146,12 @@ class QuestionOptions(opt.PlanArguments):
         from simsched.experiments.whatif import parse_change
         from workloads import load_kind
 
-        subject = self.found(anew=self.reschedule)
+        subject = self.read_subject(anew=self.reschedule)
         if self.execution != "own":
             if self.reschedule:
                 raise SchedulerError("--execution does not go with --reschedule, which asks the scheduler anew")
             subject = self.plan(target.read(self))
-        scheduler = None if self.scheduler is None and self.traced is None else self.chosen()[1]
+        scheduler = None if self.scheduler is None and self.traced is None else self.choose_scheduler()[1]
         load = partial(load_kind, self.spec) if isinstance(subject, ss.OpGraph) and not self.shape else None
         options = opt.read_options(self.option)
         question = ss.what_if(

@@ -262,7 +262,7 @@ def duel(
     best = search.best
     if best.graph is None:
         raise SchedulerError(f"no graph was found that both schedule: {search.reason}")
-    plans = [search.scheduled(scheduler, best.graph) for scheduler in (loser, winner)]
+    plans = [search.schedule_with(scheduler, best.graph) for scheduler in (loser, winner)]
     traces = [simulate(plan, cluster) for plan in plans]
     blames = [dict(trace.critical_path().blame) for trace in traces]
     names = _apart(scheduler_name(loser), scheduler_name(winner))
@@ -384,7 +384,7 @@ class _DuelSearch:
         if self.at.factor > self.best.factor or self.best.graph is None:
             self.best = self.at
 
-    def scheduled(self, scheduler: str | Scheduler, graph: OpGraph) -> Schedule:
+    def schedule_with(self, scheduler: str | Scheduler, graph: OpGraph) -> Schedule:
         """Return a scheduler's schedule of a graph."""
         options: dict[str, Any] = {"rng": self._seed} if takes(scheduler, "rng") else {}
         return schedule(graph, self.cluster, scheduler, **options)
@@ -393,7 +393,7 @@ class _DuelSearch:
         graph = draft.graph(self.cluster.devices[0].bandwidth, self.space.nbytes[0])
         try:
             losing, winning = (
-                simulate(self.scheduled(scheduler, graph), self.cluster).makespan
+                simulate(self.schedule_with(scheduler, graph), self.cluster).makespan
                 for scheduler in (self._loser, self._winner)
             )
         except (LookupError, ScheduleError):  # not known, or broken: that refuses no graph

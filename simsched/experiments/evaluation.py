@@ -120,7 +120,7 @@ class Yardstick:
     def _bound_us(self) -> float:
         return lower_bound(self.graph, self.cluster, self.cost)
 
-    def captured(self, conditions: Mapping[str, Any]) -> float | None:
+    def captured_makespan(self, conditions: Mapping[str, Any]) -> float | None:
         """Return the makespan in us of one operator after the other in a CUDA graph, None if there is none.
 
         Parameters

@@ -97,7 +97,7 @@ class Read(NamedTuple):
         """Source that it reads from."""
         return Source(self.producer, self.slice)
 
-    def moved(self, sources: "Mapping[str, Source]") -> "Read":
+    def after_move(self, sources: "Mapping[str, Source]") -> "Read":
         """Return the read after its producer's tensor moved to another source."""
         source = sources.get(self.producer)
         if source is None:
@@ -298,7 +298,7 @@ def _redirect(row: Row, redirect: Mapping[str, Source]) -> Row:
     """Return a row that reads from elsewhere, or the row itself."""
     if not any(read.producer in redirect for read in row.reads):
         return row
-    return Row(row.operator, [read.moved(redirect) for read in row.reads])
+    return Row(row.operator, [read.after_move(redirect) for read in row.reads])
 
 
 def _by_kind(draft: Draft) -> Mapping[str, Sequence[str]]:

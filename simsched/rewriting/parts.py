@@ -54,7 +54,7 @@ def put_together(whole: Draft, parts: Iterable[tuple[Draft, Draft]]) -> Draft | 
     try:
         for before, after in parts:
             for name, row in after.rows.items():
-                reads = [read.moved(moved) for read in row.reads]
+                reads = [read.after_move(moved) for read in row.reads]
                 if row.operator.kind != READER:
                     rows.append(Row(row.operator, reads))
                     continue

@@ -155,14 +155,14 @@ def _parts_of_chain(op: Operator, then: Operator, position: int) -> list[dict[st
     n = len(first)
     n_inputs = len(op.input_shapes)
 
-    def moved(reference: int) -> int:
+    def move(reference: int) -> int:
         if reference >= 0:
             return reference + n
         i = ~reference
         return n - 1 if i == position else ~(i if i < position else i + n_inputs - 1)
 
     before = [{**part, "inputs": [r if r >= 0 else ~(~r + position) for r in part["inputs"]]} for part in first]
-    return before + [{**part, "inputs": [moved(r) for r in part["inputs"]]} for part in second]
+    return before + [{**part, "inputs": [move(r) for r in part["inputs"]]} for part in second]
 
 
 def _parts(op: Operator) -> Sequence[Mapping[str, Any]]:

@@ -188,14 +188,14 @@ class Chart:
         return all(map(is_number, self.places))
 
     @property
-    def grouped(self) -> bool:
+    def has_groups(self) -> bool:
         """Whether there are several places, so that a legend distinguishes the names."""
         return self.places != [None]
 
     @property
     def legend(self) -> bool:
         """Whether a legend has the names."""
-        return self.kind != "map" and self.grouped
+        return self.kind != "map" and self.has_groups
 
     @property
     def lying(self) -> bool:
@@ -274,7 +274,7 @@ class Chart:
                 rows.append((x, mean, float(row.min()) if self.y.log and low <= 0 else low, high))
         return rows
 
-    def told(self, name: Any) -> str:
+    def legend_text(self, name: Any) -> str:
         """Return the legend's text for a name; in a geometric chart with its growth, where it is known."""
         power = growth(self.series[name]) if self.geometric else None
         return str(name) if power is None else f"{name} O(n^{power:.2f})"

@@ -168,7 +168,7 @@ def _lines(ax: Any, chart: Chart) -> float:
             markersize=3.8,
             markeredgecolor="black",
             markeredgewidth=0.4,
-            label=_legend_name(chart.told(name)),
+            label=_legend_name(chart.legend_text(name)),
             zorder=2.5,
         )
     _scale(ax.yaxis, chart.y.log)
@@ -226,12 +226,12 @@ def _boxes(ax: Any, chart: Chart) -> float:
 def _rows(ax: Any, chart: Chart) -> tuple[dict[tuple[Any, Any], float], float, float]:
     """Name the places, from top to bottom; return the position and width of each bar or box, and the inches of all."""
     names = list(chart.series)
-    rows = chart.places if chart.grouped else names
+    rows = chart.places if chart.has_groups else names
     _name_rows(ax, rows)
-    n = len(names) if chart.grouped and chart.kind in ("bar", "box") else 1  # in a group
+    n = len(names) if chart.has_groups and chart.kind in ("bar", "box") else 1  # in a group
     width = min(_WIDEST, _GROUP / n)
     at = {
-        (name, x): (k if chart.grouped else i) + (i % n - (n - 1) / 2) * width
+        (name, x): (k if chart.has_groups else i) + (i % n - (n - 1) / 2) * width
         for i, name in enumerate(names)
         for k, x in enumerate(chart.places)
     }

@@ -78,7 +78,7 @@ def test_steps_are_made_again_as_far_as_they_can_be():
     steps = tuple(Step("pair", (f"b{i}", f"c{i}")) for i in (1, 2, 3))
     with Deadline("autograph") as deadline:
         search = Backtracking({"pair": pair(15.0)}, MixedCost(DEVICE, default_cost, 0.25), 1.1, 100, 20, deadline)
-        start = search.joined(other, [(whole, Variant(whole, search.costs(whole), steps))])
+        start = search.join_parts(other, [(whole, Variant(whole, search.costs(whole), steps))])
     assert start.steps == steps[:1]
     assert list(start.draft.rows) == ["d0", "b1+c1", "d1", "b2", "d2", "b3", "c3", "d3"]
     assert start.settled == ({*whole.rows, "b1+c1"},)

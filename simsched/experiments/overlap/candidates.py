@@ -73,7 +73,7 @@ class _Reach:
         self.place = {op: k for k, op in enumerate(self.order)}
         self.all = (1 << n) - 1
 
-    def unrelated(self, op: int) -> int:
+    def unrelated_operators(self, op: int) -> int:
         """Return the operators that neither lead to an operator nor follow it."""
         return self.all & ~(self.ancestors[op] | self.descendants[op] | 1 << op)
 
@@ -81,7 +81,7 @@ class _Reach:
         """Return the operators that are unrelated to the first one of a place, and no part of it."""
         rivals_of: set[int] = set()
         for place in places:
-            bits = self.unrelated(place[0])
+            bits = self.unrelated_operators(place[0])
             for op in place:
                 bits &= ~(1 << op)
             while bits:
@@ -138,7 +138,7 @@ def branches(graph: OpGraph) -> list[Branch]:
     groups: dict[tuple[tuple[str, ...], int], list[list[int]]] = {}
     for first in reach.order:
         begins = not reach.before[first] or any(len(reach.after[src]) > 1 for src in reach.before[first])
-        if not begins or not reach.unrelated(first):
+        if not begins or not reach.unrelated_operators(first):
             continue
         place = reach.branch(first)
         key = tuple(roles[op] for op in place)
@@ -175,9 +175,9 @@ def _distinct(found: Sequence[Branch]) -> list[Branch]:
             distinct_branches.append(branch)
     listed: set[str] = set()
     for branch in reversed(distinct_branches):
-        members = tuple(sorted(branch.operators))
-        if (branch.rivals, members) not in pairs:
-            pairs.add((members, branch.rivals))
+        own = tuple(sorted(branch.operators))
+        if (branch.rivals, own) not in pairs:
+            pairs.add((own, branch.rivals))
             listed.add(branch.name)
     return [branch for branch in found if branch.name in listed]
 

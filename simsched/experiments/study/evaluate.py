@@ -207,7 +207,7 @@ def _results(spec: RowSpec, yardstick: Yardstick, serial_us: float) -> Row:
     plan = cast(Schedule, evaluation.plan)
     drawn = evaluation.samples
     # with samples the makespan has no jitter
-    results = row_of("", evaluation, yardstick.captured(how | varied if drawn is None else how))
+    results = row_of("", evaluation, yardstick.captured_makespan(how | varied if drawn is None else how))
     row: Row = {name: getattr(results, name) for name in _RESULTS}
     row["bound_us"] = evaluation.bound_us
     row["estimate_speedup"] = serial_us / plan.estimate if plan.estimate else None

@@ -68,7 +68,7 @@ class Parameter:
         parts: Iterable[Any] = cluster.devices if self.part is Device else (link for _, _, link in cluster.links)
         return [common([_number_of(part, name) for name in self.fields]) for part in parts]
 
-    def changed(self, cluster: Cluster, change: "Change") -> Cluster:
+    def change_cluster(self, cluster: Cluster, change: "Change") -> Cluster:
         """Return a cluster after a change of it."""
         if self.part is Link:
             return cluster.with_links(lambda link: self._changed_part(link, change))

@@ -244,15 +244,15 @@ def _on_path(trace: Trace) -> tuple[list[tuple[str, float]], list[tuple[str, flo
     """Return the us that each operator and each kind computes on the critical path, from the largest; ties by time."""
     codes, kinds = trace.graph.labels("kind")
 
-    def summed(times: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    def sum_by(times: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
         sums: dict[str, float] = {}
         for name, us in times:
             sums[name] = sums.get(name, 0.0) + us
         return sorted(sums.items(), key=lambda entry: -entry[1])
 
     steps = trace.critical_path().steps
-    operators = summed((step.span, step.end - step.start) for step in steps if step.blame == "compute")
-    return operators, summed((kinds[codes[trace.graph.index[name]]] or "op", us) for name, us in operators)
+    operators = sum_by((step.span, step.end - step.start) for step in steps if step.blame == "compute")
+    return operators, sum_by((kinds[codes[trace.graph.index[name]]] or "op", us) for name, us in operators)
 
 
 def _suggestions(asked: WhatIf) -> tuple[Suggestion, ...]:

@@ -490,7 +490,7 @@ def changed_cluster(cluster: Cluster, changes: Sequence[Change]) -> Cluster:
         cluster = replace(cluster, devices=tuple(devices), name=f"{cluster.name} as {last['device']}")
     for change in changes:
         if change.parameter in PARAMETERS:
-            cluster = PARAMETERS[change.parameter].changed(cluster, change)
+            cluster = PARAMETERS[change.parameter].change_cluster(cluster, change)
         elif change.parameter == "contention":
             cluster = cluster.replace_devices(contention=change.value)
     same = cluster.devices == original.devices and cluster.links == original.links

@@ -292,14 +292,14 @@ class Cluster(Checked, Document):
     def with_links(self, change: Callable[[Link], Link]) -> "Cluster":
         """Return a copy with every link changed; for a device alone also the links to its neighbours."""
 
-        def changed(links: Sequence[Wire]) -> tuple[Wire, ...]:
+        def change_links(links: Sequence[Wire]) -> tuple[Wire, ...]:
             return tuple((a, b, change(link)) for a, b, link in links)
 
-        copy = replace(self, links=changed(self.links))
+        copy = replace(self, links=change_links(self.links))
         topology = self.devices[0].topology
         if len(self) > 1 or topology is None:
             return copy
-        return replace(copy, devices=(self.devices[0].within(replace(topology, links=changed(topology.links))),))
+        return replace(copy, devices=(self.devices[0].within(replace(topology, links=change_links(topology.links))),))
 
     def without_overheads(self) -> "Cluster":
         """Return a copy on which issuing and ordering work costs nothing; operators and copies stay."""

@@ -573,13 +573,13 @@ def rearrange(
     tables = [graph] if further is None else [graph, OpGraph([further])]
     rows_ = np.asarray(rows, np.int64)
 
-    def joined(key: str) -> npt.NDArray[Any]:
+    def join(key: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(table, key) for table in tables])
 
     ptr, kernels = by.gather_rows(np.concatenate([np.diff(table.kernel_ptr) for table in tables]), rows_)
     columns = {"src": src, "dst": dst, "edge_nbytes": nbytes, "edge_transfer": transfer, "kernel_ptr": ptr}
-    columns |= {key: joined(key)[rows_] for key in (*COSTS, "intensity")}
-    columns |= {key: joined(key)[kernels] for key in KERNELS}
+    columns |= {key: join(key)[rows_] for key in (*COSTS, "intensity")}
+    columns |= {key: join(key)[kernels] for key in KERNELS}
     texts = {key: [table.label(key, i) for table in tables for i in range(len(table))] for key in LABELS}
     labels: dict[str, Any] = {key: by.encode(column[row] for row in rows) for key, column in texts.items()}
     if collectives is not None:

@@ -52,7 +52,7 @@ def _divide(case: WorkCase, n_parts: int) -> tuple[Launch, ...]:
     stacks = work.batch * parts(work.rows, _QUERIES_OF_BLOCK)
     main = _decode(case, work.rows, work.columns, n_parts, stacks)
     # they are tuned to stream the cache; prior, not measured
-    main = main._replace(memory=case.chip.moved(case.nbytes, case.traffic(), STREAMED))
+    main = main._replace(memory=case.chip.move_time(case.nbytes, case.traffic(), STREAMED))
     if n_parts == 1:
         return (main,)
     outputs = work.batch * work.rows * work.inner
@@ -90,7 +90,7 @@ def _decode(case: WorkCase, queries: int, keys: int, n_parts: int, stacks: int |
         start=_START * chip.generation.starting,
         chained=waves * chain * chip.cycle,
         compute=flops / (chip.rate(case.dtype) * chip.sms * _DECODED * chip.generation.reach),
-        memory=chip.moved(case.nbytes, traffic, _STREAMED),
+        memory=chip.move_time(case.nbytes, traffic, _STREAMED),
         tail=case.latency,
     )
 
@@ -116,6 +116,6 @@ def _prefill(case: WorkCase) -> Launch:
         start=_START * chip.generation.starting,
         chained=0.0,
         compute=parts(blocks, chip.sms) * per_tile,
-        memory=chip.moved(case.nbytes, traffic, _STREAMED),
+        memory=chip.move_time(case.nbytes, traffic, _STREAMED),
         tail=case.latency,
     )

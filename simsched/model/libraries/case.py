@@ -39,9 +39,9 @@ class WorkCase(NamedTuple):
         """Bytes that the work reads and writes, wherever they are."""
         return self.work.reads + self.work.weights + self.work.writes
 
-    def kept(self, read: float, written: float) -> float:
+    def part_in_l2(self, read: float, written: float) -> float:
         """Return the part of some bytes of activations, read and written, that is found in L2."""
-        return 0.0 if self.cold else self.chip.kept(read + WRITTEN * written)
+        return 0.0 if self.cold else self.chip.part_in_l2(read + WRITTEN * written)
 
     @property
     def weights_found(self) -> float:
@@ -55,7 +55,7 @@ class WorkCase(NamedTuple):
         return moved + (1.0 - self.weights_found) * work.weights
 
     @property
-    def missed(self) -> float:
+    def miss_share(self) -> float:
         """Part of the activations or of the parameters that is not found in L2, whichever is larger."""
         work = self.work
         return max(1.0 - self.kept(work.reads, work.writes), 1.0 - self.weights_found if work.weights else 0.0)
@@ -63,7 +63,7 @@ class WorkCase(NamedTuple):
     @property
     def latency(self) -> float:
         """Time in us by which the first data come late, as they come from DRAM."""
-        return DRAM_LATENCY * self.missed
+        return DRAM_LATENCY * self.miss_share
 
     def streaming(
         self,
@@ -113,6 +113,6 @@ class WorkCase(NamedTuple):
             start=start * chip.generation.starting,
             chained=waves * chain * chip.cycle,
             compute=parts(blocks, chip.sms) * min(items, per_block) * lane_cycles / chip.lanes * chip.cycle,
-            memory=chip.moved(nbytes, traffic, efficiency),
+            memory=chip.move_time(nbytes, traffic, efficiency),
             tail=0.0,
         )

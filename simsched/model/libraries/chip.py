@@ -101,13 +101,13 @@ class Chip:
         """Return the FLOP per us of one SM at the peak."""
         return self.device.peak_rate(dtype) / self.sms
 
-    def kept(self, nbytes: float) -> float:
+    def part_in_l2(self, nbytes: float) -> float:
         """Return the part of some bytes that L2 still holds when they are read again."""
         if not self.l2:
             return 0.0
         return min(1.0, max(0.0, (_LOST - nbytes / self.l2) / (_LOST - _KEPT)))
 
-    def moved(self, nbytes: float, traffic: float, efficiency: float = STREAMED) -> float:
+    def move_time(self, nbytes: float, traffic: float, efficiency: float = STREAMED) -> float:
         """Return the time in us to move bytes through L2, some of them from and to DRAM."""
         return max(traffic / (self.device.bandwidth * efficiency), nbytes / self.l2_rate)
 

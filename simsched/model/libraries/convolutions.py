@@ -82,7 +82,7 @@ def _suits_winograd(work: Work) -> bool:
 def _turn(case: WorkCase, tiles: int, cycles: float, nbytes: float, traffic: float) -> Launch:
     """Return a kernel that turns a tensor round, tile by tile of 32 x 32 elements."""
     chip = case.chip
-    kept_bytes = case.kept(case.work.reads, case.work.writes)
+    kept_bytes = case.part_in_l2(case.work.reads, case.work.writes)
     return case.streaming(
         tiles,
         1,
@@ -110,5 +110,5 @@ def _bias(case: WorkCase) -> tuple[Launch, ...]:
         return ()
     outputs = work.batch * work.columns * work.rows
     nbytes = 2.0 * outputs * case.width
-    traffic = nbytes * (1 - case.kept(nbytes / 2, nbytes / 2))
+    traffic = nbytes * (1 - case.part_in_l2(nbytes / 2, nbytes / 2))
     return (case.streaming(outputs, 512, 128, 28, 1.3, 80.0, nbytes=nbytes, traffic=traffic),)

@@ -21,7 +21,7 @@ def gather(case: WorkCase) -> tuple[Launch, ...]:
     read = float(work.rows) * work.columns * case.width
     written = read / work.window
     nbytes = read + written
-    traffic = nbytes * (1.0 - case.kept(read, written))
+    traffic = nbytes * (1.0 - case.part_in_l2(read, written))
     bags = parts(work.rows, work.window)
     if work.window == 1:
         threads = min(256, max(32, work.columns * case.width // 16))

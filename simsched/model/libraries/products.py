@@ -126,8 +126,8 @@ def tile_product(
     tensor = chip.tensor(dtype)
     traffic = case.traffic()
     latency = case.latency
-    missed = case.missed
-    memory = chip.moved(case.nbytes, traffic, DRAM)
+    missed = case.miss_share
+    memory = chip.move_time(case.nbytes, traffic, DRAM)
     late = 1.0 if tensor else 1.0 + _LATE * missed
     biased = _BIASED if work.bias and not tensor else 1.0
     outputs = shape.batch * shape.rows * shape.columns
@@ -223,7 +223,7 @@ def _vector(case: WorkCase, shape: Shape) -> Launch:
     compute = chain = 0.0
     if rows > 1:
         compute = 2.0 * shape.batch * rows * shape.columns * shape.inner / (chip.device.peak["fp32"] * _VECTOR_RATE)
-        chain = shape.inner * (_VECTOR_CYCLES[0] + _VECTOR_CYCLES[1] * rows) * (1.0 + case.missed)
+        chain = shape.inner * (_VECTOR_CYCLES[0] + _VECTOR_CYCLES[1] * rows) * (1.0 + case.miss_share)
     return Launch(
         blocks,
         *block[:3],
@@ -235,7 +235,7 @@ def _vector(case: WorkCase, shape: Shape) -> Launch:
         start=chip.generation.simt.start,
         chained=waves * chain * chip.cycle,
         compute=compute,
-        memory=chip.moved(case.nbytes, traffic, DRAM),
+        memory=chip.move_time(case.nbytes, traffic, DRAM),
         tail=case.latency,
     )
 
@@ -258,6 +258,6 @@ def _by_threads(case: WorkCase, shape: Shape) -> Launch:
         start=chip.generation.simt.start,
         chained=0.0,
         compute=flops / (chip.rate("fp32") * _THREADS_RATE * chip.generation.reach),
-        memory=chip.moved(case.nbytes, traffic, DRAM),
+        memory=chip.move_time(case.nbytes, traffic, DRAM),
         tail=case.latency,
     )

@@ -82,13 +82,13 @@ def _kernel(case: WorkCase, rule: _RowKernel, columns: int) -> Launch:
     """Return a kernel that takes rows of some columns; it reads rows again that L2 has lost meanwhile."""
     work = case.work
     chip = case.chip
-    late = 1.0 + _LATE * case.missed
+    late = 1.0 + _LATE * case.miss_share
     chain = rule.cycles + columns / rule.rate * late
     block = chip.fitting(rule.threads, rule.registers)
     at_once = min(work.rows, chip.sms * block.held * rule.rows)
     traffic = case.traffic()
     if work.family == "rows":
-        traffic += (1.0 - chip.kept(work.reads * at_once / work.rows)) * work.reads
+        traffic += (1.0 - chip.part_in_l2(work.reads * at_once / work.rows)) * work.reads
     launch = case.streaming(
         work.rows,
         rule.rows,

@@ -154,7 +154,7 @@ def rewritten(
             starts = [unchanged, *(variant for variant in by_rule[-1].values() if variant.steps)]
         else:  # the first parts and the last one; the first one and the others
             cuts = [((first, cut), (cut, end)) for cut in dict.fromkeys((end - 1, first + 1))]
-            starts = [search.joined(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
+            starts = [search.join_parts(part, [(parts[half], best[half][0]) for half in halves]) for halves in cuts]
         best[first, end] = search.best(starts)
     choices = [choice.parts for choice in best_choices(best, len(pieces), search.top)]
     choices += [

@@ -227,7 +227,7 @@ class Backtracking:
             by_rule[name] = least
         return by_rule
 
-    def joined(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
+    def join_parts(self, part: Draft, chosen: Iterable[tuple[Draft, Variant]]) -> Variant:
         """Make the substitutions of smaller parts in a part; each of them is settled with that.
 
         Each list ends at its first impossible step: a neighbour's substitutions may have changed an operator that both

@@ -470,7 +470,7 @@ def _loads(graph: OpGraph, device: Device) -> Floats:
     loads = np.nan_to_num(graph.utilization) * device.contention
 
     @cache
-    def held(*shape: int) -> float:
+    def hold(*shape: int) -> float:
         try:
             return float(occupancy(device, Kernel(1, *shape)).blocks * device.sms)
         except ClusterError:
@@ -481,7 +481,7 @@ def _loads(graph: OpGraph, device: Device) -> Floats:
     if len(rows):
         columns = (launches.threads, launches.registers, launches.shared_memory)
         shapes = zip(*(column[rows].tolist() for column in columns), strict=True)
-        room = np.array([held(*shape) for shape in shapes])
+        room = np.array([hold(*shape) for shape in shapes])
         filled = launches.share[rows] * np.minimum(1.0, launches.blocks[rows] / room) * device.contention
         op = launches.op[rows]
         loads[op] = 0.0

@@ -72,7 +72,7 @@ def figure_of(chart: Chart) -> tuple[str, str, int, dict[str, Any]]:
     margin = {"l": 70, "r": _TOOLS, "t": 40 if chart.legend else 16, "b": 52} | layout.pop("margin", {})
     layout = {"shapes": shapes, "legend": legend, "showlegend": chart.legend, "margin": margin, **layout}
     title = ", ".join((chart.title or chart.label or chart.y.label or chart.kind).split("\n"))
-    what = f"{len(chart.series)} by {len(chart.places)}" if chart.grouped else f"{len(chart.series)}"
+    what = f"{len(chart.series)} by {len(chart.places)}" if chart.has_groups else f"{len(chart.series)}"
     values = np.concatenate([row for cells in chart.series.values() for row in cells.values()])
     low = number(float(values.min()))
     high = number(float(values.max()))
@@ -85,7 +85,7 @@ def _lines(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
     for name, look in chart.looks.items():
         x, mean, low, high = zip(*chart.spread(name), strict=True)
         places = x if chart.numeric else _names(x)
-        (label,), group = _names([chart.told(name)]), {"legendgroup": plain(str(name))}
+        (label,), group = _names([chart.legend_text(name)]), {"legendgroup": plain(str(name))}
         if low != high:
             traces.append(
                 {
@@ -147,8 +147,8 @@ def _bars(chart: Chart) -> tuple[list[Any], dict[str, Any], int]:
 
 def _lying(chart: Chart) -> tuple[dict[str, Any], int]:
     """Return the layout and the height of a chart that lists places from top to bottom."""
-    several = len(chart.series) if chart.grouped and chart.kind in ("bar", "box") else 1  # in a group
-    n = len(chart.places if chart.grouped else chart.series) * max(1.0, 0.6 * several)
+    several = len(chart.series) if chart.has_groups and chart.kind in ("bar", "box") else 1  # in a group
+    n = len(chart.places if chart.has_groups else chart.series) * max(1.0, 0.6 * several)
     mode = "group" if several > 1 else "overlay"
     return {
         "yaxis": {
